@@ -1,0 +1,7 @@
+"""Graphs: the container, its files, the public data sets, and the papers' ways of preparing them."""
+
+from graphveil.graph.adjacency import Adjacency, EdgeSet
+from graphveil.graph.features import Features, rows, to_dense
+from graphveil.graph.graph import Graph, Split
+
+__all__ = ["Adjacency", "EdgeSet", "Features", "Graph", "Split", "rows", "to_dense"]

@@ -1,0 +1,56 @@
+"""To and from torch_geometric, which takes seconds to import and is loaded only when it is needed."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import features
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from graphveil.graph.graph import Graph
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def load(module: str) -> ModuleType:
+    """Return ``torch_geometric.<module>`` without the deprecation warnings of its own import."""
+    with warnings.catch_warnings():
+        # Some of its modules call torch.jit.script while they load; a caller can do nothing about that.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(f"torch_geometric.{module}")
+
+
+def to_data(graph: Graph) -> Data:
+    """Return a graph as ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks."""
+    masks = {mask: getattr(graph, mask) for mask in MASKS} if graph.has_split else {}
+    x, edge_index = features.to_dense(graph.x), graph.adjacency.edge_index()
+    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **masks)
+    return data
+
+
+def fields_of(data: Data) -> dict[str, Any]:
+    """Return what ``Graph.from_edges`` needs from a ``Data``."""
+    for part in ("x", "y", "edge_index"):
+        if getattr(data, part, None) is None:
+            raise GraphError(f"the Data object has no {part!r}; set data.{part} before converting it")
+    source, target = data.edge_index
+    return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data)}
+
+
+def _masks(data: Data) -> dict[str, Tensor]:
+    """Return the masks; where only some are set, the others are empty."""
+    given = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
+    for name, mask in given.items():
+        if mask.ndim != 1:
+            raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")
+    empty = torch.zeros(len(data.y), dtype=torch.bool)
+    return {name: given.get(name, empty) for name in MASKS} if given else {}

@@ -1,0 +1,264 @@
+"""Who sends to whom: the in-edges of every node, and the identity of the edge set that they come from.
+
+The in-edges are stored in compressed rows, one row per target, because every aggregation reads them in
+that order. Nothing here prints, logs or raises anything from which an edge or an edge count can be computed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.errors import GraphError
+
+Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
+_Ids32: TypeAlias = npt.NDArray[np.int32]
+_Pattern: TypeAlias = sparse.csr_array[np.bool_]
+
+MAX_NODES = 2**31 - 1  # node ids are stored as int32
+
+
+class EdgeSet:
+    """The identity of one protected set of edges, on which a privacy budget can be kept.
+
+    Two edge sets are equal only if they are the same object: a hash of the edges would tell neighbouring
+    graphs apart. Copies are the same object too, so that copying a graph does not copy its budget.
+
+    Args:
+        id: a public name such as ``"dataset:cora"``; by default a random one.
+
+    >>> import copy
+    >>> edges = EdgeSet("dataset:cora")
+    >>> copy.deepcopy(edges) is edges, edges == EdgeSet("dataset:cora")
+    (True, False)
+    """
+
+    __slots__ = ("__weakref__", "id")
+
+    id: str
+
+    def __init__(self, id: str | None = None) -> None:
+        """Take a public name, or draw a random one."""
+        self.id = secrets.token_hex(16) if id is None else id
+
+    def __copy__(self) -> EdgeSet:
+        """Return the same edge set."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> EdgeSet:
+        """Return the same edge set."""
+        return self
+
+    def __repr__(self) -> str:
+        """Show the public name."""
+        return f"EdgeSet({self.id!r})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjacency:
+    """In-edges in compressed rows: ``indices[indptr[v]:indptr[v + 1]]`` are the sources that send to ``v``.
+
+    Build one with :meth:`from_edges`. Sources are distinct and ascending within a row, and there are no
+    self-loops. An undirected graph stores both directions of every edge.
+
+    Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges).
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> path
+    Adjacency(nodes=3, directed=False)
+    >>> path.indices[path.indptr[1] : path.indptr[2]]
+    tensor([0, 2], dtype=torch.int32)
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    directed: bool
+    edge_set: EdgeSet
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without reading the edges."""
+        if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
+            raise GraphError("indptr must be a vector of int64 with one entry more than there are nodes")
+        if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
+            raise GraphError("indices must be a vector of int32")
+        if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != len(self.indices):
+            raise GraphError("indptr must start at 0 and end at the length of indices")
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never an edge count."""
+        return f"Adjacency(nodes={self.num_nodes}, directed={self.directed})"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return len(self.indptr) - 1
+
+    @classmethod
+    def from_edges(
+        cls, source: Ids, target: Ids, *, num_nodes: int, directed: bool, edge_set: EdgeSet | None = None
+    ) -> Adjacency:
+        """Store the edges ``source[i] -> target[i]``, in any order and with any repeats.
+
+        Self-loops are dropped and repeats stored once. With ``directed=False`` an edge counts for both
+        directions, whether the input lists one of them or both.
+
+        Args:
+            source, target: node ids 0 to N - 1, integer arrays or tensors of one length.
+            num_nodes: the number of nodes N.
+            directed: whether ``u -> v`` says nothing about ``v -> u``.
+            edge_set: the identity to carry; by default a new one.
+
+        Raises:
+            GraphError: the ids are not integers in range, or the lengths differ.
+        """
+        _check_num_nodes(num_nodes)
+        tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
+        if tail.shape != head.shape:
+            raise GraphError("source and target differ in length; give one source and one target per edge")
+        tail, head = _drop_loops(tail, head)
+        matrix = _by_target(tail, head, num_nodes) if directed else _symmetric(tail, head, num_nodes)
+        indptr = torch.from_numpy(matrix.indptr.astype(np.int64))
+        indices = torch.from_numpy(matrix.indices.astype(np.int32, copy=False))
+        return cls(indptr, indices, directed, edge_set or EdgeSet())
+
+    def edge_index(self) -> Tensor:
+        """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
+
+        >>> Adjacency.from_edges([0], [1], num_nodes=2, directed=False).edge_index()
+        tensor([[1, 0],
+                [0, 1]])
+        """
+        out = torch.empty((2, len(self.indices)), dtype=torch.int64)
+        out[0] = self.indices
+        out[1] = torch.from_numpy(self._targets())
+        return out
+
+    def subgraph(self, keep: Tensor) -> Adjacency:
+        """Return the edges between the kept nodes, which are numbered anew in their old order.
+
+        Args:
+            keep: bool (N).
+
+        >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=False)
+        >>> path.subgraph(torch.tensor([True, False, True, True])).edge_index()
+        tensor([[2, 1],
+                [1, 2]])
+        """
+        nodes = self._node_mask(keep)
+        sources, targets = self.indices.numpy(), self._targets()
+        stays = nodes[sources]
+        stays &= nodes[targets]
+        renumbered = (np.cumsum(nodes) - 1).astype(np.int32)
+        return self._rows_from(renumbered[sources[stays]], renumbered[targets[stays]], int(nodes.sum()))
+
+    def without_crossing(self, side: Tensor) -> Adjacency:
+        """Return the edges whose two ends are both inside ``side`` or both outside.
+
+        Args:
+            side: bool (N).
+
+        >>> path = Adjacency.from_edges([0, 1, 2], [1, 2, 3], num_nodes=4, directed=True)
+        >>> path.without_crossing(torch.tensor([True, True, False, False])).edge_index()
+        tensor([[0, 2],
+                [1, 3]])
+        """
+        nodes = self._node_mask(side)
+        sources, targets = self.indices.numpy(), self._targets()
+        stays = nodes[sources] == nodes[targets]
+        return self._rows_from(sources[stays], targets[stays], self.num_nodes)
+
+    def _targets(self) -> _Ids32:
+        """Return the target of every stored edge."""
+        return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.indptr.numpy()))
+
+    def _node_mask(self, mask: Tensor) -> npt.NDArray[np.bool_]:
+        if mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+            raise GraphError(f"a node mask must be bool of shape ({self.num_nodes},)")
+        return mask.numpy()
+
+    def _rows_from(self, sources: _Ids32, targets: _Ids32, num_nodes: int) -> Adjacency:
+        """Return edges that are already in row order, under the same edge set."""
+        indptr = np.zeros(num_nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
+        return Adjacency(torch.from_numpy(indptr), torch.from_numpy(sources), self.directed, self.edge_set)
+
+
+def _check_num_nodes(num_nodes: int) -> None:
+    if not 0 <= num_nodes <= MAX_NODES:
+        raise GraphError(f"num_nodes={num_nodes} must lie between 0 and {MAX_NODES}")
+
+
+def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
+    """Check a vector of node ids and narrow it to int32."""
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int32)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise GraphError("edges must be given as two vectors of whole numbers")
+    if array.min() < 0 or array.max() >= num_nodes:
+        raise GraphError(
+            "an edge names a node that does not exist; ids must lie between 0 and "
+            f"num_nodes - 1 = {num_nodes - 1}"
+        )
+    return array.astype(np.int32, copy=False)
+
+
+def _drop_loops(tail: _Ids32, head: _Ids32) -> tuple[_Ids32, _Ids32]:
+    proper = tail != head
+    return (tail, head) if proper.all() else (tail[proper], head[proper])
+
+
+def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> _Pattern:
+    """Return the matrix with rows = targets and ascending, distinct columns = sources.
+
+    Two stable counting sorts: by source, then by target. The second one leaves the sources ascending.
+    """
+    by_source = _grouped(tail, head, num_nodes)
+    transposed = by_source.tocsc()
+    return _coalesced(transposed.indptr, transposed.indices, num_nodes)
+
+
+def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> _Pattern:
+    """Return the symmetric matrix of the pairs {tail, head}.
+
+    Only one triangle is sorted; the other is its transpose. That halves time and memory when the input lists
+    both directions, as public files do.
+    """
+    lower = _by_target(np.minimum(tail, head), np.maximum(tail, head), num_nodes)
+    upper = lower.tocsc()
+    return lower + _pattern(upper.indptr, upper.indices, num_nodes)
+
+
+def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> _Pattern:
+    """Return a matrix whose row k lists the payloads of key k in input order: one counting sort.
+
+    SciPy's conversion of a column format with one entry per column is that sort; the payload rides as data.
+    """
+    count = len(key)
+    one_each = np.arange(count + 1, dtype=np.int64 if count >= MAX_NODES else np.int32)
+    entries: Any = (payload, key, one_each)
+    columns = sparse.csc_array(entries, shape=(num_nodes, count))
+    rows = columns.tocsr()
+    return _pattern(rows.indptr, rows.data, num_nodes)
+
+
+def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> _Pattern:
+    """Merge equal neighbours in the ascending rows of a pattern."""
+    matrix = _pattern(indptr, indices, num_nodes)
+    matrix.has_sorted_indices = True
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> _Pattern:
+    """Return a square matrix of ones, one byte an entry."""
+    ones = np.ones(len(indices), dtype=np.bool_)
+    return sparse.csr_array((ones, indices, indptr), shape=(num_nodes, num_nodes))

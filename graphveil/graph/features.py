@@ -1,0 +1,96 @@
+"""Node features: a dense float32 tensor, or a sparse float32 matrix when most entries are zero."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.errors import GraphError
+
+Sparse: TypeAlias = sparse.csr_array[np.float32]
+Features: TypeAlias = Tensor | Sparse
+
+
+def as_features(x: Any) -> Features:
+    """Return a matrix of numbers as features: tensors and arrays dense, SciPy matrices sparse.
+
+    Raises:
+        GraphError: not a matrix of numbers, or an entry is NaN, infinite or beyond float32.
+
+    >>> as_features([[1, 2], [3, 4]])
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    features = _sparse(x) if sparse.issparse(x) else _dense(x)
+    if not is_finite(features):
+        raise GraphError(
+            "the features hold NaN, infinite or larger than float32 values, which no bound can hold for; "
+            "fill or drop them before building the graph"
+        )
+    return features
+
+
+def is_finite(x: Features) -> bool:
+    """Return whether every entry is a finite number."""
+    values = torch.from_numpy(x.data) if isinstance(x, sparse.csr_array) else x
+    # A sum is finite only if its terms are; it needs no array of flags. Finite terms may still overflow.
+    return bool(torch.isfinite(values.sum(dtype=torch.float64)))
+
+
+def rows(x: Features, index: Tensor) -> Features:
+    """Return the rows chosen by a bool mask (N) or by int64 positions, in the same kind.
+
+    >>> rows(torch.eye(3), torch.tensor([2, 0]))
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    if isinstance(x, Tensor):
+        return x[index]
+    return x[index.numpy()]
+
+
+def to_dense(x: Features) -> Tensor:
+    """Return the features as a dense float32 tensor; dense ones come back as they are.
+
+    >>> to_dense(sparse.csr_array(np.eye(2, dtype=np.float32)))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return x if isinstance(x, Tensor) else torch.from_numpy(x.toarray())
+
+
+def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], columns: int) -> Sparse:
+    """Return the sparse binary features with ones at the given places of each row.
+
+    >>> to_dense(from_pattern(np.array([0, 1, 3]), np.array([2, 0, 2]), columns=3))
+    tensor([[0., 0., 1.],
+            [1., 0., 1.]])
+    """
+    ones = np.ones(len(indices), dtype=np.float32)
+    shape = (len(indptr) - 1, columns)
+    return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
+
+
+def _sparse(x: Any) -> Sparse:
+    matrix: Sparse = sparse.csr_array(x, dtype=np.float32)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _dense(x: Any) -> Tensor:
+    try:
+        tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float32))
+    except (TypeError, ValueError):
+        raise GraphError(
+            "the features are not a matrix of numbers; encode text and categories as numbers"
+        ) from None
+    if tensor.ndim != 2:
+        raise GraphError(
+            f"the features must be a matrix with one row per node, not of {tensor.ndim} dimension(s)"
+        )
+    return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()

@@ -1,0 +1,252 @@
+"""The graph container: features, labels, split and in-edges. It knows no privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import _pyg, features
+from graphveil.graph.adjacency import Adjacency, EdgeSet, Ids
+from graphveil.graph.features import Features
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+UNLABELLED = -1
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Graph:
+    """One graph whose nodes have features and, where known, one label each.
+
+    Symbols: N nodes, d features, C classes.
+
+    Args:
+        x: features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
+        y: labels int64 (N), classes 0 to C - 1, or -1 where there is none.
+        adjacency: the in-edges.
+        num_classes: C, at least 2.
+        train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
+            does not promise a label: :meth:`mask` leaves out the members without one.
+        name: what tables and reports call the graph.
+        ids: the caller's own node ids (N), in node order.
+        class_names: the caller's own label per class, in class order.
+
+    Raises:
+        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, one class.
+
+    >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+    >>> graph
+    Graph('graph', nodes=3, features=3, classes=2, directed=False, split=False)
+    """
+
+    x: Features
+    y: Tensor
+    adjacency: Adjacency
+    num_classes: int
+    train_mask: Tensor | None = None
+    val_mask: Tensor | None = None
+    test_mask: Tensor | None = None
+    name: str = "graph"
+    ids: npt.NDArray[Any] | None = None
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Convert and check every field."""
+        object.__setattr__(self, "x", features.as_features(self.x))
+        object.__setattr__(self, "y", _labels(self.y))
+        object.__setattr__(self, "class_names", tuple(self.class_names))
+        self._check_sizes()
+        self._check_classes()
+        self._check_masks()
+
+    def __repr__(self) -> str:
+        """Show public sizes only, never an edge count."""
+        return (
+            f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, "
+            f"classes={self.num_classes}, directed={self.directed}, split={self.has_split})"
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N."""
+        return len(self.y)
+
+    @property
+    def num_features(self) -> int:
+        """The number of features d."""
+        return int(self.x.shape[1])
+
+    @property
+    def directed(self) -> bool:
+        """Whether an edge u -> v says nothing about v -> u."""
+        return self.adjacency.directed
+
+    @property
+    def edge_set(self) -> EdgeSet:
+        """The identity of the edges, shared by every graph derived from this one."""
+        return self.adjacency.edge_set
+
+    @property
+    def labelled(self) -> Tensor:
+        """The nodes that have a label, bool (N)."""
+        return self.y != UNLABELLED
+
+    @property
+    def has_split(self) -> bool:
+        """Whether the graph comes with train, val and test masks."""
+        return self.train_mask is not None
+
+    def mask(self, split: str) -> Tensor:
+        """Return the labelled nodes of one part of the split, bool (N).
+
+        Raises:
+            GraphError: there is no split, or ``split`` is not one of train, val and test.
+
+        >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0], [1], directed=False)
+        >>> train, val, test = torch.eye(4, dtype=torch.bool)[:3]
+        >>> graph.with_split(train, val, test).mask("val")
+        tensor([False,  True, False, False])
+        """
+        if split not in SPLITS:
+            raise GraphError(f"split={split!r} is not one of {', '.join(SPLITS)}")
+        members: Tensor | None = getattr(self, f"{split}_mask")
+        if members is None:
+            raise GraphError(
+                f"graph {self.name!r} has no split; call with_split(train, val, test) or name a split column"
+            )
+        return members & self.labelled
+
+    def replace(self, **changes: Any) -> Graph:
+        """Return a copy with some fields changed, checked like a new graph; the edge set stays the same."""
+        return dataclasses.replace(self, **changes)
+
+    def with_split(self, train: Tensor, val: Tensor, test: Tensor) -> Graph:
+        """Return the graph with another split, given as three bool masks (N)."""
+        return self.replace(train_mask=train, val_mask=val, test_mask=test)
+
+    def subgraph(self, keep: Tensor) -> Graph:
+        """Return the kept nodes and the edges between them; classes keep their numbers.
+
+        Args:
+            keep: bool (N).
+
+        >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 2], [1, 3], directed=False)
+        >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
+        2
+        """
+        adjacency = self.adjacency.subgraph(keep)
+        split = {f"{part}_mask": _kept(getattr(self, f"{part}_mask"), keep) for part in SPLITS}
+        ids = None if self.ids is None else self.ids[keep.numpy()]
+        x = features.rows(self.x, keep)
+        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, **split)
+
+    @classmethod
+    def from_edges(
+        cls,
+        x: object,
+        y: object,
+        source: Ids,
+        target: Ids,
+        *,
+        directed: bool,
+        num_classes: int | None = None,
+        edge_set: EdgeSet | None = None,
+        **fields: Any,
+    ) -> Graph:
+        """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
+
+        Self-loops are dropped and repeats merged. ``num_classes`` is by default the largest label plus one;
+        further fields of :class:`Graph` go by their names.
+        """
+        y = _labels(y)
+        adjacency = Adjacency.from_edges(
+            source, target, num_nodes=len(y), directed=directed, edge_set=edge_set
+        )
+        if num_classes is None:
+            num_classes = int(y.max()) + 1
+        return cls(x=features.as_features(x), y=y, adjacency=adjacency, num_classes=num_classes, **fields)
+
+    @classmethod
+    def from_pyg(cls, data: Data, *, directed: bool = False, **fields: Any) -> Graph:
+        """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index``, masks if it has any.
+
+        The edges are never tested for symmetry, because one edge would flip the answer: with
+        ``directed=False`` every edge counts for both directions, otherwise as it is stored.
+
+        >>> data = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False).to_pyg()
+        >>> Graph.from_pyg(data)
+        Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
+        """
+        return cls.from_edges(directed=directed, **(_pyg.fields_of(data) | fields))
+
+    def to_pyg(self) -> Data:
+        """Return the graph as a torch_geometric ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks.
+
+        >>> graph = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
+        >>> graph.to_pyg().edge_index
+        tensor([[1, 0],
+                [0, 1]])
+        """
+        return _pyg.to_data(self)
+
+    def _check_sizes(self) -> None:
+        if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
+            raise GraphError(
+                f"features have {self.x.shape[0]} rows, labels {self.num_nodes} and the adjacency "
+                f"{self.adjacency.num_nodes} nodes; all three must be one row per node"
+            )
+        if self.num_features < 1:
+            raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
+        if self.ids is not None and len(self.ids) != self.num_nodes:
+            raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
+
+    def _check_classes(self) -> None:
+        if int(self.y.min()) < UNLABELLED or int(self.y.max()) >= self.num_classes:
+            raise GraphError(
+                f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
+                "or -1 where there is none"
+            )
+        if torch.unique(self.y[self.labelled]).numel() < 2:
+            raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
+        if self.class_names and len(self.class_names) != self.num_classes:
+            raise GraphError(
+                f"{len(self.class_names)} class names for {self.num_classes} classes; give one per class"
+            )
+
+    def _check_masks(self) -> None:
+        masks = [mask for mask in (self.train_mask, self.val_mask, self.test_mask) if mask is not None]
+        if not masks:
+            return
+        if len(masks) < len(SPLITS):
+            raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
+        for mask in masks:
+            if mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+                raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
+        if bool((torch.stack(masks).sum(dim=0) > 1).any()):
+            raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
+
+
+def _labels(y: object) -> Tensor:
+    """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
+    labels = y if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.numel() == 0:
+        raise GraphError("the graph has no nodes; give at least one")
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
+        raise GraphError("labels must be a vector with one whole class number per node")
+    return labels.detach().cpu().long()
+
+
+def _kept(mask: Tensor | None, keep: Tensor) -> Tensor | None:
+    return None if mask is None else mask[keep]
