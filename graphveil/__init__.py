@@ -1,0 +1,1 @@
+"""Learn from graphs whose edges, nodes or attributes are secret, under differential privacy."""

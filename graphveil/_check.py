@@ -1,0 +1,63 @@
+"""Argument checks: each prints ``name=value`` and the range expected, and raises :class:`ConfigError`."""
+
+import difflib
+import math
+from collections.abc import Collection, Iterable
+
+from graphveil.errors import ConfigError
+
+
+def positive(**named: float) -> None:
+    """Require finite numbers above zero.
+
+    >>> positive(epsilon=1.0)
+    >>> positive(epsilon=0)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: epsilon=0 must be a finite number above 0
+    """
+    for name, value in named.items():
+        if not _is_number(value) or not math.isfinite(value) or value <= 0:
+            raise ConfigError(f"{name}={value!r} must be a finite number above 0")
+
+
+def non_negative(**named: float) -> None:
+    """Require finite numbers of at least zero."""
+    for name, value in named.items():
+        if not _is_number(value) or not math.isfinite(value) or value < 0:
+            raise ConfigError(f"{name}={value!r} must be a finite number of at least 0")
+
+
+def within(low: float, high: float, **named: float) -> None:
+    """Require numbers in the closed interval [low, high]."""
+    for name, value in named.items():
+        if not _is_number(value) or not low <= value <= high:
+            raise ConfigError(f"{name}={value!r} must lie between {low} and {high}")
+
+
+def integer_at_least(minimum: int, **named: int) -> None:
+    """Require whole numbers of at least ``minimum``."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ConfigError(f"{name}={value!r} must be a whole number of at least {minimum}")
+
+
+def one_of(choices: Collection[str], **named: object) -> None:
+    """Require one of the given names; a near miss is suggested.
+
+    >>> one_of(["concat", "sum"], combine="conct")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: combine='conct' is not one of concat, sum; did you mean 'concat'?
+    """
+    for name, value in named.items():
+        if value not in choices:
+            raise ConfigError(f"{name}={value!r} is not one of {', '.join(choices)}{suggestion(value, choices)}")
+
+
+def suggestion(value: object, choices: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string."""
+    near = difflib.get_close_matches(str(value), list(choices), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

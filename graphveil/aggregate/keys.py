@@ -1,0 +1,100 @@
+"""Keys of noise: one release, one nonce, one master key, one descriptor a query.
+
+The noise of a query is a function of its key, and the key a function of a *descriptor* that fixes the
+un-noised integers and their scale. So the same descriptor redraws the same noise (which a resumed run
+needs), and a different one can never meet it.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from graphveil._random import KEY_BYTES
+from graphveil.errors import ReleaseError
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """The secrets of one release. ``reproducible`` keys come from a seed and void the guarantee."""
+
+    release_id: str
+    nonce: bytes
+    master: bytes = field(repr=False)
+    reproducible: bool = False
+
+    @classmethod
+    def fresh(cls) -> "ReleaseKey":
+        """Return a new id, nonce and master key from the operating system."""
+        return cls(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def from_seed(cls, seed: int, label: str) -> "ReleaseKey":
+        """Return a reproducible key, for tests and paper mode."""
+        parts = [
+            hashlib.sha256(f"graphveil/unsafe/{seed}/{label}/{part}".encode()).digest()
+            for part in ("id", "nonce", "master")
+        ]
+        # The id stays fresh: two runs with one seed are two releases for the budget book.
+        return cls(secrets.token_hex(16), parts[1], parts[2], reproducible=True)
+
+    def digest(self, *arrays: torch.Tensor) -> str:
+        """Return the keyed digest of private arrays; an unkeyed one would tell neighbours apart."""
+        mac = hmac.new(self.master, digestmod=hashlib.sha256)
+        for array in arrays:
+            flat = np.ascontiguousarray(array.numpy())
+            mac.update(f"{flat.dtype}{flat.shape}".encode())
+            mac.update(flat.data.cast("B") if flat.size else b"")
+        return mac.hexdigest()
+
+    def query_key(self, descriptor: Mapping[str, object]) -> bytes:
+        """Return HMAC(master, nonce || SHA-256(descriptor))."""
+        return hmac.new(self.master, self.nonce + hashlib.sha256(canonical(descriptor)).digest(), "sha256").digest()
+
+
+def canonical(descriptor: Mapping[str, object]) -> bytes:
+    """Return a descriptor as canonical JSON."""
+    return json.dumps(descriptor, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+class KeyStore:
+    """Master keys of unfinished releases: files that only their owner reads, outside any run folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        self._folder = folder or Path(state) / "graphveil" / "keys"
+
+    def save(self, key: ReleaseKey) -> None:
+        """Write the master key; a release id is written once."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._path(key.release_id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(key.master)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def load(self, release_id: str) -> bytes:
+        """Return the master key of an unfinished release."""
+        try:
+            return self._path(release_id).read_bytes()
+        except FileNotFoundError:
+            raise ReleaseError(
+                f"the noise key of release {release_id} is gone, so the release cannot be finished; it stays "
+                "charged, and a new run (without --resume, in a new folder) is a new release that adds to it"
+            ) from None
+
+    def erase(self, release_id: str) -> None:
+        """Forget the master key."""
+        self._path(release_id).unlink(missing_ok=True)
+
+    def _path(self, release_id: str) -> Path:
+        if not release_id.isalnum():
+            raise ReleaseError("a release id holds letters and digits only")
+        return self._folder / f"{release_id}.key"

@@ -1,0 +1,52 @@
+"""The un-noised sum over in-neighbours, with gradients: for models that protect nothing (unit ``none``)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from graphveil.graph import Adjacency
+
+
+def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """Return A^T X: row v is the sum of x over the in-neighbours of v. Not private.
+
+    Args:
+        adjacency: the in-edges.
+        x: float rows, shape (N, d).
+
+    >>> import torch
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> sum_in_neighbors(path, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
+    [2.0, 5.0, 2.0]
+    """
+    total: Tensor = _NeighborSum.apply(x, adjacency)
+    return total
+
+
+class _NeighborSum(torch.autograd.Function):
+    """Forward A^T X; backward A G, which for an undirected graph is the same sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adjacency: Adjacency) -> Tensor:
+        ctx.adjacency = adjacency
+        return _bag(adjacency, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        adjacency: Adjacency = ctx.adjacency
+        return _bag(_reversed(adjacency) if adjacency.directed else adjacency, grads[0].contiguous()), None
+
+
+def _bag(adjacency: Adjacency, x: Tensor) -> Tensor:
+    small = len(adjacency.indices) < 2**31  # 32-bit offsets halve the traffic
+    offsets = adjacency.indptr.to(torch.int32 if small else torch.int64)
+    return embedding_bag(adjacency.indices.to(offsets.dtype), x, offsets, mode="sum", include_last_offset=True)
+
+
+def _reversed(adjacency: Adjacency) -> Adjacency:
+    source, target = adjacency.edge_index()
+    return Adjacency.from_edges(
+        target, source, num_nodes=adjacency.num_nodes, directed=True, edge_set=adjacency.edge_set
+    )

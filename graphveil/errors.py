@@ -1,0 +1,78 @@
+"""Every exception of the library, in one tree.
+
+::
+
+    GraphveilError
+    ├── InputError (ValueError)        the caller can fix it; nothing was computed or spent
+    │   ├── ConfigError                a parameter: unknown name, wrong type, outside its range
+    │   ├── GraphError                 the data: columns, ids, features, labels, shapes
+    │   └── ArtifactError              a file or run folder: missing, damaged, hostile, other version
+    ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
+    │   ├── UnitError                  the unit is missing, or does not fit the data
+    │   ├── NeverError                 no proof can exist: a counterexample is known
+    │   ├── NotYetError                plausible but unproved, or not built: names what to use instead
+    │   ├── CalibrationError           no noise meets the budget
+    │   └── BudgetError                the budget book refuses: requested, remaining, difference
+    ├── ReleaseError                   a release went wrong after it was booked; it stays booked
+    ├── RunError                       a run failed; what was saved can be resumed
+    └── MissingDependencyError         an optional package is needed: names the extra
+
+Messages say what (with the numbers), why, and a fix that can be typed. They never contain a value of
+the data: no feature, node id, label or private count.
+"""
+
+
+class GraphveilError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class InputError(GraphveilError, ValueError):
+    """Something the caller gave is unusable; nothing was computed or spent."""
+
+
+class ConfigError(InputError):
+    """A parameter is unknown, of the wrong type, or outside its range."""
+
+
+class GraphError(InputError):
+    """The graph data is malformed."""
+
+
+class ArtifactError(InputError):
+    """A file or run folder is missing, damaged, hostile, or of another version."""
+
+
+class PrivacyError(GraphveilError):
+    """The guarantee asked for cannot be given; nothing was spent."""
+
+
+class UnitError(PrivacyError, ValueError):
+    """The unit of protection is missing, or does not fit the data."""
+
+
+class NeverError(PrivacyError):
+    """No proof can exist for this combination: a counterexample is known."""
+
+
+class NotYetError(PrivacyError):
+    """This combination is unproved or not built; the message names what to use instead."""
+
+
+class CalibrationError(PrivacyError, ValueError):
+    """No amount of noise meets the budget."""
+
+
+class BudgetError(PrivacyError):
+    """The budget book refuses a release: requested, remaining and difference are in the message."""
+
+
+class ReleaseError(GraphveilError):
+    """A release failed after it was booked; it stays booked."""
+
+
+class RunError(GraphveilError):
+    """A run failed part-way; what was saved can be resumed."""
+
+
+class MissingDependencyError(GraphveilError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""

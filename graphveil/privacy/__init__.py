@@ -1,0 +1,39 @@
+"""What is protected, what it costs, and the words for it."""
+
+from graphveil.privacy.accountant import Curve, privacy_curve
+from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of
+from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
+from graphveil.privacy.events import Composed, Event, Gaussian, PairwiseGaussian, PoissonGaussian, compose
+from graphveil.privacy.guarantee import Guarantee
+from graphveil.privacy.unit import (
+    DirectedEdge,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+    parse_unit,
+)
+
+__all__ = [
+    "Budget",
+    "Composed",
+    "Curve",
+    "DirectedEdge",
+    "Entry",
+    "Event",
+    "Gaussian",
+    "Guarantee",
+    "MemoryBudget",
+    "NoUnit",
+    "PairwiseGaussian",
+    "PoissonGaussian",
+    "UndirectedEdge",
+    "Unit",
+    "attach_budget",
+    "auto_delta",
+    "budget_of",
+    "calibrate_mu",
+    "check_delta",
+    "compose",
+    "parse_unit",
+    "privacy_curve",
+]

@@ -1,0 +1,57 @@
+"""From a budget to the noise: one-sided, so that the certified epsilon is never above the target."""
+
+import math
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.privacy import gaussian
+from graphveil.privacy.unit import NoUnit, Unit
+
+
+def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
+    """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
+
+    The slack pays for a sampler of finite resolution (``docs/guarantees.md``, section 6).
+
+    >>> round(calibrate_mu(4.0, 1e-5), 8)
+    0.9249309
+    """
+    _check.positive(epsilon=epsilon, delta=delta)
+    return gaussian.mu_of(epsilon, delta - slack)
+
+
+def auto_delta(unit: Unit, bound: int) -> float:
+    """Return delta ``auto``: the unit's cap or the largest power of ten <= 1/(10 B), whichever is smaller.
+
+    B is a public bound on the number of protected units, or the number of nodes; never a private count.
+
+    >>> from graphveil.privacy.unit import UndirectedEdge
+    >>> auto_delta(UndirectedEdge(), 20_000), auto_delta(UndirectedEdge(), 10**9)
+    (1e-07, 1e-10)
+    """
+    exponent = math.ceil(math.log10(10 * bound) - 1e-12)
+    return min(unit.delta_cap, float(f"1e-{exponent}"))
+
+
+def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
+    """Return the delta to use, refusing an explicit one that is not below 1/B.
+
+    >>> from graphveil.privacy.unit import UndirectedEdge
+    >>> check_delta(UndirectedEdge(), 0.01, 1000)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta allows \
+publishing somebody's record outright; pass a smaller delta or delta='auto'
+    """
+    if isinstance(unit, NoUnit):
+        return 0.0
+    if delta == "auto":
+        return auto_delta(unit, bound)
+    if not isinstance(delta, int | float) or isinstance(delta, bool):
+        raise ConfigError(f"delta={delta!r} must be a number or 'auto'")
+    _check.positive(delta=delta)
+    if delta >= 1 / bound:
+        raise ConfigError(
+            f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} units): a larger delta allows "
+            "publishing somebody's record outright; pass a smaller delta or delta='auto'"
+        )
+    return float(delta)

@@ -1,0 +1,101 @@
+"""What was done to private data, as plain frozen records. What it costs is the accountant's business.
+
+The meaning of a record never changes once it exists; a new mechanism is a new record.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+
+Relation = Literal["add_remove", "replace"]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A Gaussian release with mu = sensitivity / standard deviation, for every neighbouring pair.
+
+    >>> Gaussian(0.5).mu
+    0.5
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        _check.non_negative(mu=self.mu)
+
+
+@dataclass(frozen=True)
+class PairwiseGaussian:
+    """A Gaussian release whose mu^2 depends on the public groups of the two ends of the differing edge.
+
+    ``mu_squared[g][h]`` is for a pair with ends in groups g and h, and is symmetric. Two releases over the
+    same ``partition`` compose pair by pair, and the cost is the worst pair's: max over pairs of the sum,
+    never the sum of the maxima.
+
+    >>> PairwiseGaussian("labels", ((0.5, 1.0), (1.0, 0.0))).worst
+    1.0
+    """
+
+    partition: str
+    mu_squared: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        for g, row in enumerate(self.mu_squared):
+            for h, value in enumerate(row):
+                _check.non_negative(mu_squared=value)
+                if len(row) != len(self.mu_squared) or value != self.mu_squared[h][g]:
+                    raise ConfigError("mu_squared must be a square symmetric table over pairs of groups")
+
+    @property
+    def worst(self) -> float:
+        """The largest mu^2 of any pair of groups."""
+        return max((max(row) for row in self.mu_squared), default=0.0)
+
+
+@dataclass(frozen=True)
+class PoissonGaussian:
+    """``steps`` Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
+
+    ``relation`` is the neighbouring relation of one record: ``add_remove`` (null-out, change C) or
+    ``replace`` (change 2C); the multiplier is the noise over C.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    relation: Relation = "add_remove"
+
+    def __post_init__(self) -> None:
+        _check.positive(noise_multiplier=self.noise_multiplier)
+        _check.within(0, 1, sampling_rate=self.sampling_rate)
+        _check.integer_at_least(0, steps=self.steps)
+        _check.one_of(("add_remove", "replace"), relation=self.relation)
+
+
+@dataclass(frozen=True)
+class NonPrivate:
+    """A release without noise: nothing bounds what it tells."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """Several events on the same data, in order, each allowed to depend on the outputs before it."""
+
+    events: tuple["Event", ...]
+
+
+Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | Composed
+
+
+def compose(*events: Event) -> Composed:
+    """Return the composition of the events, flattened.
+
+    >>> compose(Gaussian(1.0), compose(Gaussian(2.0)))
+    Composed(events=(Gaussian(mu=1.0), Gaussian(mu=2.0)))
+    """
+    flat: list[Event] = []
+    for event in events:
+        flat.extend(event.events if isinstance(event, Composed) else (event,))
+    return Composed(tuple(flat))

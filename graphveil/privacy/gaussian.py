@@ -1,0 +1,76 @@
+"""Gaussian differential privacy in closed form: every figure a function of one number, mu.
+
+A release whose L2 sensitivity is D and whose noise has standard deviation s is mu-GDP with mu = D / s, and
+adaptive releases compose by mu^2 = mu_1^2 + mu_2^2 + ... (Dong, Roth, Su: Gaussian differential privacy).
+The tight trade between the two errors of any test is that of N(0, 1) against N(mu, 1):
+
+    delta(epsilon; mu) = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu).
+"""
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from graphveil.errors import CalibrationError
+
+MU_RANGE = (1e-6, 60.0)
+_ROUND_DOWN = 1e-9  # relative; calibration errs towards more noise
+
+
+def delta_of(epsilon: float, mu: float) -> float:
+    """Return delta(epsilon; mu), evaluated in logarithms so that tiny values keep their digits.
+
+    >>> round(delta_of(1.0, 1.0), 9)
+    0.126936738
+    """
+    if mu <= 0:
+        return 0.0
+    a = float(log_ndtr(mu / 2 - epsilon / mu))
+    b = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    return math.exp(a) * max(0.0, -math.expm1(b - a))
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Return the smallest epsilon >= 0 with delta(epsilon; mu) <= delta.
+
+    >>> round(epsilon_of(1.0, 1e-5), 6)
+    4.377178
+    """
+    if delta_of(0.0, mu) <= delta:
+        return 0.0
+    upper = 1.0
+    while delta_of(upper, mu) > delta:
+        upper *= 2
+    # brentq may stop just short of the root; adding its tolerance keeps the answer on the safe side.
+    root = brentq(lambda e: delta_of(e, mu) - delta, 0.0, upper, xtol=1e-12, rtol=1e-14)
+    return float(root) + 1e-12
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """Return the largest mu whose delta(epsilon; mu) is at most delta, rounded down by 1e-9.
+
+    >>> round(mu_of(1.0, 1e-7), 8)
+    0.21373627
+    """
+
+    def excess(log_mu: float) -> float:
+        return delta_of(epsilon, math.exp(log_mu)) - delta
+
+    low, high = (math.log(edge) for edge in MU_RANGE)
+    if excess(low) > 0 or excess(high) < 0:
+        raise CalibrationError(
+            f"no Gaussian noise gives epsilon={epsilon:g} at delta={delta:g}: mu would fall outside "
+            f"[{MU_RANGE[0]:g}, {MU_RANGE[1]:g}]; choose an epsilon between 0.01 and 50 and a delta below 1"
+        )
+    root = brentq(excess, low, high, xtol=1e-13, rtol=1e-14)
+    return math.exp(root) * (1 - _ROUND_DOWN)
+
+
+def true_positive_rate(false_positive_rate: float, mu: float) -> float:
+    """Return the best true-positive rate of any test at this false-positive rate: Phi(Phi^-1(FPR) + mu).
+
+    >>> round(true_positive_rate(0.01, 0.21373627), 4)
+    0.0173
+    """
+    return float(ndtr(ndtri(false_positive_rate) + mu))

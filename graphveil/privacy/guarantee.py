@@ -1,0 +1,181 @@
+"""The guarantee of a trained object: a frozen record, and the words that go with it.
+
+The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and why it says no more.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
+from graphveil.privacy.events import Event, compose
+from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.unit import DirectedEdge, NoUnit, Unit
+
+Mode = Literal["strict", "paper"]
+FRIENDSHIPS = (10, 100)  # fixed and public: never a measured degree
+FALSE_ALARMS = 0.01
+
+_UNDIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for every "
+    "node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
+    "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features or "
+    "their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
+    "{eps_100} for k=100."
+)
+_DIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "stored directed edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
+    "every node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers "
+    "{releases} release(s) recorded in the ledger. It does not hide whether a person is in the data, their "
+    "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
+    "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
+)
+_UNTOUCHED = (
+    "The edges were never read: nothing that this object gives out depends on them. Node identities, features "
+    "and labels are treated as public and are not protected."
+)
+_NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
+_ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """What a trained object promises, to whom, and what it does not.
+
+    ``valid`` is False in paper mode, with reproducible noise, or when any step has a known deviation; the
+    statement then says so first.
+
+    >>> from graphveil.privacy import Gaussian, UndirectedEdge
+    >>> g = Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
+    >>> round(g.epsilon, 3), round(g.attacker_rate, 4)
+    (1.0, 0.0173)
+    """
+
+    unit: str
+    epsilon: float
+    delta: float
+    releases: int
+    event: Event
+    valid: bool = True
+    mode: Mode = "strict"
+    covers: str = ""
+    not_covered: str = ""
+    deviations: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    one_way: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        unit: Unit,
+        event: Event,
+        *,
+        delta: float,
+        releases: int,
+        mode: Mode = "strict",
+        deviations: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        one_way: bool = True,
+    ) -> "Guarantee":
+        """Account for an event; ``one_way`` False marks equal weights in both directions of an edge."""
+        curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
+        return cls(
+            unit=unit.name,
+            epsilon=curve.epsilon(delta),
+            delta=delta,
+            releases=releases,
+            event=event,
+            valid=not deviations and not isinstance(unit, NoUnit),
+            mode=mode,
+            covers=unit.covers,
+            not_covered=unit.not_covered,
+            deviations=deviations,
+            notes=notes,
+            one_way=one_way,
+        )
+
+    @property
+    def curve(self) -> Curve:
+        """The whole privacy curve."""
+        return NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(self.event)
+
+    @property
+    def attacker_rate(self) -> float:
+        """The most that any attacker catches (true positives) at 1 % false alarms, for one unit."""
+        return self.curve.true_positive_rate(FALSE_ALARMS)
+
+    def repeated(self, runs: int) -> "Guarantee":
+        """Return the guarantee of ``runs`` equal releases on the same data together."""
+        event = compose(*[self.event] * runs)
+        curve = NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(event)
+        return replace(
+            self, event=event, epsilon=curve.epsilon(self.delta), releases=self.releases * runs
+        )
+
+    def statement(self) -> str:
+        """Return the guarantee in words, beginning with its deviations if it has any."""
+        parts = [self._core()]
+        parts += [f"Note: {note}." for note in self.notes]
+        if self.unit != NoUnit.name:
+            parts.append(_ADDS_UP)
+        if self.deviations:
+            listed = "; ".join(self.deviations)
+            parts.insert(0, f"NOT A VALID GUARANTEE ({self.mode} mode). Known deviations: {listed}. It would read:")
+        return " ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON values, without the event's internals."""
+        return {
+            "valid": self.valid,
+            "unit": self.unit,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "mu": total_mu(self.event),
+            "releases": self.releases,
+            "mode": self.mode,
+            "covers": self.covers,
+            "not_covered": self.not_covered,
+            "deviations": list(self.deviations),
+            "notes": list(self.notes),
+            "tpr_at_1pct_fpr": self.attacker_rate,
+            "statement": self.statement(),
+        }
+
+    def _core(self) -> str:
+        if self.unit == NoUnit.name:
+            return _NONE
+        if self.releases == 0:
+            return _UNTOUCHED
+        text = _DIRECTED if self.unit == DirectedEdge.name else _UNDIRECTED
+        groups = {f"eps_{k}": _figure(self._group_epsilon(k)) for k in FRIENDSHIPS}
+        return text.format(
+            epsilon=_figure(self.epsilon),
+            delta=f"{self.delta:g}",
+            releases=self.releases,
+            mutual=_figure(self._mutual_epsilon()),
+            **groups,
+        )
+
+    def _group_epsilon(self, friendships: int) -> float:
+        """Return epsilon for all of one person's k friendships together."""
+        mu = self._mu()
+        if self.unit == DirectedEdge.name:  # k friends are 2k stored edges: k into one row, one into k rows
+            return epsilon_of(mu * math.sqrt(friendships * (friendships + 1)), self.delta)
+        if self.one_way:
+            return epsilon_of(mu * friendships, self.delta)
+        return epsilon_of(mu * math.sqrt(friendships * (friendships + 1) / 2), self.delta)
+
+    def _mutual_epsilon(self) -> float:
+        return epsilon_of(math.sqrt(2) * self._mu(), self.delta)
+
+    def _mu(self) -> float:
+        mu = total_mu(self.event)
+        return math.inf if mu is None else mu
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4g}"
+
+
