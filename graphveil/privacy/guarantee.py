@@ -58,6 +58,7 @@ class Guarantee:
     delta: float
     releases: int
     event: Event
+    slack: float = 0.0
     valid: bool = True
     mode: Mode = "strict"
     covers: str = ""
@@ -74,19 +75,25 @@ class Guarantee:
         *,
         delta: float,
         releases: int,
+        slack: float = 0.0,
         mode: Mode = "strict",
         deviations: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         one_way: bool = True,
     ) -> "Guarantee":
-        """Account for an event; ``one_way`` False marks equal weights in both directions of an edge."""
+        """Account for an event.
+
+        ``slack`` is the part of delta that the noise's finite resolution costs; ``one_way`` False marks equal
+        weights in both directions of an edge.
+        """
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
             unit=unit.name,
-            epsilon=curve.epsilon(delta),
+            epsilon=curve.epsilon(delta - slack),
             delta=delta,
             releases=releases,
             event=event,
+            slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
             mode=mode,
             covers=unit.covers,
@@ -108,10 +115,14 @@ class Guarantee:
 
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together."""
-        event = compose(*[self.event] * runs)
+        event, slack = compose(*[self.event] * runs), self.slack * runs
         curve = NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(event)
         return replace(
-            self, event=event, epsilon=curve.epsilon(self.delta), releases=self.releases * runs
+            self,
+            event=event,
+            slack=slack,
+            epsilon=curve.epsilon(self.delta - slack),
+            releases=self.releases * runs,
         )
 
     def statement(self) -> str:

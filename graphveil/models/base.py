@@ -1,0 +1,297 @@
+"""The contract of an estimator: public configuration in, a graph to ``fit``, predictions and a guarantee out."""
+
+import dataclasses
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
+from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.graph import EdgeSet, Graph
+from graphveil.models.context import FitContext, OnProgress, pick_device, silent
+from graphveil.privacy import (
+    Composed,
+    DirectedEdge,
+    Guarantee,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+    budget_of,
+    check_delta,
+    parse_unit,
+)
+from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.guarantee import Mode
+from graphveil.train import EpochRecord
+
+State = dict[str, Tensor]
+
+
+@dataclass(kw_only=True, eq=False)
+class Estimator(ABC):
+    """Base of all models. Every constructor keyword is public configuration; data are call arguments.
+
+    Args:
+        unit: what is protected; never guessed.
+        epsilon: the budget; not needed for unit ``none`` or a model that does not read the edges.
+        delta: a number, or ``"auto"``.
+        mode: ``"strict"``, or ``"paper"`` to reproduce a paper with its own accounting and flaws.
+        seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
+        unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
+        max_units: public bound on the number of protected units, for ``delta="auto"``.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    """
+
+    method: ClassVar[str]
+    reads_edges: ClassVar[bool] = True
+
+    unit: str | None = None
+    epsilon: float | None = None
+    delta: float | str = "auto"
+    mode: Mode = "strict"
+    seed: int | None = None
+    unsafe_noise_seed: int | None = None
+    max_units: int | None = None
+    device: str = "auto"
+
+    guarantee_: Guarantee | None = field(default=None, init=False, repr=False)
+    proba_: Tensor | None = field(default=None, init=False, repr=False)
+    history_: list[tuple[str, EpochRecord]] = field(default_factory=list, init=False, repr=False)
+    seconds_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    class_names_: tuple[str, ...] = field(default=(), init=False, repr=False)
+    aggregates_: State = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._edge_set: EdgeSet | None = None
+        self._shape: dict[str, int] = {}
+        self._check_config()
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor keywords."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor keywords; an unknown one is an error that suggests the nearest."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise ConfigError(
+                    f"{name!r} is not a parameter of {self.method}{_check.suggestion(name, known)}; "
+                    f"parameters are {', '.join(known)}"
+                )
+        for name, value in params.items():
+            setattr(self, name, value)
+        self._check_config()
+        return self
+
+    @property
+    def protected_unit(self) -> Unit:
+        """The unit of protection."""
+        return parse_unit(self.unit)
+
+    # -- fitting -------------------------------------------------------------------------------------------
+
+    def plan(self, *, num_nodes: int, num_classes: int) -> ReleasePlan | None:
+        """Return what a fit would ask of the edges and what that costs, or None if it reads none privately.
+
+        Only public shapes go in; nothing is spent.
+        """
+        if not self.reads_edges or isinstance(self.protected_unit, NoUnit):
+            return None
+        return self._plan(self._delta(num_nodes), num_nodes, num_classes)
+
+    def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
+        """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
+
+        The release is booked in the graph's budget before anything is computed; a second ``fit`` books a
+        second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
+
+        Raises:
+            UnitError: the unit does not fit the graph.
+            GraphError: the graph has no split or a part of it is empty.
+            BudgetError: the graph's budget refuses the release.
+        """
+        started = time.perf_counter()
+        self._check_graph(graph)
+        context = FitContext(
+            PublicStreams(self.seed), on_progress, workspace, device=pick_device(self.device)
+        )
+        with context.stage("calibrate"):
+            plan = self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+        self._shape = {"features": graph.num_features, "classes": graph.num_classes}
+        self.class_names_ = graph.class_names
+        self.guarantee_ = self._guarantee_for(plan, graph)
+        self.proba_ = self._fit(graph, plan, context)
+        self._edge_set = graph.edge_set
+        self.history_ = context.history
+        self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
+        return self
+
+    def predict_proba(self, graph: Graph | None = None) -> Tensor:
+        """Return class probabilities, shape (N, C): of the fitted graph for free, of another one at its price."""
+        if graph is None or (self._edge_set is graph.edge_set and graph.num_nodes == len(self._fitted())):
+            return self._fitted()
+        return self._predict_other(graph)
+
+    def predict(self, graph: Graph | None = None) -> Tensor:
+        """Return class numbers, shape (N)."""
+        return self.predict_proba(graph).argmax(dim=1)
+
+    def score(self, graph: Graph, split: str = "test") -> float:
+        """Return the accuracy on one part of a graph's split."""
+        mask = graph.mask(split)
+        return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the fitted object promises."""
+        if self.guarantee_ is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self.guarantee_
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it)."""
+        from graphveil.models.storage import save_model
+
+        save_model(self, Path(folder))
+
+    # -- what a method defines -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
+        """Return the calibrated plan of a method that reads private edges."""
+
+    @abstractmethod
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+        """Train, keep what later predictions need, and return probabilities (N, C)."""
+
+    @abstractmethod
+    def _predict_other(self, graph: Graph) -> Tensor:
+        """Return probabilities of a graph that was not fitted, booking what it costs."""
+
+    @abstractmethod
+    def _state(self) -> State:
+        """Return the trained weights."""
+
+    @abstractmethod
+    def _restore(self, state: State) -> None:
+        """Rebuild the networks from ``self._shape`` and the weights."""
+
+    # -- shared parts --------------------------------------------------------------------------------------
+
+    def _release(self, plan: ReleasePlan, graph: Graph, context: FitContext, groups: Tensor | None = None) -> Release:
+        """Open this method's release on a graph: booked here, before anything is computed."""
+        key = None if self.unsafe_noise_seed is None else ReleaseKey.from_seed(self.unsafe_noise_seed, self.method)
+        return Release(
+            plan,
+            graph.adjacency,
+            groups,
+            budget=budget_of(graph.edge_set),
+            key=key,
+            journal=context.journal(),
+            label=self.method,
+        )
+
+    def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        unit = self.protected_unit
+        delta = self._delta(graph.num_nodes)
+        if plan is None:
+            return Guarantee.of(unit, Composed(()), delta=delta, releases=0, mode=self.mode)
+        return Guarantee.of(
+            unit,
+            plan.event,
+            delta=delta,
+            releases=len(plan.queries),
+            slack=plan.slack,
+            mode=self.mode,
+            deviations=self._deviations(plan, graph),
+            one_way=plan.one_way,
+        )
+
+    def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
+        """Return why the guarantee is not valid, in words; empty if it is."""
+        found = []
+        if self.mode == "paper":
+            found.append("noise calibrated by the paper's Renyi accounting")
+            if isinstance(plan.unit, DirectedEdge) and not graph.directed:
+                mutual = epsilon_of(2**0.5 * plan.mu, plan.delta)
+                found.append(
+                    "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
+                    f"protected at eps = {mutual:.4g} only"
+                )
+        if self.unsafe_noise_seed is not None:
+            found.append("the noise is reproducible from a seed")
+        return tuple(found)
+
+    def _delta(self, num_nodes: int) -> float:
+        return check_delta(self.protected_unit, self.delta, self.max_units or num_nodes)
+
+    def _fitted(self) -> Tensor:
+        if self.proba_ is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self.proba_
+
+    def _check_config(self) -> None:
+        """Check every public parameter; called on construction and by ``set_params``."""
+        unit = self.protected_unit
+        _check.one_of(("strict", "paper"), mode=self.mode)
+        _check.one_of(("auto", "cpu", "cuda"), device=self.device)
+        if self.epsilon is not None:
+            _check.positive(epsilon=self.epsilon)
+        elif self.reads_edges and not isinstance(unit, NoUnit):
+            raise ConfigError(
+                f"{self.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
+                "for example 1.0, or unit 'none' for the non-private reference"
+            )
+        if self.delta != "auto":
+            check_delta(unit, self.delta, 1)
+        for name in ("seed", "unsafe_noise_seed"):
+            if getattr(self, name) is not None:
+                _check.integer_at_least(0, **{name: getattr(self, name)})
+        if self.max_units is not None:
+            _check.integer_at_least(1, max_units=self.max_units)
+
+    def _check_graph(self, graph: Graph) -> None:
+        """Refuse a graph that the unit or the training cannot use, before anything is spent."""
+        unit = self.protected_unit
+        if isinstance(unit, DirectedEdge) and not graph.directed and self.mode == "strict" and self.reads_edges:
+            self._refuse_directed(graph)
+        if isinstance(unit, UndirectedEdge) and graph.directed and self.reads_edges:
+            raise UnitError(
+                "the graph is directed and unit 'undirected-edge' protects friendships: use "
+                "unit='directed-edge', or load the graph with directed=False (without --directed)"
+            )
+        for split in ("train", "val"):
+            if not bool(graph.mask(split).any()):
+                raise GraphError(f"the split has no labelled {split} nodes; give it some")
+
+    def _refuse_directed(self, graph: Graph) -> None:
+        if self.epsilon is None:
+            return
+        delta = self._delta(graph.num_nodes)
+        from graphveil.privacy.gaussian import mu_of
+
+        actual = epsilon_of(2**0.5 * mu_of(self.epsilon, delta), delta)
+        raise UnitError(
+            f"unit 'directed-edge' at epsilon {self.epsilon:g} protects one stored edge, and this graph is "
+            "undirected: every friendship is stored as two edges, which are protected together at epsilon "
+            f"{actual:.3f} (delta {delta:g}) only. Use unit='undirected-edge' (--unit undirected-edge), or "
+            "mode='paper' (--mode paper) to reproduce the paper with this deviation listed"
+        )
+
+
+def nodes_of(mask: Tensor) -> Tensor:
+    """Return the node indices of a mask."""
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))

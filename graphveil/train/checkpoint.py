@@ -1,0 +1,69 @@
+"""Checkpoints of a training loop: safetensors, written atomically, nothing pickled."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphveil._files import write_atomic
+
+State = dict[str, Tensor]
+
+
+@dataclass
+class Progress:
+    """Where a loop stands, apart from its tensors."""
+
+    epoch: int = 0
+    best_epoch: int = -1
+    best_score: float = float("-inf")
+
+
+def save(
+    path: Path,
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    best: State,
+    progress: Progress,
+    history: Iterable[Any],
+) -> None:
+    """Write everything that the next epoch depends on."""
+    from safetensors.torch import save as serialize
+
+    tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
+    tensors |= {f"best/{k}": v for k, v in best.items()}
+    for index, slots in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{index}/{slot}": torch.as_tensor(v) for slot, v in slots.items()}
+    tensors["generator"] = generator.get_state()
+    header = {"progress": json.dumps({**asdict(progress), "history": [asdict(row) for row in history]})}
+    contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    write_atomic(path, serialize(contiguous, metadata=header))
+
+
+def load(
+    path: Path, network: torch.nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
+) -> tuple[State, Progress, list[dict[str, Any]]]:
+    """Restore the loop in place; return the best weights so far, the progress and the history."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+        record = json.loads(file.metadata()["progress"])
+    network.load_state_dict(_part(tensors, "network/"))
+    generator.set_state(tensors["generator"])
+    state = optimizer.state_dict()
+    for key, value in _part(tensors, "optimizer/").items():
+        index, slot = key.split("/", 1)
+        state["state"].setdefault(int(index), {})[slot] = value
+    optimizer.load_state_dict(state)
+    history = record.pop("history")
+    return _part(tensors, "best/"), Progress(**record), history
+
+
+def _part(tensors: State, prefix: str) -> State:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

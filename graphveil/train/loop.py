@@ -1,0 +1,162 @@
+"""The training loop of every model that may use an ordinary optimiser: Adam, validation, checkpoints."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from graphveil import _check
+from graphveil.train import checkpoint as checkpoints
+from graphveil.train.checkpoint import Progress, State
+
+Logits = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How long and how fast to train, and which epoch to keep. All of it is public configuration."""
+
+    epochs: int = 100
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    batch_size: int | None = None  # None: the full training set at once
+    decay: Literal["constant", "cosine"] = "constant"
+    select: Literal["accuracy", "likelihood", "last"] = "accuracy"
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        _check.integer_at_least(1, epochs=self.epochs)
+        _check.positive(learning_rate=self.learning_rate)
+        _check.non_negative(weight_decay=self.weight_decay)
+        _check.one_of(("constant", "cosine"), decay=self.decay)
+        _check.one_of(("accuracy", "likelihood", "last"), select=self.select)
+        if self.batch_size is not None:
+            _check.integer_at_least(1, batch_size=self.batch_size)
+        if self.patience is not None:
+            _check.integer_at_least(1, patience=self.patience)
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of a training history."""
+
+    epoch: int
+    train_loss: float
+    val_loss: float
+    val_accuracy: float
+
+
+def train(
+    network: torch.nn.Module,
+    logits: Logits,
+    labels: Tensor,
+    train_nodes: Tensor,
+    val_nodes: Tensor,
+    schedule: Schedule,
+    *,
+    generator: torch.Generator,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 10,
+) -> list[EpochRecord]:
+    """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
+
+    Args:
+        network: the parameters to train.
+        logits: maps node indices to logits (B, C); it calls ``network``.
+        labels: int64 (N).
+        train_nodes: node indices to fit.
+        val_nodes: node indices to select the epoch on; with none of them the last epoch is kept.
+        schedule: epochs, learning rate, selection.
+        generator: shuffles the batches; share it with the network's dropout so that a resume is exact.
+        on_epoch: called after each epoch, for progress bars.
+        checkpoint: where to save the state; a file that is there already is resumed from.
+        checkpoint_every: epochs between two saves.
+
+    Returns:
+        One record an epoch.
+    """
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay
+    )
+    best: State = {}
+    progress = Progress()
+    history: list[EpochRecord] = []
+    if checkpoint is not None and checkpoint.exists():
+        best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
+        history = [EpochRecord(**row) for row in rows]
+    while progress.epoch < schedule.epochs and not _stopped(schedule, progress):
+        loss = _epoch(network, logits, labels, train_nodes, optimizer, schedule, progress.epoch, generator)
+        val_loss, accuracy = evaluate(network, logits, labels, val_nodes)
+        history.append(EpochRecord(progress.epoch, loss, val_loss, accuracy))
+        score = {"accuracy": accuracy, "likelihood": -val_loss, "last": float(progress.epoch)}[schedule.select]
+        if len(val_nodes) == 0 or score > progress.best_score:
+            best = {k: v.detach().clone() for k, v in network.state_dict().items()}
+            progress.best_epoch, progress.best_score = progress.epoch, score
+        progress.epoch += 1
+        if checkpoint is not None and progress.epoch % checkpoint_every == 0:
+            checkpoints.save(checkpoint, network, optimizer, generator, best, progress, history)
+        on_epoch(progress.epoch)
+    network.load_state_dict(best)
+    network.eval()
+    return history
+
+
+@torch.no_grad()
+def evaluate(network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor) -> tuple[float, float]:
+    """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without any."""
+    if len(nodes) == 0:
+        return math.nan, 0.0
+    network.eval()
+    scores = logits(nodes)
+    loss = cross_entropy(scores, labels[nodes])
+    return float(loss), float((scores.argmax(1) == labels[nodes]).float().mean())
+
+
+def _epoch(
+    network: torch.nn.Module,
+    logits: Logits,
+    labels: Tensor,
+    nodes: Tensor,
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    epoch: int,
+    generator: torch.Generator,
+) -> float:
+    """Run one epoch and return its mean loss."""
+    network.train()
+    batches = _batches(nodes, schedule.batch_size, generator)
+    total = 0.0
+    for step, batch in enumerate(batches):
+        _set_rate(optimizer, schedule, (epoch + step / len(batches)) / schedule.epochs)
+        optimizer.zero_grad(set_to_none=True)
+        loss = cross_entropy(logits(batch), labels[batch])
+        loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+        optimizer.step()
+        total += float(loss.detach()) * len(batch)
+    return total / max(1, len(nodes))
+
+
+def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:
+    """Return the epoch's batches; a last batch of one node is dropped, since batch norm cannot take it."""
+    if size is None or size >= len(nodes):
+        return [nodes]
+    shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
+    return [batch for batch in shuffled.split(size) if len(batch) > 1]
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, done: float) -> None:
+    share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = schedule.learning_rate * share
+
+
+def _stopped(schedule: Schedule, progress: Progress) -> bool:
+    return schedule.patience is not None and progress.epoch - 1 - progress.best_epoch >= schedule.patience
+
+
