@@ -38,7 +38,7 @@ def as_features(x: Any) -> Features:
 def is_finite(x: Features) -> bool:
     """Return whether every entry is a finite number."""
     values = torch.from_numpy(x.data) if isinstance(x, sparse.csr_array) else x
-    # A sum is finite only if its terms are; it needs no array of flags. Finite terms may still overflow.
+    # A sum is finite exactly if its terms are (float32 terms cannot overflow float64), and needs no flags.
     return bool(torch.isfinite(values.sum(dtype=torch.float64)))
 
 
@@ -77,20 +77,20 @@ def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.intege
 
 
 def _sparse(x: Any) -> Sparse:
-    matrix: Sparse = sparse.csr_array(x, dtype=np.float32)
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
+        matrix: Sparse = sparse.csr_array(x, dtype=np.float32)
     matrix.sum_duplicates()
     return matrix
 
 
 def _dense(x: Any) -> Tensor:
     try:
-        tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float32))
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
+            tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float32))
     except (TypeError, ValueError):
         raise GraphError(
             "the features are not a matrix of numbers; encode text and categories as numbers"
         ) from None
     if tensor.ndim != 2:
-        raise GraphError(
-            f"the features must be a matrix with one row per node, not of {tensor.ndim} dimension(s)"
-        )
+        raise GraphError(f"the features must be a matrix, one row per node, not {tensor.ndim}-dimensional")
     return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()

@@ -1,0 +1,198 @@
+"""A graph from two tables that the caller has: one row per node, one row per edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import tables
+from graphveil.graph.graph import SPLITS, UNLABELLED, Graph
+from graphveil.graph.tables import Column, Table
+
+_SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+
+
+def read_graph(
+    nodes: str | PathLike[str],
+    edges: str | PathLike[str],
+    *,
+    id: str,
+    label: str,
+    source: str,
+    target: str,
+    directed: bool,
+    split: str | None = None,
+    features: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+) -> Graph:
+    """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
+
+    Every number or bool column of ``nodes`` that has no other role is a feature; a list of numbers in each
+    row gives as many. A node without a label is unlabelled. Nodes keep the order of the file.
+
+    Args:
+        nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``.
+        id, label: columns of ``nodes``; ids are whole numbers or text, labels of any type.
+        source, target: columns of ``edges`` that hold ids.
+        directed: whether ``source -> target`` says nothing about the opposite direction.
+        split: column of ``nodes`` with train, val (valid, validation), test or nothing.
+        features: the feature columns, if not all the others.
+        classes: the labels in class order, if the classes are to be fixed beforehand and not by this file;
+            by default the labels that occur, sorted.
+
+    Raises:
+        GraphError: a file or column is missing or unusable, ids are repeated or unknown, features are not
+            finite numbers, there is no node or only one class. Messages name columns, never values.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "nodes.csv").write_text("user,age,team\\n7,31,red\\n8,45,blue\\n9,28,\\n")
+    >>> _ = (folder / "edges.csv").write_text("a,b\\n7,8\\n9,8\\n")
+    >>> graph = read_graph(folder / "nodes.csv", folder / "edges.csv", id="user", label="team",
+    ...                    source="a", target="b", directed=False)
+    >>> graph.class_names, graph.y
+    (('blue', 'red'), tensor([ 1,  0, -1]))
+    """
+    node_path, edge_path = Path(nodes), Path(edges)
+    roles = [id, label] if split is None else [id, label, split]
+    _check_distinct(roles)
+    _check_distinct([source, target])
+    table, names = _read_nodes(node_path, roles, features)
+    edge_table = _read_edges(edge_path, source, target)
+    node_ids = _node_ids(table, id)
+    ends = [_positions(edge_table, end, node_ids, id) for end in (source, target)]
+    y, class_names = _labels(tables.column(table, label), label, classes)
+    masks: dict[str, Any] = {} if split is None else _masks(tables.column(table, split), split, y)
+    x = torch.from_numpy(tables.matrix(table, names))
+    return Graph.from_edges(
+        x,
+        y,
+        *ends,
+        directed=directed,
+        num_classes=max(len(class_names), 1),
+        class_names=class_names,
+        name=node_path.name.partition(".")[0],
+        ids=_numpy(node_ids),
+        **masks,
+    )
+
+
+def _check_distinct(columns: Sequence[str]) -> None:
+    for name in columns:
+        if columns.count(name) > 1:
+            raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+
+
+def _read_nodes(path: Path, roles: list[str], features: Sequence[str] | None) -> tuple[Table, list[str]]:
+    """Return the table of nodes and the names of its feature columns."""
+    chosen = [] if features is None else list(features)
+    _check_distinct([*roles, *chosen])
+    names = tables.column_names(path, [*roles, *chosen])
+    if features is None:
+        chosen = [name for name in names if name not in roles]
+    if not chosen:
+        raise GraphError(f"{path.name} has no feature column; add at least one column of numbers")
+    table = tables.read(path, [*roles, *chosen])
+    if table.num_rows == 0:
+        raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
+    return table, chosen
+
+
+def _read_edges(path: Path, source: str, target: str) -> Table:
+    tables.column_names(path, [source, target])
+    return tables.read(path, [source, target])
+
+
+def _node_ids(table: Table, name: str) -> Column:
+    import pyarrow.compute as pc
+
+    ids = tables.keys(tables.column(table, name), name)
+    if len(pc.unique(ids)) < len(ids):
+        raise GraphError(f"column {name!r} repeats ids; give one row per node")
+    return ids
+
+
+def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArray[np.integer]:
+    """Return the row of every id in the table of nodes."""
+    import pyarrow.compute as pc
+
+    ids = tables.keys(tables.column(table, name), name)
+    if len(ids) == 0:
+        return np.empty(0, dtype=np.int32)
+    if ids.type != node_ids.type:
+        raise GraphError(
+            f"column {name!r} of the edges and column {id!r} of the nodes are of different types "
+            f"({ids.type} and {node_ids.type}); write both as text or both as whole numbers"
+        )
+    positions = pc.index_in(ids, value_set=node_ids)
+    if positions.null_count:
+        raise GraphError(
+            f"column {name!r} of the edges holds ids that column {id!r} of the nodes lacks; "
+            "add those nodes or drop those edges"
+        )
+    return np.asarray(positions.to_numpy(zero_copy_only=False))
+
+
+def _labels(
+    column: Column, name: str, classes: Sequence[str] | None
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the class of every node, -1 where the label is missing, and the class names."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise GraphError(f"column {name!r} is of type {column.type}; give one number or text per node")
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    found = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+    names = [_text(value) for value in found]
+    order = list(dict.fromkeys(names if classes is None else map(str, classes)))
+    if not set(names) <= set(order):
+        raise GraphError(f"column {name!r} holds labels that are not among the classes given; add them there")
+    codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
+    codes = pc.fill_null(codes, UNLABELLED).to_numpy(zero_copy_only=False)
+    # One place more than there are names, so that the code -1 stays -1.
+    places = np.array([*(order.index(text) for text in names), UNLABELLED], dtype=np.int64)
+    return places[codes], tuple(order)
+
+
+def _text(value: object) -> str:
+    """Return a label as text; whole floats, which some writers make of integers with gaps, lose the point."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _masks(column: Column, name: str, y: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return the masks of a split column."""
+    import pyarrow as pa
+
+    try:
+        words = column.cast(pa.large_string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        words = [""]
+    parts = [None if word is None else _SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
+    if "" in parts:
+        raise GraphError(f"column {name!r} may hold train, val (valid, validation), test or nothing only")
+    if "train" not in parts:
+        raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
+    return {f"{part}_mask": _mask(parts, part, name, y) for part in SPLITS}
+
+
+def _mask(parts: list[str | None], part: str, name: str, y: npt.NDArray[np.int64]) -> Tensor:
+    mask = np.array([entry == part for entry in parts])
+    if (y[mask] == UNLABELLED).any():
+        raise GraphError(f"column {name!r} puts a node without a label into {part}; leave its entry empty")
+    return torch.from_numpy(mask)
+
+
+def _numpy(ids: Column) -> npt.NDArray[Any]:
+    """Return ids as an int64 array or as an array of text."""
+    array = np.asarray(ids.to_numpy(zero_copy_only=False))
+    return array.astype(np.str_) if array.dtype == object else array

@@ -1,0 +1,181 @@
+"""Parquet and CSV files as checked columns. What goes wrong is told by column name, never by value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil._check import suggestion
+from graphveil.errors import GraphError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Column: TypeAlias = "pa.Array"
+Table: TypeAlias = "pa.Table"
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".csv.gz")
+
+
+def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
+    """Return the file's column names, each of which must be unique and among which all wanted ones must be.
+
+    Names that were not asked for are never listed: the first row of a CSV without a header is data.
+    """
+    names = _read_names(path)
+    for name in wanted:
+        if name not in names:
+            raise GraphError(
+                f"{path.name} has no column {name!r}{suggestion(name, names)}; "
+                "name a column of the file (a CSV needs a header row)"
+            )
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise GraphError(f"{path.name} has more than one column {repeated[0]!r}; rename or drop all but one")
+    return names
+
+
+def read(path: Path, columns: Sequence[str]) -> Table:
+    """Return the chosen columns of a parquet or CSV file."""
+    try:
+        return _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns)
+    except (OSError, ValueError):  # Arrow's own messages quote the offending row
+        raise _unreadable(path) from None
+
+
+def column(table: Table, name: str) -> Column:
+    """Return one column as a single array, dictionaries decoded and text in its 64-bit form."""
+    import pyarrow as pa
+
+    chunks = table.column(name)
+    if pa.types.is_dictionary(chunks.type):
+        chunks = chunks.cast(chunks.type.value_type)
+    if pa.types.is_string(chunks.type):
+        chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
+    return chunks.combine_chunks()
+
+
+def keys(array: Column, name: str) -> Column:
+    """Return a column of ids as int64 or text, the two kinds that can be matched between files."""
+    import pyarrow as pa
+
+    if array.null_count:
+        raise GraphError(
+            f"column {name!r} has missing values; every row needs an id: drop the rows without one"
+        )
+    if pa.types.is_null(array.type) or pa.types.is_signed_integer(array.type):
+        return array.cast(pa.int64())
+    if pa.types.is_unsigned_integer(array.type):
+        return _int64(array, name)
+    if pa.types.is_large_string(array.type):
+        return array
+    raise GraphError(f"column {name!r} is of type {array.type}; ids must be whole numbers or text")
+
+
+def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Return the named columns side by side, float32 (rows, columns); a column of lists gives several."""
+    parts = [_numbers(column(table, name), name) for name in names]
+    out = np.empty((table.num_rows, sum(part.shape[1] for part in parts)), dtype=np.float32)
+    start = 0
+    for name, part in zip(names, parts, strict=True):
+        stop = start + part.shape[1]
+        with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused next
+            out[:, start:stop] = part
+        if not np.isfinite(out[:, start:stop]).all():
+            raise GraphError(
+                f"column {name!r} holds NaN, infinite or larger than float32 values; fill or drop them"
+            )
+        start = stop
+    return out
+
+
+def _numbers(array: Column, name: str) -> npt.NDArray[Any]:
+    """Return a numeric, bool or list column as a matrix with a row per entry."""
+    import pyarrow as pa
+
+    kind, is_list = array.type, pa.types.is_list(array.type) or pa.types.is_fixed_size_list(array.type)
+    if not (is_list or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
+        raise GraphError(
+            f"column {name!r} is of type {kind}, not a number; drop it, or encode it as numbers "
+            "(one 0/1 column per category)"
+        )
+    if array.null_count:
+        raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")
+    if is_list:
+        return _lists(array, name)
+    if not _is_number(kind):
+        array = array.cast(pa.uint8() if pa.types.is_boolean(kind) else pa.float64())
+    return np.asarray(array.to_numpy(zero_copy_only=False)).reshape(-1, 1)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _lists(array: Column, name: str) -> npt.NDArray[Any]:
+    import pyarrow.compute as pc
+
+    widths = pc.unique(pc.list_value_length(array))
+    if len(widths) != 1:
+        raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+    return _numbers(array.flatten(), name).reshape(len(array), -1)
+
+
+def _int64(array: Column, name: str) -> Column:
+    import pyarrow as pa
+
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise GraphError(f"column {name!r} holds ids beyond 64-bit integers; write them as text") from None
+
+
+def _is_parquet(path: Path) -> bool:
+    if path.name.lower().endswith(PARQUET):
+        return True
+    if path.name.lower().endswith(CSV):
+        return False
+    raise GraphError(f"{path.name} must end in {', '.join(PARQUET + CSV)}; save the table as parquet or CSV")
+
+
+def _read_names(path: Path) -> list[str]:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    is_parquet = _is_parquet(path)
+    if not path.is_file():
+        raise GraphError(f"there is no file {path}; check the path")
+    try:
+        if is_parquet:
+            return list(pyarrow.parquet.read_schema(path).names)
+        with pyarrow.csv.open_csv(path) as reader:
+            return list(reader.schema.names)
+    except (OSError, ValueError):
+        raise _unreadable(path) from None
+
+
+def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(path, columns=list(columns))
+
+
+def _read_csv(path: Path, columns: Sequence[str]) -> Table:
+    from pyarrow import csv
+
+    # Only an empty field is missing: "NA" is a country code, and "nan" in a column of numbers is refused.
+    convert = csv.ConvertOptions(include_columns=list(columns), null_values=[""], strings_can_be_null=True)
+    return csv.read_csv(path, convert_options=convert)
+
+
+def _unreadable(path: Path) -> GraphError:
+    kind = "parquet" if _is_parquet(path) else "CSV (comma-separated, UTF-8, header row, equal row lengths)"
+    return GraphError(f"{path.name} cannot be read as {kind}; check the file, or save it again as parquet")
