@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -68,6 +69,8 @@ class Estimator(ABC):
     seconds_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     class_names_: tuple[str, ...] = field(default=(), init=False, repr=False)
     aggregates_: State = field(default_factory=dict, init=False, repr=False)
+    plan_: ReleasePlan | None = field(default=None, init=False, repr=False)
+    ids_: npt.NDArray[Any] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._edge_set: EdgeSet | None = None
@@ -110,6 +113,15 @@ class Estimator(ABC):
             return None
         return self._plan(self._delta(num_nodes), num_nodes, num_classes)
 
+    def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
+        """Check the graph as ``fit`` does, and return the plan and the guarantee of a fit; nothing is spent.
+
+        Only public shapes and flags of the graph are read.
+        """
+        self._check_graph(graph)
+        plan = self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+        return plan, self._guarantee_for(plan, graph)
+
     def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
@@ -122,15 +134,13 @@ class Estimator(ABC):
             BudgetError: the graph's budget refuses the release.
         """
         started = time.perf_counter()
-        self._check_graph(graph)
         context = FitContext(
             PublicStreams(self.seed), on_progress, workspace, device=pick_device(self.device)
         )
         with context.stage("calibrate"):
-            plan = self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+            plan, self.guarantee_ = self.promise(graph)
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
-        self.class_names_ = graph.class_names
-        self.guarantee_ = self._guarantee_for(plan, graph)
+        self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
         self._edge_set = graph.edge_set
         self.history_ = context.history
@@ -191,9 +201,15 @@ class Estimator(ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
-    def _release(self, plan: ReleasePlan, graph: Graph, context: FitContext, groups: Tensor | None = None) -> Release:
+    def _release(
+        self, plan: ReleasePlan, graph: Graph, context: FitContext, groups: Tensor | None = None
+    ) -> Release:
         """Open this method's release on a graph: booked here, before anything is computed."""
-        key = None if self.unsafe_noise_seed is None else ReleaseKey.from_seed(self.unsafe_noise_seed, self.method)
+        key = (
+            None
+            if self.unsafe_noise_seed is None
+            else ReleaseKey.from_seed(self.unsafe_noise_seed, self.method)
+        )
         return Release(
             plan,
             graph.adjacency,
@@ -266,7 +282,12 @@ class Estimator(ABC):
     def _check_graph(self, graph: Graph) -> None:
         """Refuse a graph that the unit or the training cannot use, before anything is spent."""
         unit = self.protected_unit
-        if isinstance(unit, DirectedEdge) and not graph.directed and self.mode == "strict" and self.reads_edges:
+        if (
+            isinstance(unit, DirectedEdge)
+            and not graph.directed
+            and self.mode == "strict"
+            and self.reads_edges
+        ):
             self._refuse_directed(graph)
         if isinstance(unit, UndirectedEdge) and graph.directed and self.reads_edges:
             raise UnitError(

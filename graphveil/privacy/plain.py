@@ -1,0 +1,87 @@
+"""Events and guarantees as plain JSON values, and back through a closed table of kinds.
+
+What comes back is computed, never believed: a guarantee is accounted anew from its event.
+"""
+
+import json
+from dataclasses import asdict, fields
+from typing import Any
+
+from graphveil.errors import ArtifactError
+from graphveil.privacy.events import (
+    Composed,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PairwiseGaussian,
+    PoissonGaussian,
+    compose,
+)
+from graphveil.privacy.guarantee import Guarantee
+from graphveil.privacy.unit import parse_unit
+
+_KINDS: dict[str, type[Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate]] = {
+    "gaussian": Gaussian,
+    "pairwise_gaussian": PairwiseGaussian,
+    "poisson_gaussian": PoissonGaussian,
+    "non_private": NonPrivate,
+}
+_NAMES = {cls: name for name, cls in _KINDS.items()}
+_GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
+
+
+def events_to_plain(event: Event) -> list[dict[str, Any]]:
+    """Return an event as a list of its parts in order, each with its kind.
+
+    >>> events_to_plain(Gaussian(0.5))
+    [{'kind': 'gaussian', 'mu': 0.5}]
+    """
+    parts = compose(event).events
+    return [{"kind": _NAMES[type(part)], **asdict(part)} for part in parts if not isinstance(part, Composed)]
+
+
+def events_from_plain(records: object) -> Composed:
+    """Return the event that :func:`events_to_plain` wrote; anything else is an :class:`ArtifactError`.
+
+    >>> events_from_plain([{"kind": "gaussian", "mu": 0.5}])
+    Composed(events=(Gaussian(mu=0.5),))
+    """
+    if not isinstance(records, list):
+        raise ArtifactError("the events of a guarantee must be a list of records")
+    return compose(*(_event(record) for record in records))
+
+
+def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
+    """Return what a guarantee is accounted from; its figures and words follow."""
+    record = {name: getattr(guarantee, name) for name in _GUARANTEE_FIELDS}
+    return {"unit": guarantee.unit, "events": events_to_plain(guarantee.event), **record}
+
+
+def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
+    """Account for a record that :func:`guarantee_to_plain` wrote; the caller has checked its types.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> first = Guarantee.of(UndirectedEdge(), compose(Gaussian(0.2)), delta=1e-7, releases=1)
+    >>> guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(first)))) == first
+    True
+    """
+    known = {name: record[name] for name in _GUARANTEE_FIELDS}
+    known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
+    return Guarantee.of(parse_unit(record["unit"]), events_from_plain(record["events"]), **known)
+
+
+def _event(record: object) -> Event:
+    from pydantic import TypeAdapter, ValidationError
+
+    if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
+        raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
+    cls = _KINDS[record["kind"]]
+    values = {name: value for name, value in record.items() if name != "kind"}
+    if set(values) != {field.name for field in fields(cls)}:
+        raise ArtifactError(f"an event of kind {record['kind']!r} has missing or unknown fields")
+    try:
+        return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
+    except (ValidationError, ValueError):
+        raise ArtifactError(
+            f"an event of kind {record['kind']!r} has a field of a wrong type or range"
+        ) from None
