@@ -2,39 +2,97 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from scipy import sparse
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from graphveil.graph import Features, rows
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "selu": F.selu, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "selu": functional.selu,
+    "tanh": torch.tanh,
+}
+COMBINATIONS = ("concat", "sum", "attention")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SparseRows:
-    """A batch of sparse rows: column indices and values, row r owning offsets[r] to offsets[r + 1]."""
+    """A batch of sparse rows: column indices and values, row r owning offsets[r] to offsets[r + 1].
+
+    Shapes: ``columns`` and ``values`` one entry a stored value, ``offsets`` (B + 1); the batch is (B, width).
+    """
 
     columns: Tensor
     values: Tensor
     offsets: Tensor
+    width: int
 
     @classmethod
     def of(cls, matrix: "sparse.csr_array") -> "SparseRows":
-        """Share the arrays of a SciPy matrix."""
+        """Take a SciPy matrix, sharing its arrays where the types allow."""
         return cls(
-            torch.from_numpy(matrix.indices.astype("int64", copy=False)),
+            torch.from_numpy(matrix.indices.astype("int32", copy=False)),
             torch.from_numpy(matrix.data.astype("float32", copy=False)),
-            torch.from_numpy(matrix.indptr.astype("int64", copy=False)),
+            torch.from_numpy(matrix.indptr.astype("int32", copy=False)),
+            int(matrix.shape[1]),
         )
 
     def to(self, device: torch.device | str) -> "SparseRows":
         """Return the rows on a device."""
-        return SparseRows(self.columns.to(device), self.values.to(device), self.offsets.to(device))
+        columns, values, offsets = (part.to(device) for part in (self.columns, self.values, self.offsets))
+        return SparseRows(columns, values, offsets, self.width)
+
+    def with_values(self, values: Tensor) -> "SparseRows":
+        """Return rows with other values at the same places."""
+        changed = replace(self, values=values)
+        changed.__dict__["_by_column"] = self._by_column  # the places are the same, so is their order
+        return changed
+
+    def times(self, matrix: Tensor) -> Tensor:
+        """Return the product with a dense matrix (width, m): (B, m)."""
+        return _bag(self.columns, self.values, self.offsets, matrix)
+
+    def transposed_times(self, matrix: Tensor) -> Tensor:
+        """Return the transpose's product with a dense matrix (B, m): (width, m)."""
+        order, owner, offsets = self._by_column
+        return _bag(owner, self.values[order], offsets, matrix)
+
+    @cached_property
+    def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the stored values' order by column, their rows in that order, and each column's range."""
+        order = self.columns.argsort(stable=True)
+        rows = torch.arange(len(self.offsets) - 1, dtype=torch.int32, device=self.columns.device)
+        owner = rows.repeat_interleave(self.offsets.diff())[order]
+        counts = torch.bincount(self.columns, minlength=self.width)
+        offsets = functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+        return order, owner, offsets
+
+
+def _bag(columns: Tensor, values: Tensor, offsets: Tensor, matrix: Tensor) -> Tensor:
+    return functional.embedding_bag(
+        columns, matrix, offsets, mode="sum", per_sample_weights=values, include_last_offset=True
+    )
+
+
+class _SparseProduct(torch.autograd.Function):
+    """X W for sparse rows X. Its backward, X^T G, reads X by column: many times faster than a scatter."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, batch: SparseRows) -> Tensor:
+        ctx.batch = batch
+        return batch.times(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        batch: SparseRows = ctx.batch
+        return batch.transposed_times(grads[0].contiguous()), None
 
 
 Batch = Tensor | SparseRows
@@ -46,6 +104,14 @@ def batch_of(x: Features, index: Tensor | None = None, device: torch.device | st
     return (picked if isinstance(picked, Tensor) else SparseRows.of(picked)).to(device)
 
 
+def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Tensor], Batch]:
+    """Return :func:`batch_of` as a function of the index that remembers its last two answers.
+
+    A loop on full batches asks for the same two index tensors, training and validation, in every epoch.
+    """
+    return lru_cache(maxsize=2)(lambda index: batch_of(x, index, device))
+
+
 class Linear(nn.Module):
     """Affine map of dense or sparse rows; weights uniform in +-1/sqrt(inputs).
 
@@ -53,6 +119,7 @@ class Linear(nn.Module):
     """
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
         super().__init__()
         bound = 1 / math.sqrt(max(1, inputs))
         # Stored as (inputs, outputs): a sparse row is then a bag of rows of the weight.
@@ -63,21 +130,15 @@ class Linear(nn.Module):
         """Return x W + b."""
         if isinstance(x, Tensor):
             return torch.addmm(self.bias, x, self.weight)
-        bag = F.embedding_bag(
-            x.columns,
-            self.weight,
-            x.offsets,
-            mode="sum",
-            per_sample_weights=x.values,
-            include_last_offset=True,
-        )
-        return bag + self.bias
+        product: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]  # torch's own
+        return product + self.bias
 
 
 class Dropout(nn.Module):
     """Zeroes entries with probability p while training, from its own generator; stored entries if sparse."""
 
     def __init__(self, p: float, *, generator: torch.Generator) -> None:
+        """Keep the generator to draw from."""
         super().__init__()
         self.p, self._generator = p, generator
 
@@ -86,7 +147,7 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if isinstance(x, SparseRows):
-            return SparseRows(x.columns, self._drop(x.values), x.offsets)
+            return x.with_values(self._drop(x.values))
         return self._drop(x)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -94,8 +155,28 @@ class Dropout(nn.Module):
         return x * keep.to(x.device)
 
 
+class Hidden(nn.Module):
+    """What follows a hidden layer's affine map: batch norm, activation, dropout.
+
+    Shapes: (B, width) -> (B, width).
+    """
+
+    def __init__(
+        self, width: int, *, generator: torch.Generator, activation: str, batch_norm: bool, dropout: float
+    ) -> None:
+        """Build the parts that are asked for."""
+        super().__init__()
+        self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
+        self._activation = ACTIVATIONS[activation]
+        self._dropout = Dropout(dropout, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the hidden layer's output."""
+        return cast(Tensor, self._dropout(self._activation(self._norm(x))))
+
+
 class FeedForward(nn.Module):
-    """Layers of Linear, batch norm, activation, dropout; the last one plain unless told otherwise.
+    """Affine maps, each followed by :class:`Hidden`; the last one plain unless told otherwise.
 
     Shapes: (B, widths[0]) -> (B, widths[-1]).
     """
@@ -111,21 +192,48 @@ class FeedForward(nn.Module):
         input_dropout: float = 0.0,
         plain_last: bool = True,
     ) -> None:
+        """Draw the weights of all layers, in order."""
         super().__init__()
-        self._activation = ACTIVATIONS[activation]
         self._input_dropout = Dropout(input_dropout, generator=generator)
-        self._layers = nn.ModuleList(
-            Linear(i, o, generator=generator) for i, o in zip(widths, widths[1:], strict=False)
+        self._layers = nn.ModuleList(Linear(i, o, generator=generator) for i, o in pairwise(widths))
+        self._hidden = nn.ModuleList(
+            Hidden(w, generator=generator, activation=activation, batch_norm=batch_norm, dropout=dropout)
+            for w in (widths[1:-1] if plain_last else widths[1:])
         )
-        hidden = widths[1:-1] if plain_last else widths[1:]
-        self._norms = nn.ModuleList(nn.BatchNorm1d(w) if batch_norm else nn.Identity() for w in hidden)
-        self._dropout = Dropout(dropout, generator=generator)
 
     def forward(self, x: Batch) -> Tensor:
         """Return the last layer's output."""
         h: Batch = self._input_dropout(x)
         for depth, layer in enumerate(self._layers):
             h = layer(h)
-            if depth < len(self._norms):
-                h = self._dropout(self._activation(self._norms[depth](h)))
+            if depth < len(self._hidden):
+                h = self._hidden[depth](h)
         return cast(Tensor, h)
+
+
+class Combine(nn.Module):
+    """Combines k rows a node into one: side by side, summed, or in a sum whose weights are learned.
+
+    ``"attention"`` weighs row i by softmax over i of a^T tanh(W h_i + b).
+
+    Shapes: k times (B, width) -> (B, ``outputs``), which is k width for ``"concat"`` and width otherwise.
+    """
+
+    def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
+        """Draw the weights of the attention, if it is that."""
+        super().__init__()
+        self._how = how
+        self.outputs = count * width if how == "concat" else width
+        if how == "attention":
+            self._key = Linear(width, width, generator=generator)
+            self._score = Linear(width, 1, generator=generator)
+
+    def forward(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the combined rows."""
+        if self._how == "concat":
+            return torch.cat(list(parts), dim=1)
+        stacked = torch.stack(list(parts))
+        if self._how == "sum":
+            return stacked.sum(dim=0)
+        scores = torch.stack([self._score(torch.tanh(self._key(part))) for part in parts])
+        return (scores.softmax(dim=0) * stacked).sum(dim=0)

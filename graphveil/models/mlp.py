@@ -8,12 +8,12 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil.aggregate import ReleasePlan
 from graphveil.errors import GraphError
 from graphveil.graph import Graph
-from graphveil.aggregate import ReleasePlan
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
-from graphveil.models.layers import ACTIVATIONS, FeedForward, batch_of
+from graphveil.models.layers import ACTIVATIONS, FeedForward, batch_of, batches_of
 from graphveil.train import Schedule, train
 
 
@@ -67,13 +67,11 @@ class MLP(Estimator):
         network = self._build(generator).to(context.device)
         self._network = network
 
-        def logits(index: Tensor) -> Tensor:
-            return network(batch_of(graph.x, index, context.device)).cpu()
-
+        inputs = batches_of(graph.x, context.device)
         with context.stage("classifier"):
             history = train(
                 network,
-                logits,
+                lambda index: network(inputs(index)).cpu(),
                 graph.y,
                 nodes_of(graph.mask("train")),
                 nodes_of(graph.mask("val")),
@@ -93,7 +91,8 @@ class MLP(Estimator):
                 f"{self._shape['features']}; give it the same columns"
             )
         device = next(self._network.parameters()).device
-        return self._network(batch_of(graph.x, device=device)).softmax(dim=1).cpu()
+        logits: Tensor = self._network(batch_of(graph.x, device=device))
+        return logits.softmax(dim=1).cpu()
 
     def _state(self) -> State:
         return {} if self._network is None else dict(self._network.state_dict())

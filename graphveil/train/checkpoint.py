@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphveil._files import write_atomic
+from graphveil.train.adam import Adam
 
 State = dict[str, Tensor]
 
@@ -26,7 +27,7 @@ class Progress:
 def save(
     path: Path,
     network: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Adam,
     generator: torch.Generator,
     best: State,
     progress: Progress,
@@ -37,8 +38,7 @@ def save(
 
     tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
     tensors |= {f"best/{k}": v for k, v in best.items()}
-    for index, slots in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{index}/{slot}": torch.as_tensor(v) for slot, v in slots.items()}
+    tensors |= {f"optimizer/{k}": v for k, v in optimizer.state().items()}
     tensors["generator"] = generator.get_state()
     header = {"progress": json.dumps({**asdict(progress), "history": [asdict(row) for row in history]})}
     contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
@@ -46,7 +46,7 @@ def save(
 
 
 def load(
-    path: Path, network: torch.nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator
 ) -> tuple[State, Progress, list[dict[str, Any]]]:
     """Restore the loop in place; return the best weights so far, the progress and the history."""
     from safetensors import safe_open
@@ -56,11 +56,7 @@ def load(
         record = json.loads(file.metadata()["progress"])
     network.load_state_dict(_part(tensors, "network/"))
     generator.set_state(tensors["generator"])
-    state = optimizer.state_dict()
-    for key, value in _part(tensors, "optimizer/").items():
-        index, slot = key.split("/", 1)
-        state["state"].setdefault(int(index), {})[slot] = value
-    optimizer.load_state_dict(state)
+    optimizer.restore(_part(tensors, "optimizer/"))
     history = record.pop("history")
     return _part(tensors, "best/"), Progress(**record), history
 

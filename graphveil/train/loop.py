@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from graphveil import _check
 from graphveil.train import checkpoint as checkpoints
+from graphveil.train.adam import Adam
 from graphveil.train.checkpoint import Progress, State
 
 Logits = Callable[[Tensor], Tensor]
@@ -30,6 +31,7 @@ class Schedule:
     patience: int | None = None
 
     def __post_init__(self) -> None:
+        """Check the ranges."""
         _check.integer_at_least(1, epochs=self.epochs)
         _check.positive(learning_rate=self.learning_rate)
         _check.non_negative(weight_decay=self.weight_decay)
@@ -75,15 +77,14 @@ def train(
         schedule: epochs, learning rate, selection.
         generator: shuffles the batches; share it with the network's dropout so that a resume is exact.
         on_epoch: called after each epoch, for progress bars.
-        checkpoint: where to save the state; a file that is there already is resumed from.
+        checkpoint: where to save the state; a file that is there already is resumed from, and a finished
+            one is returned at once.
         checkpoint_every: epochs between two saves.
 
     Returns:
         One record an epoch.
     """
-    optimizer = torch.optim.Adam(
-        network.parameters(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay
-    )
+    optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     best: State = {}
     progress = Progress()
     history: list[EpochRecord] = []
@@ -94,12 +95,13 @@ def train(
         loss = _epoch(network, logits, labels, train_nodes, optimizer, schedule, progress.epoch, generator)
         val_loss, accuracy = evaluate(network, logits, labels, val_nodes)
         history.append(EpochRecord(progress.epoch, loss, val_loss, accuracy))
-        score = {"accuracy": accuracy, "likelihood": -val_loss, "last": float(progress.epoch)}[schedule.select]
+        score = _scores(history[-1])[schedule.select]
         if len(val_nodes) == 0 or score > progress.best_score:
             best = {k: v.detach().clone() for k, v in network.state_dict().items()}
             progress.best_epoch, progress.best_score = progress.epoch, score
         progress.epoch += 1
-        if checkpoint is not None and progress.epoch % checkpoint_every == 0:
+        done = progress.epoch == schedule.epochs or _stopped(schedule, progress)
+        if checkpoint is not None and (done or progress.epoch % checkpoint_every == 0):
             checkpoints.save(checkpoint, network, optimizer, generator, best, progress, history)
         on_epoch(progress.epoch)
     network.load_state_dict(best)
@@ -114,7 +116,7 @@ def evaluate(network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Te
         return math.nan, 0.0
     network.eval()
     scores = logits(nodes)
-    loss = cross_entropy(scores, labels[nodes])
+    loss = _loss(scores, labels[nodes])
     return float(loss), float((scores.argmax(1) == labels[nodes]).float().mean())
 
 
@@ -123,7 +125,7 @@ def _epoch(
     logits: Logits,
     labels: Tensor,
     nodes: Tensor,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Adam,
     schedule: Schedule,
     epoch: int,
     generator: torch.Generator,
@@ -133,13 +135,17 @@ def _epoch(
     batches = _batches(nodes, schedule.batch_size, generator)
     total = 0.0
     for step, batch in enumerate(batches):
-        _set_rate(optimizer, schedule, (epoch + step / len(batches)) / schedule.epochs)
-        optimizer.zero_grad(set_to_none=True)
-        loss = cross_entropy(logits(batch), labels[batch])
+        optimizer.zero_grad()
+        loss = _loss(logits(batch), labels[batch])
         loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
-        optimizer.step()
+        optimizer.step(rate=_rate(schedule, (epoch + step / len(batches)) / schedule.epochs))
         total += float(loss.detach()) * len(batch)
     return total / max(1, len(nodes))
+
+
+def _loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross entropy; with the classes in front it costs a quarter of the time on a CPU."""
+    return cross_entropy(scores.t().unsqueeze(0), labels.unsqueeze(0))
 
 
 def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:
@@ -147,16 +153,20 @@ def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> lis
     if size is None or size >= len(nodes):
         return [nodes]
     shuffled = nodes[torch.randperm(len(nodes), generator=generator)]
-    return [batch for batch in shuffled.split(size) if len(batch) > 1]
+    batches: tuple[Tensor, ...] = torch.split(shuffled, size)
+    return [batch for batch in batches if len(batch) > 1]
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, done: float) -> None:
+def _rate(schedule: Schedule, done: float) -> float:
+    """Return the learning rate when a share of the steps is done."""
     share = (1 + math.cos(math.pi * done)) / 2 if schedule.decay == "cosine" else 1.0
-    for group in optimizer.param_groups:
-        group["lr"] = schedule.learning_rate * share
+    return schedule.learning_rate * share
+
+
+def _scores(row: EpochRecord) -> dict[str, float]:
+    """Return what each way of selecting wants largest."""
+    return {"accuracy": row.val_accuracy, "likelihood": -row.val_loss, "last": float(row.epoch)}
 
 
 def _stopped(schedule: Schedule, progress: Progress) -> bool:
     return schedule.patience is not None and progress.epoch - 1 - progress.best_epoch >= schedule.patience
-
-
