@@ -1,4 +1,4 @@
-"""The contract of an estimator: public configuration in, a graph to ``fit``, predictions and a guarantee out."""
+"""The contract of an estimator: public configuration in, a graph to fit, predictions and a guarantee out."""
 
 import dataclasses
 import time
@@ -139,6 +139,7 @@ class Estimator(ABC):
         )
         with context.stage("calibrate"):
             plan, self.guarantee_ = self.promise(graph)
+        self.proba_, self.aggregates_ = None, {}
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
         self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
@@ -281,6 +282,13 @@ class Estimator(ABC):
 
     def _check_graph(self, graph: Graph) -> None:
         """Refuse a graph that the unit or the training cannot use, before anything is spent."""
+        self._check_unit(graph)
+        for split in ("train", "val"):
+            if not bool(graph.mask(split).any()):
+                raise GraphError(f"the split has no labelled {split} nodes; give it some")
+
+    def _check_unit(self, graph: Graph) -> None:
+        """Refuse a graph whose edges are not what the unit protects."""
         unit = self.protected_unit
         if (
             isinstance(unit, DirectedEdge)
@@ -294,9 +302,6 @@ class Estimator(ABC):
                 "the graph is directed and unit 'undirected-edge' protects friendships: use "
                 "unit='directed-edge', or load the graph with directed=False (without --directed)"
             )
-        for split in ("train", "val"):
-            if not bool(graph.mask(split).any()):
-                raise GraphError(f"the split has no labelled {split} nodes; give it some")
 
     def _refuse_directed(self, graph: Graph) -> None:
         if self.epsilon is None:
