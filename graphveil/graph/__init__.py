@@ -1,8 +1,29 @@
 """Graphs: the container, its files, the public data sets, and the papers' ways of preparing them."""
 
 from graphveil.graph.adjacency import Adjacency, EdgeSet
+from graphveil.graph.datasets import dataset_info, list_datasets, load_dataset
 from graphveil.graph.features import Features, rows, to_dense
 from graphveil.graph.files import read_graph
 from graphveil.graph.graph import Graph, Split
+from graphveil.graph.recipes import RECIPES, Recipe
+from graphveil.graph.splits import hash_split, random_split
+from graphveil.graph.synthetic import synthetic
 
-__all__ = ["Adjacency", "EdgeSet", "Features", "Graph", "Split", "read_graph", "rows", "to_dense"]
+__all__ = [
+    "RECIPES",
+    "Adjacency",
+    "EdgeSet",
+    "Features",
+    "Graph",
+    "Recipe",
+    "Split",
+    "dataset_info",
+    "hash_split",
+    "list_datasets",
+    "load_dataset",
+    "random_split",
+    "read_graph",
+    "rows",
+    "synthetic",
+    "to_dense",
+]

@@ -76,6 +76,39 @@ def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.intege
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
 
 
+def unit_interval(x: Features, *, drop_constant: bool = False) -> Features:
+    """Return the features with every column shifted and scaled to [0, 1]; constant columns become 0.
+
+    Args:
+        drop_constant: leave constant columns out, which makes the number of columns depend on the data.
+
+    >>> unit_interval(torch.tensor([[2.0, 7.0], [4.0, 7.0], [3.0, 7.0]]))
+    tensor([[0.0000, 0.0000],
+            [1.0000, 0.0000],
+            [0.5000, 0.0000]])
+    """
+    low, high = _column_range(x)
+    width = high - low
+    scale = np.divide(1, width, out=np.zeros_like(width), where=width > 0)
+    if isinstance(x, Tensor) or low.any():  # a shift would fill the zeros of a sparse matrix
+        scaled: Features = (to_dense(x) - torch.from_numpy(low)) * torch.from_numpy(scale)
+    else:
+        scaled = sparse.csr_array((x.data * scale[x.indices], x.indices, x.indptr), shape=x.shape)
+    return _columns(scaled, width > 0) if drop_constant else scaled
+
+
+def _column_range(x: Features) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return the smallest and the largest entry of every column, zeros that are not stored included."""
+    if isinstance(x, Tensor):
+        return x.amin(dim=0).numpy(), x.amax(dim=0).numpy()
+    columns: Any = x.tocsc()
+    return columns.min(axis=0).toarray().ravel(), columns.max(axis=0).toarray().ravel()
+
+
+def _columns(x: Features, keep: npt.NDArray[np.bool_]) -> Features:
+    return x[:, torch.from_numpy(keep)] if isinstance(x, Tensor) else x[:, np.flatnonzero(keep)]
+
+
 def _sparse(x: Any) -> Sparse:
     with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
         matrix: Sparse = sparse.csr_array(x, dtype=np.float32)

@@ -1,0 +1,204 @@
+"""Readers of the data sets as they lie on disk. Each returns what ``Graph.from_edges`` takes.
+
+All of these graphs are undirected, and all are public, so that edges may be read and counted here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+
+from graphveil.graph import features
+from graphveil.graph.features import Features, Sparse
+
+Fields: TypeAlias = dict[str, Any]
+Ints: TypeAlias = npt.NDArray[np.integer]
+
+_CATEGORIES = slice(0, 5)  # status, gender, major, second major, dorm; then year and high school
+_YEAR = 5
+_YEARS = range(2004, 2010)
+_TWITCH_FEATURES = 3170  # one vocabulary for all countries
+_DENSE_FROM = 0.1  # above this share of non-zeros, dense rows are smaller and faster
+
+PARTS = ("train", "val", "test")
+OGB_FILES = (
+    "raw/edge.csv.gz",
+    "raw/node-label.csv.gz",
+    "raw/node-feat.csv.gz",
+    "split/sales_ranking/train.csv.gz",
+    "split/sales_ranking/valid.csv.gz",
+    "split/sales_ranking/test.csv.gz",
+)
+
+
+def facebook100(root: Path, name: str) -> Fields:
+    """Read ``facebook100/<School>.mat``: label = class year 2004 to 2009, other years unlabelled.
+
+    Features are the one-hot codes of columns 0 to 4, whose code 0 means missing and sets no bit. The
+    vocabulary is that of the whole school.
+    """
+    from scipy.io import loadmat
+
+    content = loadmat(root / f"{name}.mat", variable_names=["A", "local_info"])
+    edges = sparse.triu(content["A"], k=1).tocoo()
+    people = content["local_info"].astype(np.int64)
+    years = people[:, _YEAR]
+    y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
+    x = one_hot(people[:, _CATEGORIES])
+    names = tuple(map(str, _YEARS))
+    return {"x": x, "y": y, "source": edges.row, "target": edges.col, "num_classes": 6, "class_names": names}
+
+
+def one_hot(codes: Ints) -> Sparse:
+    """Return one binary column per distinct non-zero code of every column, in column and code order.
+
+    >>> features.to_dense(one_hot(np.array([[7, 1], [0, 2], [5, 1]])))
+    tensor([[0., 1., 1., 0.],
+            [0., 0., 0., 1.],
+            [1., 0., 1., 0.]])
+    """
+    places, offset = np.full(codes.shape, -1), 0
+    for column, values in enumerate(codes.T):
+        vocabulary = np.unique(values[values != 0])
+        known = values != 0
+        places[known, column] = np.searchsorted(vocabulary, values[known]) + offset
+        offset += len(vocabulary)
+    present = places >= 0
+    return features.from_pattern(_offsets(present.sum(axis=1)), places[present], columns=offset)
+
+
+def facebook_pages(root: Path, name: str) -> Fields:
+    """Read the MUSAE page-page graph: label = page type."""
+    folder = root / name
+    table = _csv(folder / "facebook_target.csv")
+    classes, y = np.unique(table["page_type"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    x = _vocabulary(folder / "facebook.json")
+    return {"x": x, "y": y, "class_names": tuple(classes.tolist()), **_edges(folder / "facebook_edges.csv")}
+
+
+def twitch(root: Path, name: str) -> Fields:
+    """Read a MUSAE Twitch graph: label = whether the streamer's content is for adults."""
+    folder, country = root / name, name.rpartition("/")[2]
+    table = _csv(folder / f"{country}_target.csv")
+    y = np.empty(len(table), dtype=np.int64)
+    y[table["new_id"].to_numpy()] = table["mature"].to_numpy(zero_copy_only=False)
+    x = _vocabulary(folder / f"{country}.json", columns=_TWITCH_FEATURES)
+    return {"x": x, "y": y, "class_names": ("False", "True"), **_edges(folder / f"{country}_edges.csv")}
+
+
+def wikipedia(root: Path, name: str) -> Fields:
+    """Read a MUSAE Wikipedia graph: label = fifth of the average monthly traffic, lowest first."""
+    folder, topic = root / name, name.rpartition("/")[2]
+    table = _csv(folder / f"{topic}_target.csv")
+    traffic = np.empty(len(table))
+    traffic[table["id"].to_numpy()] = table["target"].to_numpy()
+    x = _vocabulary(folder / f"{topic}.json")
+    return {"x": x, "y": fifths(traffic), **_edges(folder / f"{topic}_edges.csv")}
+
+
+def fifths(values: npt.NDArray[np.floating]) -> Ints:
+    """Return the quantile class 0 to 4 of every value.
+
+    >>> fifths(np.arange(10.0))
+    array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
+    """
+    return np.searchsorted(np.quantile(values, [0.2, 0.4, 0.6, 0.8]), values)
+
+
+def lastfm_asia(root: Path, name: str) -> Fields:
+    """Read the LastFM graph without features (one constant column stands for them): label = country."""
+    folder = root / f"{name}_structure"
+    table = _csv(folder / "lastfm_asia_target.csv")
+    y = np.empty(len(table), dtype=np.int64)
+    y[table["id"].to_numpy()] = table["target"].to_numpy()
+    return {"x": torch.ones(len(y), 1), "y": y, **_edges(folder / "lastfm_asia_edges.csv")}
+
+
+def amazon(root: Path, name: str) -> Fields:
+    """Read an Amazon co-purchase graph: label = product category."""
+    with np.load(root / f"{name}.npz", allow_pickle=False) as arrays:
+        class_names = tuple(arrays["class_names"].tolist())
+        return {"x": _compressed_rows(arrays), "class_names": class_names, **_labels_and_edges(arrays)}
+
+
+def planetoid(root: Path, name: str) -> Fields:
+    """Read Cora, CiteSeer or PubMed with the public split: label = topic."""
+    with np.load(root / "planetoid" / f"{name}.npz", allow_pickle=False) as arrays:
+        fields = {"x": _compressed_rows(arrays), **_labels_and_edges(arrays)}
+        masks = {f"{part}_mask": _mask(arrays[f"{part}_idx"], fields["y"]) for part in PARTS}
+    return fields | masks
+
+
+def karate(root: Path, name: str) -> Fields:
+    """Read the karate club: label = community; every member is a feature of its own."""
+    with np.load(root / name / "karate.npz", allow_pickle=False) as arrays:
+        return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
+
+
+def ogbn_products(root: Path, name: str) -> Fields:
+    """Read ogbn-products as the Open Graph Benchmark packs it (CSV), with its sales-rank split."""
+    edges, labels, values, *members = (_headless(root / name / file) for file in OGB_FILES)
+    y = labels[0].to_numpy()
+    masks = {f"{part}_mask": _mask(ids[0].to_numpy(), y) for part, ids in zip(PARTS, members, strict=True)}
+    x = np.empty(values.shape, dtype=np.float32)
+    for number, column in enumerate(values.columns):
+        x[:, number] = column.to_numpy()
+    return {"x": x, "y": y, "source": edges[0].to_numpy(), "target": edges[1].to_numpy(), **masks}
+
+
+def _compressed_rows(arrays: Any) -> Features:
+    """Return the feature matrix of an archive, dense if it is small that way."""
+    indptr, indices = arrays["x_indptr"], arrays["x_indices"]
+    x = features.from_pattern(indptr, indices, columns=int(arrays["x_shape"][1]))
+    if "x_data" in arrays:
+        x.data[:] = arrays["x_data"]
+    return features.to_dense(x) if x.nnz > _DENSE_FROM * x.shape[0] * x.shape[1] else x
+
+
+def _labels_and_edges(arrays: Any) -> Fields:
+    source, target = arrays["edges"]
+    return {"y": arrays["y"].astype(np.int64), "source": source, "target": target}
+
+
+def _mask(members: Ints, y: Ints) -> torch.Tensor:
+    mask = torch.zeros(len(y), dtype=torch.bool)
+    mask[torch.from_numpy(members.astype(np.int64))] = True
+    return mask
+
+
+def _csv(path: Path) -> Any:
+    from pyarrow import csv
+
+    return csv.read_csv(path)
+
+
+def _headless(path: Path) -> Any:
+    from pyarrow import csv
+
+    return csv.read_csv(path, read_options=csv.ReadOptions(autogenerate_column_names=True))
+
+
+def _edges(path: Path) -> Fields:
+    source, target = _csv(path).columns
+    return {"source": source.to_numpy(), "target": target.to_numpy()}
+
+
+def _vocabulary(path: Path, columns: int | None = None) -> Sparse:
+    """Return the binary features of a JSON object: node id to a list of feature ids, repeats allowed."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    lists = [sorted(set(content[str(node)])) for node in range(len(content))]
+    indices = np.array([feature for one in lists for feature in one], dtype=np.int32)
+    return features.from_pattern(
+        _offsets(np.array(list(map(len, lists)))), indices, columns or indices.max() + 1
+    )
+
+
+def _offsets(counts: Ints) -> Ints:
+    """Return where every row starts and the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])

@@ -1,0 +1,173 @@
+"""How each paper prepares and splits its graphs, as plain records in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import features
+from graphveil.graph.graph import UNLABELLED, Graph
+from graphveil.graph.splits import random_split
+
+CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
+RANGES_PUBLIC = "the range of every feature is treated as public"
+NO_CROSSING = "edges between the training side and the test side are left out before anything is computed"
+ISOLATED_DROPPED = "isolated nodes were dropped, so the number of nodes depends on the edges"
+CONSTANT_DROPPED = "constant features were dropped, so the number of features depends on the data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFilter:
+    """Which classes stay: those of at least ``min_nodes`` nodes, and of these the ``largest`` most frequent.
+
+    Nodes of other classes and unlabelled nodes are removed together with their edges.
+    """
+
+    min_nodes: int = 1
+    largest: int | None = None
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the graph of the classes that stay, numbered anew in their old order."""
+        kept = self._kept(torch.bincount(graph.y[graph.labelled], minlength=graph.num_classes))
+        if len(kept) < 2:
+            raise GraphError(
+                f"fewer than two classes of {graph.name!r} have {self.min_nodes} nodes or more; "
+                "lower min_nodes, or choose a recipe without a class filter"
+            )
+        number = torch.full((graph.num_classes + 1,), UNLABELLED)
+        number[kept] = torch.arange(len(kept))
+        y = number[graph.y]  # -1 reads the spare last entry
+        names = tuple(graph.class_names[old] for old in kept.tolist()) if graph.class_names else ()
+        renumbered = graph.replace(y=y, num_classes=len(kept), class_names=names)
+        return renumbered.subgraph(y != UNLABELLED)
+
+    def _kept(self, counts: Tensor) -> Tensor:
+        """Return the classes that stay, ascending."""
+        by_size = counts.argsort(descending=True, stable=True)[: self.largest]
+        return by_size[counts[by_size] >= max(self.min_nodes, 1)].sort().values
+
+
+_GAP_CLASSES = {
+    "facebook100": ClassFilter(min_nodes=1_000),
+    "facebook100/Reed98": ClassFilter(),  # no class of this small school has 1,000 nodes
+    "reddit": ClassFilter(min_nodes=10_000),
+    "ogbn_products": ClassFilter(min_nodes=100_000),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One paper's preparation and split.
+
+    Args:
+        name: the name in :data:`RECIPES`.
+        shares: the shares of train and val among the labelled nodes, the rest being test; none for the split
+            that the data come with.
+        class_filters: by data set (``facebook100/Reed98``) or family (``facebook100``).
+        unit_features: scale every feature to [0, 1].
+        drop_crossing: remove the edges between the nodes of test and all others.
+        public_notes: what a guarantee has to say about this recipe.
+        paper_deviations: what paper mode does on top, each of which voids a guarantee.
+
+    >>> RECIPES["gap"].shares
+    (0.75, 0.1)
+    """
+
+    name: str
+    shares: tuple[float, float] | None
+    class_filters: Mapping[str, ClassFilter] = field(default_factory=dict)
+    unit_features: bool = False
+    drop_crossing: bool = False
+    public_notes: tuple[str, ...] = ()
+    paper_deviations: tuple[str, ...] = ()
+
+    @property
+    def fixed_split(self) -> bool:
+        """Whether the split is the data's own, so that every seed gives the same."""
+        return self.shares is None
+
+    def notes(self, *, paper: bool) -> tuple[str, ...]:
+        """Return what a guarantee has to carry in strict or in paper mode."""
+        return self.public_notes + (self.paper_deviations if paper else ())
+
+    def prepare(self, graph: Graph, *, paper: bool = False) -> Graph:
+        """Return the graph as the paper uses it, before it is split.
+
+        Args:
+            paper: also do what reads protected data (see ``paper_deviations``).
+        """
+        chosen = self._class_filter(graph.name)
+        if chosen is not None:
+            graph = chosen(graph)
+        if paper and ISOLATED_DROPPED in self.paper_deviations:
+            graph = graph.subgraph(_connected(graph))
+        if self.unit_features:
+            drop = paper and CONSTANT_DROPPED in self.paper_deviations
+            graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
+        return graph
+
+    def split(self, graph: Graph, seed: int | None) -> Graph:
+        """Return a prepared graph with the split that the seed gives.
+
+        Several seeds are several splits of one prepared graph: split that graph, not a graph split before.
+
+        Raises:
+            GraphError: the recipe uses the data's own split and there is none.
+        """
+        if self.shares is None:
+            graph.mask("train")
+            return graph
+        train, val = self.shares
+        graph = random_split(graph, train=train, val=val, seed=seed)
+        if not self.drop_crossing:
+            return graph
+        return graph.replace(adjacency=graph.adjacency.without_crossing(graph.mask("test")))
+
+    def _class_filter(self, name: str) -> ClassFilter | None:
+        family = name.partition("/")[0]
+        return self.class_filters.get(name, self.class_filters.get(family))
+
+
+def _connected(graph: Graph) -> Tensor:
+    """Return the nodes that have an edge, bool (N)."""
+    connected = graph.adjacency.indptr.diff() > 0
+    if graph.directed:
+        connected[graph.adjacency.indices.long()] = True
+    return connected
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        recipe.name: recipe
+        for recipe in (
+            Recipe(
+                name="gap",
+                shares=(0.75, 0.10),
+                class_filters=MappingProxyType(_GAP_CLASSES),
+                public_notes=(CLASSES_PUBLIC,),
+                paper_deviations=(ISOLATED_DROPPED,),
+            ),
+            Recipe(
+                name="lpgnn",
+                shares=(0.50, 0.25),
+                class_filters=MappingProxyType({"lastfm_asia": ClassFilter(largest=10)}),
+                unit_features=True,
+                public_notes=(CLASSES_PUBLIC, RANGES_PUBLIC),
+                paper_deviations=(CONSTANT_DROPPED,),
+            ),
+            Recipe(
+                name="weighted",
+                shares=(0.72, 0.08),  # 80 for training, a tenth of which is kept for validation
+                class_filters=MappingProxyType(_GAP_CLASSES),
+                drop_crossing=True,
+                public_notes=(CLASSES_PUBLIC, NO_CROSSING),
+            ),
+            Recipe(name="planetoid", shares=None, public_notes=(CLASSES_PUBLIC,)),
+        )
+    }
+)
