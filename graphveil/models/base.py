@@ -73,6 +73,7 @@ class Estimator(ABC):
     ids_: npt.NDArray[Any] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Check the configuration."""
         self._edge_set: EdgeSet | None = None
         self._shape: dict[str, int] = {}
         self._check_config()
@@ -119,7 +120,7 @@ class Estimator(ABC):
         Only public shapes and flags of the graph are read.
         """
         self._check_graph(graph)
-        plan = self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+        plan = self._plan_for(graph)
         return plan, self._guarantee_for(plan, graph)
 
     def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
@@ -149,7 +150,7 @@ class Estimator(ABC):
         return self
 
     def predict_proba(self, graph: Graph | None = None) -> Tensor:
-        """Return class probabilities, shape (N, C): of the fitted graph for free, of another one at its price."""
+        """Return class probabilities (N, C): of the fitted graph for free, of another one at its price."""
         if graph is None or (self._edge_set is graph.edge_set and graph.num_nodes == len(self._fitted())):
             return self._fitted()
         return self._predict_other(graph)
@@ -200,6 +201,10 @@ class Estimator(ABC):
     def _restore(self, state: State) -> None:
         """Rebuild the networks from ``self._shape`` and the weights."""
 
+    def _plan_for(self, graph: Graph) -> ReleasePlan | None:
+        """Return the plan for a graph; only its public shape and split may be read."""
+        return self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+
     # -- shared parts --------------------------------------------------------------------------------------
 
     def _release(
@@ -245,12 +250,18 @@ class Estimator(ABC):
             if isinstance(plan.unit, DirectedEdge) and not graph.directed:
                 mutual = epsilon_of(2**0.5 * plan.mu, plan.delta)
                 found.append(
-                    "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
-                    f"protected at eps = {mutual:.4g} only"
+                    "an undirected edge is stored twice and the claim is about one stored edge: a friendship "
+                    f"is protected at eps = {mutual:.4g} only"
                 )
         if self.unsafe_noise_seed is not None:
             found.append("the noise is reproducible from a seed")
         return tuple(found)
+
+    def _budgeted(self) -> float:
+        """Return epsilon, which every unit but ``none`` was checked to have."""
+        if self.epsilon is None:
+            raise ConfigError(f"{self.method} needs epsilon= for unit {self.unit!r}")
+        return self.epsilon
 
     def _delta(self, num_nodes: int) -> float:
         return check_delta(self.protected_unit, self.delta, self.max_units or num_nodes)

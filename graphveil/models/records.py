@@ -1,0 +1,152 @@
+"""The JSON files of a release folder as checked records: closed fields, strict types, no surprises."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from graphveil.errors import ArtifactError, GraphveilError
+
+if TYPE_CHECKING:
+    from graphveil.models.base import Estimator
+
+VERSION: Literal[1] = 1
+MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
+_UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
+_MAX_BYTES = 16 << 20
+
+
+class Record(BaseModel):
+    """A record that knows all its fields and their exact types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+class Shape(Record):
+    """The sizes that a network is built for."""
+
+    features: int = Field(ge=1, le=MAX_INTEGER)
+    classes: int = Field(ge=2, le=MAX_INTEGER)
+
+
+class ModelFile(Record):
+    """``model.json``: which method with which public configuration."""
+
+    format: Literal["graphveil-model"] = "graphveil-model"
+    version: Literal[1] = VERSION
+    library: str = Field(max_length=40)
+    method: str = Field(max_length=40)
+    parameters: dict[str, Any]
+    shape: Shape
+    class_names: list[str]
+
+
+class GuaranteeRecord(Record):
+    """What a guarantee is accounted from."""
+
+    unit: str = Field(max_length=40)
+    events: list[dict[str, Any]]
+    delta: float = Field(ge=0, lt=1)
+    releases: int = Field(ge=0, le=MAX_INTEGER)
+    slack: float = Field(ge=0, lt=1)
+    mode: Literal["strict", "paper"]
+    deviations: list[str]
+    notes: list[str]
+    one_way: bool
+
+
+class ReleaseRecord(Record):
+    """One noisy answer about the edges."""
+
+    kind: Literal["rows", "counts"]
+    sensitivity: float = Field(gt=0, allow_inf_nan=False)
+    noise_std: list[float]
+    values_per_node: int | None
+
+
+class PrivacyFile(Record):
+    """``privacy.json``: the guarantee for readers, and the record that it is accounted from."""
+
+    format: Literal["graphveil-privacy"] = "graphveil-privacy"
+    version: Literal[1] = VERSION
+    guarantee: dict[str, Any]
+    record: GuaranteeRecord
+    sampler: str | None
+    releases: list[ReleaseRecord]
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as indented JSON."""
+    path.write_text(record.model_dump_json(indent=1) + "\n")
+
+
+def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:
+    """Read and check a record; a complaint names the field, never its value."""
+    if path.stat().st_size > _MAX_BYTES:
+        raise ArtifactError(f"{path.name} is larger than {_MAX_BYTES >> 20} MiB, which no such file is")
+    with refusing(path):
+        try:
+            return kind.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise ArtifactError(f"{path.name}: {_first(error)}; take it from the original run") from None
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Turn whatever a parser says about a damaged or hostile file into one typed error."""
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except Exception as error:
+        raise ArtifactError(
+            f"{path.name} is damaged or does not fit the rest of its folder ({type(error).__name__}); take "
+            "it from the original run"
+        ) from None
+
+
+@cache
+def parameter_types(cls: "type[Estimator]") -> dict[str, Any]:
+    """Return the type of every constructor keyword of a method."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def build(cls: "type[Estimator]", parameters: dict[str, Any], path: Path) -> "Estimator":
+    """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
+    try:
+        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(parameters)))
+    except ValidationError as error:
+        raise ArtifactError(
+            f"{path.name}: parameters.{_first(error)}; take it from the original run"
+        ) from None
+    for name, value in checked.items():
+        if isinstance(value, int) and abs(value) > MAX_INTEGER and name not in _UNBOUNDED:
+            raise ArtifactError(f"{path.name}: parameters.{name} is above {MAX_INTEGER}, which no model's is")
+    try:
+        return cls(**checked)
+    except GraphveilError as error:
+        raise ArtifactError(f"{path.name}: {error}") from None
+
+
+@cache
+def _parameters_of(cls: "type[Estimator]") -> type[BaseModel]:
+    """Return the checked form of a method's parameters."""
+    fields: dict[str, Any] = {name: (hint, ...) for name, hint in parameter_types(cls).items()}
+    config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+    return create_model(f"{cls.__name__}Parameters", __config__=config, **fields)
+
+
+def _first(error: ValidationError) -> str:
+    """Return the first complaint of a check, without the offending value."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the file"
+    return f"{place[:80]}: {first['msg'].lower()}"

@@ -1,0 +1,214 @@
+"""A trained model as a folder that may be published: written whole, read back without executing anything.
+
+The folder holds weights and noisy rows (safetensors), configuration and guarantee (JSON), predictions
+(parquet) and two pages for people. Reading treats it as hostile: closed tables of methods and event kinds,
+checked types, no links, no size that the files do not pay for, and every figure accounted anew.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphveil._files import whole_folder
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.models import METHODS, cards
+from graphveil.models.cards import Card, ReleaseRow
+from graphveil.models.predictions import class_names, encode, predictions_of, read_predictions
+from graphveil.models.records import (
+    GuaranteeRecord,
+    ModelFile,
+    PrivacyFile,
+    ReleaseRecord,
+    Shape,
+    build,
+    read_record,
+    refusing,
+    write_record,
+)
+from graphveil.privacy import Guarantee
+from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
+
+if TYPE_CHECKING:
+    from graphveil.models.base import Estimator, State
+
+MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
+WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
+PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
+FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE)
+_SPARE_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a release says about privacy: its guarantee, and each noisy answer's kind and noise."""
+
+    guarantee: Guarantee
+    releases: tuple[ReleaseRow, ...]
+    sampler: str | None
+
+
+def save_model(model: "Estimator", folder: Path, card: Card | None = None) -> None:
+    """Write a fitted model to a new folder, whole or not at all.
+
+    Args:
+        model: a fitted estimator.
+        folder: a path that does not exist yet, or an empty folder.
+        card: what the model card says about the data and the accuracy.
+
+    Raises:
+        ConfigError: the folder holds something, or the model is not fitted.
+    """
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise ConfigError(f"{folder} exists and is not an empty folder; save to a new one")
+    promise = promise_of(model)
+    with whole_folder(folder) as work:
+        _write_tensors(work / WEIGHTS, model._state())
+        _write_tensors(work / AGGREGATES, model.aggregates_)
+        write_record(work / MODEL, _model_file(model))
+        write_record(work / PRIVACY, _privacy_file(promise))
+        (work / PREDICTIONS).write_bytes(encode(predictions_of(model), ".parquet"))
+        (work / PRIVACY_PAGE).write_text(cards.privacy_page(promise.guarantee, promise.releases))
+        (work / CARD_PAGE).write_text(cards.model_card(model, promise.guarantee, card))
+
+
+def promise_of(model: "Estimator") -> Promise:
+    """Return a fitted model's guarantee together with what was released."""
+    if model.plan_ is None:
+        return Promise(model.guarantee, (), None)
+    return Promise(model.guarantee, cards.release_rows(model.plan_), model.plan_.sampler.__name__)
+
+
+def load_model(folder: str | Path) -> "Estimator":
+    """Read a saved model from a run folder, or from its ``release`` part alone.
+
+    Its predictions, guarantee and statement are there without the graph. Predicting another graph works
+    where the method can, and is charged to that graph's budget.
+
+    Raises:
+        ArtifactError: the folder holds no model, is damaged, or does not agree with itself.
+    """
+    release = find_release(folder)
+    file = read_record(release / MODEL, ModelFile)
+    model = _unfitted(file, release / MODEL)
+    model.guarantee_ = read_promise(release).guarantee
+    with refusing(release / PREDICTIONS):
+        model.proba_, model.ids_ = read_predictions(release / PREDICTIONS, class_names(model))
+    model.aggregates_ = _read_tensors(release / AGGREGATES)
+    state = _read_tensors(release / WEIGHTS)
+    with refusing(release / WEIGHTS), _Allowance(sum(tensor.numel() for tensor in state.values())):
+        model._restore(state)
+    return model
+
+
+def read_promise(folder: str | Path) -> Promise:
+    """Read the privacy part of a run or release folder; the guarantee is accounted anew and compared."""
+    path = find_release(folder) / PRIVACY
+    file = read_record(path, PrivacyFile)
+    with refusing(path):
+        guarantee = guarantee_from_plain(file.record.model_dump())
+    if not _agree(guarantee.as_dict(), file.guarantee):
+        raise ArtifactError(
+            f"{path.name} was changed after it was written: its figures do not follow from its events; take "
+            "it from the original run"
+        )
+    return Promise(guarantee, tuple(ReleaseRow(**row.model_dump()) for row in file.releases), file.sampler)
+
+
+def find_release(folder: str | Path) -> Path:
+    """Return the release part of a run folder, or the release folder itself; it may hold no links."""
+    root = Path(folder)
+    release = root if (root / MODEL).exists() else root / "release"
+    if not (release / MODEL).exists():
+        raise ArtifactError(f"{root} holds no saved model ({MODEL}); give the folder of a finished run")
+    if release.is_symlink() or any((release / name).is_symlink() for name in FILES):
+        raise ArtifactError(f"{release} is or holds a link, which a release may not; copy the files instead")
+    for name in FILES:
+        if not (release / name).is_file():
+            raise ArtifactError(f"{name} is missing from {release}; take the folder from the original run")
+    return release
+
+
+def _model_file(model: "Estimator") -> ModelFile:
+    from graphveil import __version__
+
+    return ModelFile(
+        library=__version__,
+        method=model.method,
+        parameters=model.get_params(),
+        shape=Shape(**model._shape),
+        class_names=list(class_names(model)),
+    )
+
+
+def _privacy_file(promise: Promise) -> PrivacyFile:
+    record = json.loads(json.dumps(guarantee_to_plain(promise.guarantee)))
+    return PrivacyFile(
+        guarantee=promise.guarantee.as_dict(),
+        record=GuaranteeRecord(**record),
+        sampler=promise.sampler,
+        releases=[ReleaseRecord(**asdict(row)) for row in promise.releases],
+    )
+
+
+def _unfitted(file: ModelFile, path: Path) -> "Estimator":
+    if file.method not in METHODS:
+        raise ArtifactError(
+            f"{path.name} names a method that this version does not have; it has {', '.join(METHODS)}"
+        )
+    if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
+        raise ArtifactError(f"{path.name} must hold one distinct class name for each class")
+    model = build(METHODS[file.method], file.parameters, path)
+    model._shape = file.shape.model_dump()
+    model.class_names_ = tuple(file.class_names)
+    return model
+
+
+def _write_tensors(path: Path, tensors: "State") -> None:
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, path)
+
+
+def _read_tensors(path: Path) -> "State":
+    from safetensors.torch import load_file
+
+    with refusing(path):
+        return load_file(path)
+
+
+class _Allowance(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+    """Refuses to create tensors that the weights in the file do not account for, before they exist."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # nor for this
+        self._left = 4 * elements + _SPARE_ELEMENTS
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Charge a factory call, whose first argument is a size."""
+        size = args[0] if args else None
+        if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
+            self._left -= math.prod(size)
+            if self._left < 0:
+                raise ArtifactError(f"{MODEL} describes a larger network than {WEIGHTS} holds")
+        return func(*args, **(kwargs or {}))
+
+
+def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
+    """Return whether a written guarantee says what was computed; figures may differ by rounding."""
+    exact = ("valid", "unit", "releases", "mode", "deviations", "notes")
+    figures = ("epsilon", "delta", "mu", "tpr_at_1pct_fpr")
+    return (
+        computed.keys() == written.keys()
+        and all(computed[name] == written[name] for name in exact)
+        and all(_close(computed[name], written[name]) for name in figures)
+    )
+
+
+def _close(ours: float | None, theirs: object) -> bool:
+    if ours is None or not isinstance(theirs, int | float):
+        return ours is theirs
+    return math.isclose(ours, theirs, rel_tol=1e-6, abs_tol=1e-12)
