@@ -1,0 +1,141 @@
+"""Noise for a budget, or a budget for a noise, from public configuration alone: nothing is read or spent."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from graphveil import _check
+from graphveil.errors import ConfigError, UnitError
+from graphveil.experiment.parameters import method_class
+from graphveil.privacy import Composed, Guarantee, NoUnit, check_delta, parse_unit
+
+if TYPE_CHECKING:
+    from graphveil.models.base import Estimator
+
+_NODES, _CLASSES = 10_000, 10  # stand in for an unknown graph; they move the noise by less than 1e-4
+_EPSILONS = (1e-2, 50.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What a budget buys: one noise standard deviation a release, and the figures that go with it."""
+
+    method: str
+    unit: str
+    epsilon: float
+    delta: float
+    mu: float
+    noise_std: tuple[float, ...]
+    sensitivity: float  # the largest of any release
+    sensitivities: tuple[float, ...]
+    releases: int
+    sampler: str | None
+    tpr_at_1pct_fpr: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "noise_std": list(self.noise_std), "sensitivities": list(self.sensitivities)}
+
+
+def calibrate(
+    method: str,
+    unit: str,
+    epsilon: float | None = None,
+    delta: float | str = "auto",
+    *,
+    noise_std: float | None = None,
+    nodes: int | None = None,
+    classes: int | None = None,
+    **config: Any,
+) -> Calibration:
+    """Return the noise of a budget or, given ``noise_std`` in place of ``epsilon``, the budget of a noise.
+
+    Args:
+        method: a name of ``METHODS``.
+        unit: what is protected.
+        epsilon: the budget.
+        delta: a number, or ``"auto"``, which needs ``nodes`` or ``max_units``.
+        noise_std: the noise of the first release, in units of a vector of norm one.
+        nodes: N, where it is known.
+        classes: C, where it is known.
+        config: further constructor keywords of the method.
+
+    Raises:
+        ConfigError: both or neither of ``epsilon`` and ``noise_std`` are given, or delta has no bound.
+        CalibrationError: no noise meets the budget.
+
+    >>> [round(sigma, 3) for sigma in calibrate("gap", "directed-edge", 1.0, 1e-5, hops=2).noise_std]
+    [5.276, 5.276]
+    """
+    if isinstance(parse_unit(unit), NoUnit):
+        raise UnitError(
+            "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
+        )
+    if (epsilon is None) == (noise_std is None):
+        raise ConfigError("give either epsilon (--epsilon) or noise_std (--noise-std), and not both")
+    if delta == "auto" and nodes is None and config.get("max_units") is None:
+        raise ConfigError(
+            "delta='auto' needs a public bound: pass delta (--delta), nodes (--nodes-count) or max_units "
+            "(--max-units)"
+        )
+    config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
+    shape = {"num_nodes": nodes or _NODES, "num_classes": classes or _CLASSES}
+    if epsilon is None:
+        assert noise_std is not None
+        epsilon = _epsilon_of(method, noise_std, config, shape)
+    return _figures(_model(method, config, epsilon), shape)
+
+
+def _model(method: str, config: dict[str, Any], epsilon: float) -> "Estimator":
+    cls = method_class(method)
+    model = cls(unit=config["unit"], epsilon=epsilon)
+    return model.set_params(**config)
+
+
+def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:
+    plan, unit = model.plan(**shape), model.protected_unit
+    queries = () if plan is None else plan.queries
+    guarantee = Guarantee.of(
+        unit,
+        Composed(()) if plan is None else plan.event,
+        delta=check_delta(unit, model.delta, shape["num_nodes"]) if plan is None else plan.delta,
+        releases=len(queries),
+        slack=0.0 if plan is None else plan.slack,
+    )
+    sensitivities = tuple(query.sensitivity(unit) for query in queries)
+    return Calibration(
+        method=model.method,
+        unit=unit.name,
+        epsilon=guarantee.epsilon,
+        delta=guarantee.delta,
+        mu=0.0 if plan is None else plan.mu,
+        noise_std=() if plan is None else tuple(plan.noise_std),
+        sensitivity=max(sensitivities, default=0.0),
+        sensitivities=sensitivities,
+        releases=guarantee.releases,
+        sampler=None if plan is None else plan.sampler.__name__,
+        tpr_at_1pct_fpr=guarantee.attacker_rate,
+    )
+
+
+def _epsilon_of(method: str, noise_std: float, config: dict[str, Any], shape: dict[str, int]) -> float:
+    """Return the epsilon whose calibration gives this noise to the first release."""
+    from scipy.optimize import brentq
+
+    _check.positive(noise_std=noise_std)
+
+    def excess(log_epsilon: float) -> float:
+        plan = _model(method, config, math.exp(log_epsilon)).plan(**shape)
+        if plan is None:
+            raise ConfigError(
+                f"{method} asks nothing of the edges, so it has no noise; choose another method"
+            )
+        return math.log(plan.noise_std[0] / noise_std)
+
+    low, high = (math.log(edge) for edge in _EPSILONS)
+    if excess(low) < 0 or excess(high) > 0:
+        raise ConfigError(
+            f"noise_std={noise_std:g} lies outside what an epsilon between {_EPSILONS[0]:g} and "
+            f"{_EPSILONS[1]:g} needs; choose another noise"
+        )
+    return math.exp(float(brentq(excess, low, high, xtol=1e-10)))

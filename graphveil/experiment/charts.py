@@ -1,0 +1,103 @@
+"""Line charts as inline SVG: no script, no font, no request. Colours come from the page's style sheet."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 460, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 14, 44
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series: its name, its points, and its style class in the page."""
+
+    name: str
+    points: Sequence[Point]
+    style: str
+
+
+def line_chart(
+    lines: Sequence[Line], *, x_label: str, y_label: str, title: str, marks: Sequence[Point] = ()
+) -> str:
+    """Return a chart of the lines with axes, grid and legend; ``marks`` are single dots.
+
+    >>> line_chart([Line("a", [(0, 0), (1, 1)], "s1")], x_label="x", y_label="y", title="t")[:4]
+    '<svg'
+    """
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points]
+    scale = _Scale(_nice(min(xs), max(xs)), _nice(min(ys), max(ys)))
+    body = [*_grid(scale), *_axis_labels(x_label, y_label)]
+    body += [_path(line, scale) for line in lines]
+    body += [f'<circle class="mark" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="4"/>' for x, y in marks]
+    keys = dict.fromkeys((line.style, line.name) for line in lines)
+    legend = "".join(
+        f'<span class="key"><i class="{style}"></i>{escape(name)}</span>' for style, name in keys
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
+        f'<div class="legend">{legend}</div>'
+    )
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Ticks of both axes, and the way from values to pixels."""
+
+    x_ticks: list[float]
+    y_ticks: list[float]
+
+    def x(self, value: float) -> float:
+        """Return the horizontal pixel."""
+        low, high = self.x_ticks[0], self.x_ticks[-1]
+        return _LEFT + (value - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: float) -> float:
+        """Return the vertical pixel."""
+        low, high = self.y_ticks[0], self.y_ticks[-1]
+        return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _nice(low: float, high: float) -> list[float]:
+    """Return four to eight round ticks that span the values."""
+    if high <= low:
+        low, high = low - 0.5, high + 0.5
+    raw = (high - low) / 5
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = magnitude * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _grid(scale: _Scale) -> list[str]:
+    left, right = _LEFT, WIDTH - _RIGHT
+    top, bottom = _TOP, HEIGHT - _BOTTOM
+    parts = []
+    for tick in scale.y_ticks:
+        y = scale.y(tick)
+        parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for tick in scale.x_ticks:
+        x = scale.x(tick)
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:g}</text>')
+    return parts
+
+
+def _axis_labels(x_label: str, y_label: str) -> list[str]:
+    middle = _TOP + (HEIGHT - _TOP - _BOTTOM) / 2
+    return [
+        f'<text class="label" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
+        f"{escape(x_label)}</text>",
+        f'<text class="label" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">'
+        f"{escape(y_label)}</text>",
+    ]
+
+
+def _path(line: Line, scale: _Scale) -> str:
+    points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
+    return f'<polyline class="{line.style}" points="{points}"/>'

@@ -1,0 +1,117 @@
+"""One experiment as plain public configuration: which method, which data, which seeds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from graphveil import _check
+from graphveil.errors import GraphError
+from graphveil.experiment.parameters import method_class
+from graphveil.experiment.source import Source
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+    from graphveil.models.base import Estimator
+    from graphveil.models.mlp import MLP
+
+DEFAULT_RECIPE = "gap"
+MAX_RUNS = 100
+_SHARED_WITH_BASELINE = ("unit", "epsilon", "delta", "mode", "max_units", "device")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """R runs of one method on one graph: seeds S, S+1, ..., each with a split of its own.
+
+    Args:
+        method: a name of ``METHODS``.
+        source: where the graph comes from.
+        parameters: constructor keywords, all but ``seed``.
+        recipe: how to prepare and split; None for the default, or for files that bring a split.
+        runs: R.
+        seed: S, public randomness only.
+    """
+
+    method: str
+    source: Source
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str | None = None
+    runs: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data; every model of the experiment is built once here."""
+        from graphveil.graph.recipes import RECIPES
+
+        _check.integer_at_least(1, runs=self.runs)
+        _check.within(1, MAX_RUNS, runs=self.runs)
+        _check.integer_at_least(0, seed=self.seed)
+        if self.recipe is not None:
+            _check.one_of(tuple(RECIPES), recipe=self.recipe)
+        self.model(0)
+
+    @cached_property
+    def paper(self) -> bool:
+        """Whether the experiment reproduces a paper, flaws included."""
+        return self.parameters.get("mode") == "paper"
+
+    @property
+    def recipe_name(self) -> str | None:
+        """The recipe in force: the one named, none for files with a split column, ``gap`` otherwise."""
+        return self.recipe or (None if self.source.fixed_split else DEFAULT_RECIPE)
+
+    def model(self, run: int) -> "Estimator":
+        """Return the unfitted model of a run."""
+        parameters = dict(self.parameters)
+        if parameters.get("unsafe_noise_seed") is not None:
+            parameters["unsafe_noise_seed"] += run
+        return method_class(self.method)(seed=self.seed + run, **parameters)
+
+    def baseline(self, run: int) -> "MLP":
+        """Return the unfitted no-graph baseline of a run."""
+        from graphveil.models.mlp import MLP
+
+        shared = {name: self.parameters[name] for name in _SHARED_WITH_BASELINE if name in self.parameters}
+        return MLP(seed=self.seed + run, **shared)
+
+    def load(self) -> "Graph":
+        """Read and prepare the graph."""
+        from graphveil.graph.recipes import RECIPES
+
+        graph = self.source.load()
+        if self.recipe_name is None:
+            return graph
+        return RECIPES[self.recipe_name].prepare(graph, paper=self.paper)
+
+    def split(self, graph: "Graph", run: int) -> "Graph":
+        """Return the prepared graph with the split of a run; every part must have a labelled node."""
+        from graphveil.graph.recipes import RECIPES
+
+        if self.recipe_name is not None:
+            graph = RECIPES[self.recipe_name].split(graph, self.seed + run)
+        if not bool(graph.mask("test").any()):
+            raise GraphError(
+                "the split has no labelled test nodes, so there is nothing to report; give it some"
+            )
+        return graph
+
+    def caveats(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what the recipe adds to a guarantee: notes, and deviations that void it."""
+        from graphveil.graph.recipes import RECIPES
+
+        if self.recipe_name is None:
+            return (), ()
+        recipe = RECIPES[self.recipe_name]
+        return recipe.public_notes, recipe.paper_deviations if self.paper else ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole configuration as plain values, one key a choice."""
+        return {
+            "method": self.method,
+            "recipe": self.recipe_name,
+            "runs": self.runs,
+            "seed": self.seed,
+            **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **{f"set.{name}": value for name, value in sorted(self.parameters.items())},
+        }

@@ -1,0 +1,147 @@
+"""Constructor keywords from text: ``key=value``, typed by the method's own fields."""
+
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.models.base import Estimator
+
+_BOOLEANS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_NONE = ("none", "null")
+
+
+class _UnreadableError(Exception):
+    """The text is no value of the type."""
+
+
+def method_class(name: str) -> "type[Estimator]":
+    """Return the class of a method; an unknown name is an error that lists the known ones."""
+    from graphveil.models import METHODS
+
+    _check.one_of(tuple(METHODS), METHOD=name)
+    return METHODS[name]
+
+
+def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str, Any]:
+    """Read ``key=value`` texts into typed constructor keywords.
+
+    Raises:
+        ConfigError: no ``=``, an unknown key (the nearest is suggested), a repeated key, or a value that is
+            not of the key's type.
+
+    >>> from graphveil.models import METHODS
+    >>> parse_settings(METHODS["mlp"], ["hidden=32", "batch_norm=no", "patience=none"])
+    {'hidden': 32, 'batch_norm': False, 'patience': None}
+    """
+    from graphveil.models.records import parameter_types
+
+    known, parsed = parameter_types(cls), dict[str, Any]()
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting!r} has no value; write --set key=value")
+        if key not in known:
+            raise ConfigError(
+                f"--set {key}: {cls.method} has no such parameter{_check.suggestion(key, known)}; "
+                f"it has {', '.join(known)}"
+            )
+        if key in parsed:
+            raise ConfigError(f"--set {key} is given twice; keep one")
+        parsed[key] = parse_value(key, text, known[key])
+    return parsed
+
+
+def parse_value(key: str, text: str, hint: Any) -> Any:
+    """Read one text as a value of a type.
+
+    >>> parse_value("delta", "1e-7", float | str), parse_value("hops", "2", int | None)
+    (1e-07, 2)
+    """
+    try:
+        return _parse(text.strip(), hint)
+    except _UnreadableError:
+        raise ConfigError(f"{key}={text!r} cannot be read: {key} is {_describe(hint)}") from None
+
+
+def _parse(text: str, hint: Any) -> Any:
+    if get_origin(hint) in (Union, types.UnionType):
+        return _first_of(text, sorted(get_args(hint), key=_strictness))
+    if get_origin(hint) is Literal:
+        return _choice(text, {str(choice): choice for choice in get_args(hint)})
+    if get_origin(hint) is tuple:
+        return _items(text, get_args(hint))
+    if hint is types.NoneType:
+        return _choice(text.lower(), dict.fromkeys(_NONE))
+    if hint is bool:
+        return _choice(text.lower(), _BOOLEANS)
+    if hint in (int, float, str):
+        return _scalar(text, hint)
+    raise _UnreadableError
+
+
+def _scalar(text: str, kind: type[int] | type[float] | type[str]) -> object:
+    try:
+        return kind(text)
+    except ValueError:
+        raise _UnreadableError from None
+
+
+def _choice(text: str, choices: dict[str, Any]) -> Any:
+    if text not in choices:
+        raise _UnreadableError
+    return choices[text]
+
+
+def _first_of(text: str, hints: Iterable[Any]) -> Any:
+    for hint in hints:
+        try:
+            return _parse(text, hint)
+        except _UnreadableError:
+            continue
+    raise _UnreadableError
+
+
+def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Read comma-separated items: ``tuple[X, ...]`` or one type an item."""
+    texts = [item for item in text.strip("()[]").split(",") if item.strip()]
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        hints = (hints[0],) * len(texts)
+    if len(hints) != len(texts):
+        raise _UnreadableError
+    return tuple(_parse(item.strip(), hint) for item, hint in zip(texts, hints, strict=True))
+
+
+def _strictness(hint: Any) -> int:
+    """Order the members of a union: the pickiest is tried first, text takes what is left."""
+    order = (types.NoneType, bool, int, float)
+    return order.index(hint) if hint in order else 5 if hint is str else 4
+
+
+def _describe(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_describe(member) for member in get_args(hint))
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return "a comma-separated list"
+    names = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        types.NoneType: "none",
+    }
+    return names.get(hint, str(hint))

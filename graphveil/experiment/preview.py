@@ -1,0 +1,131 @@
+"""What a run will do and cost, from public figures alone, before anything is computed or spent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from graphveil.errors import PrivacyError
+from graphveil.experiment.experiment import Experiment
+from graphveil.models.cards import ReleaseRow, release_rows
+from graphveil.privacy import Guarantee, NoUnit, compose, parse_unit
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+    from graphveil.models.base import Estimator
+
+_BYTES_A_FEATURE = 12  # float32 features, their encoding, and a gradient's worth of scratch
+_BYTES_AN_EDGE = 24  # the tables as they are read, sorted, and stored in compressed rows
+_BASE_BYTES = 450 << 20  # the interpreter and its libraries
+_SECONDS_A_FEATURE = 1.2e-6
+_SECONDS_AN_EDGE = 1.5e-6
+_BASE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """Rough memory and time, from the caller's own guess of the number of edges."""
+
+    megabytes: int
+    seconds: float
+
+    @classmethod
+    def of(cls, graph: "Graph", edges: int, runs: int) -> "Estimate":
+        """Estimate from N, d and the given number of edges; the graph's own edges are not looked at."""
+        cells = graph.num_nodes * graph.num_features
+        memory = _BASE_BYTES + cells * _BYTES_A_FEATURE + edges * _BYTES_AN_EDGE
+        seconds = _BASE_SECONDS + runs * (cells * _SECONDS_A_FEATURE + edges * _SECONDS_AN_EDGE)
+        return cls(megabytes=round(memory / 2**20), seconds=seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """The plan that is shown before anything is spent."""
+
+    experiment: Experiment
+    nodes: int
+    features: int
+    classes: int
+    guarantee: Guarantee
+    guarantee_all_runs: Guarantee
+    releases: tuple[ReleaseRow, ...]
+    noise_std: tuple[float, ...]
+    delta_source: str
+    estimate: Estimate | None = None
+
+
+def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:
+    """Check everything that can be checked, and return the plan; nothing is spent.
+
+    Args:
+        experiment: the configuration.
+        graph: the prepared graph, not split yet.
+        expect_edges: the caller's guess of the number of edges, for the estimate of memory and time.
+
+    Raises:
+        PrivacyError: the guarantee asked for cannot be given.
+        GraphError: the data cannot be used.
+    """
+    model, split = experiment.model(0), experiment.split(graph, 0)
+    experiment.baseline(0).promise(split)
+    plan, bare = model.promise(split)
+    guarantee = with_caveats(bare, experiment)
+    return Preview(
+        experiment=experiment,
+        nodes=graph.num_nodes,
+        features=graph.num_features,
+        classes=graph.num_classes,
+        guarantee=guarantee,
+        guarantee_all_runs=together([guarantee] * experiment.runs),
+        releases=() if plan is None else release_rows(plan),
+        noise_std=() if plan is None else tuple(plan.noise_std),
+        delta_source=_delta_source(model, guarantee, graph.num_nodes),
+        estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
+    )
+
+
+def with_caveats(guarantee: Guarantee, experiment: Experiment) -> Guarantee:
+    """Add what the recipe has to say; a deviation voids the guarantee."""
+    if guarantee.unit == NoUnit.name:
+        return guarantee
+    notes, deviations = experiment.caveats()
+    return replace(
+        guarantee,
+        notes=guarantee.notes + notes,
+        deviations=guarantee.deviations + deviations,
+        valid=guarantee.valid and not deviations,
+    )
+
+
+def together(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return the guarantee of several runs on the same edges, everything printed about them included."""
+    first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
+    if len(guarantees) == 1:
+        return first
+    if slack >= first.delta and first.releases:
+        raise PrivacyError(
+            f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
+            "noise alone; ask for fewer --runs"
+        )
+    return Guarantee.of(
+        parse_unit(first.unit),
+        compose(*(guarantee.event for guarantee in guarantees)),
+        delta=first.delta,
+        releases=sum(guarantee.releases for guarantee in guarantees),
+        slack=slack,
+        mode=first.mode,
+        deviations=first.deviations,
+        notes=first.notes,
+        one_way=first.one_way,
+    )
+
+
+def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
+    """Say where delta came from, and for ``auto`` which bound decided it."""
+    if guarantee.unit == NoUnit.name:
+        return ""
+    if model.delta != "auto":
+        return "as given"
+    bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"
+    if guarantee.delta == parse_unit(guarantee.unit).delta_cap:
+        return f"auto: the default of {guarantee.unit}, below 1/(10 B) for {bound}"
+    return f"auto: the largest power of ten up to 1/(10 B), {bound}"

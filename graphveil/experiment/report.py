@@ -1,0 +1,203 @@
+"""One HTML page about one run, complete in itself: inline style, inline charts, no script, no request."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from graphveil.experiment._style import STYLE
+from graphveil.experiment.charts import Line, Point, line_chart
+from graphveil.experiment.results import Summary
+from graphveil.models.cards import ReleaseRow, plain_words, release_cells
+from graphveil.privacy import Guarantee
+from graphveil.privacy.guarantee import FALSE_ALARMS
+
+_STEPS = 80  # points of the attacker's curve
+_ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25)
+
+
+def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], guarantee: Guarantee) -> str:
+    """Return the page of a run.
+
+    Args:
+        metrics: what ``train --json`` prints.
+        history: rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
+        guarantee: that of one run.
+    """
+    title = f"{metrics['method']} on {metrics['dataset']}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="lede">{escape(_lede(metrics))}</p>',
+        _tiles(metrics),
+        _section("Results", _results(metrics)),
+        _section("The guarantee", _guarantee(guarantee)),
+        _section("What an attacker gains", _attacker(metrics, guarantee)),
+        _section("What was released about the edges", _releases(metrics)),
+        _section("Training", _training(history)),
+        _section("Where the time went", _times(metrics)),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _lede(metrics: Mapping[str, Any]) -> str:
+    runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
+    recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
+    return (
+        f"{metrics['nodes']:,} nodes · {metrics['features']:,} features · {metrics['classes']} classes"
+        f"{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page"
+    )
+
+
+def _tiles(metrics: Mapping[str, Any]) -> str:
+    own, baseline = (
+        Summary.of(metrics["test_accuracy"]["values"]),
+        Summary.of(metrics["mlp_test_accuracy"]["values"]),
+    )
+    tiles = [
+        (f"{100 * own.mean:.1f} %", "test accuracy"),
+        (f"{100 * (own.mean - baseline.mean):+.1f}", "points over the no-graph baseline"),
+        (
+            _figure(metrics["epsilon"]),
+            f"epsilon, at delta {metrics['delta']:g}" if metrics["delta"] else "epsilon",
+        ),
+        (f"≤ {100 * metrics['tpr_at_1pct_fpr']:.1f} %", "caught by an attacker at 1\u00a0% false alarms"),
+    ]
+    return (
+        '<div class="tiles">'
+        + "".join(
+            f'<div class="tile"><b>{escape(value)}</b><span>{escape(words)}</span></div>'
+            for value, words in tiles
+        )
+        + "</div>"
+    )
+
+
+def _results(metrics: Mapping[str, Any]) -> str:
+    single = metrics["runs"] == 1
+    head = (
+        "method",
+        "test accuracy, %" + ("" if single else " [95 % interval]"),
+        "epsilon",
+        "delta",
+        "caught at 1 % false alarms",
+    )
+    rows = [_row(metrics["method"], metrics, "test_accuracy", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
+    if metrics["method"] != "mlp":
+        rows.append(_row("mlp (no graph)", metrics, "mlp_test_accuracy", 0.0, FALSE_ALARMS))
+    note = "One run: no interval can be given." if single else _all_runs(metrics)
+    return _table(head, rows) + f'<p class="soft">{escape(note)}</p>'
+
+
+def _row(
+    name: str, metrics: Mapping[str, Any], key: str, epsilon: float | None, rate: float
+) -> tuple[str, ...]:
+    accuracy = Summary.of(metrics[key]["values"]).percent()
+    delta = f"{metrics['delta']:g}" if epsilon else "0"
+    return name, accuracy, _figure(epsilon), delta, f"at most {100 * rate:.1f} %"
+
+
+def _all_runs(metrics: Mapping[str, Any]) -> str:
+    together = metrics["guarantee_all_runs"]
+    return (
+        f"Epsilon is that of one run. All {metrics['runs']} runs on these edges together, with everything on "
+        f"this page: epsilon {_figure(together['epsilon'])} at delta {together['delta']:g}."
+    )
+
+
+def _guarantee(guarantee: Guarantee) -> str:
+    style = "" if guarantee.valid else ' class="warning"'
+    statement, words = escape(guarantee.statement()), escape(plain_words(guarantee))
+    return f"<blockquote{style}>{statement}</blockquote><p>{words}</p>"
+
+
+def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
+    inner = [(step / _STEPS) ** 3 for step in range(1, _STEPS)]  # dense where the curve is steep
+    caught = guarantee.curve.true_positive_rate
+    curve: list[Point] = [(0.0, 0.0), *((alarms, caught(alarms)) for alarms in inner), (1.0, 1.0)]
+    chart = line_chart(
+        [Line("best attacker", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
+        x_label="false alarms",
+        y_label="edges caught",
+        title="The best attacker's trade-off between false alarms and edges caught",
+        marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
+    )
+    figures = [(f"{100 * alarms:g} %", f"{100 * caught(alarms):.1f} %") for alarms in _ALARMS]
+    table = _table(("false alarms", "caught, at most"), figures)
+    words = (
+        "No test about one edge does better than the curve, whatever the attacker knows about the rest. The "
+        "dot is the figure at 1 % false alarms. The closer to the diagonal, the less is learned."
+    )
+    beside = f'{table}<p class="soft">{escape(words)}</p>'
+    return f'<div class="pair"><figure>{chart}</figure><div>{beside}</div></div>'
+
+
+def _releases(metrics: Mapping[str, Any]) -> str:
+    if not metrics["releases"]:
+        return "<p>No noisy release was made.</p>"
+    return _table(*release_cells(tuple(ReleaseRow(**row) for row in metrics["releases"])))
+
+
+def _training(history: Sequence[Sequence[Any]]) -> str:
+    if not history:
+        return ""
+    first = [row for row in history if row[0] == history[0][0]]
+    stages = list(dict.fromkeys((row[1], row[2]) for row in first))
+    figures = [
+        _curves(model, stage, [r for r in first if (r[1], r[2]) == (model, stage)]) for model, stage in stages
+    ]
+    return f'<div class="pair">{"".join(figures)}</div><p class="soft">Seed {escape(str(first[0][0]))}.</p>'
+
+
+def _curves(model: str, stage: str, rows: Sequence[Sequence[Any]]) -> str:
+    """Return one stage's losses; a stage that trains several networks has a line for each."""
+    lines = [
+        Line(name, [(row[3], row[column]) for row in fit if row[column] is not None], style)
+        for column, name, style in ((4, "training loss", "s1"), (5, "validation loss", "s2"))
+        for fit in _fits(rows)
+    ]
+    lines = [line for line in lines if line.points]
+    if not lines:
+        return ""
+    title = f"{model}: {stage}"
+    chart = line_chart(lines, x_label="epoch", y_label="loss", title=title)
+    return f"<figure><figcaption>{escape(title)}</figcaption>{chart}</figure>"
+
+
+def _fits(rows: Sequence[Sequence[Any]]) -> list[list[Sequence[Any]]]:
+    """Cut a stage's rows where the epochs start again."""
+    fits: list[list[Sequence[Any]]] = []
+    for row in rows:
+        if not fits or row[3] <= fits[-1][-1][3]:
+            fits.append([])
+        fits[-1].append(row)
+    return fits
+
+
+def _times(metrics: Mapping[str, Any]) -> str:
+    stages = [
+        (stage, f"{seconds:.2f}")
+        for stage, seconds in metrics["seconds"].items()
+        if stage != "total" and seconds
+    ]
+    rows = [*stages, ("total of one run", f"{metrics['seconds']['total']:.2f}")]
+    note = f"Peak memory {metrics['peak_rss_mb']:,} MB; {metrics['seconds_wall']:.1f} s for everything."
+    return _table(("stage", "seconds"), rows) + f'<p class="soft">{escape(note)}</p>'
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
+    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _figure(epsilon: float | None) -> str:
+    return "∞" if epsilon is None else f"{epsilon:.4g}"

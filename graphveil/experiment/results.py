@@ -1,0 +1,64 @@
+"""Figures over several runs: mean, spread, and a 95 % interval where there is more than one run."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run, which has neither.
+
+    >>> Summary.of([0.80, 0.82, 0.84])
+    Summary(mean=0.82, std=0.02, ci95=(0.770317, 0.869683), values=(0.8, 0.82, 0.84))
+    >>> Summary.of([0.8]).ci95 is None
+    True
+    """
+
+    mean: float
+    std: float | None
+    ci95: tuple[float, float] | None
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Summary":
+        """Summarise the values; the interval is Student's, cut to [0, 1]."""
+        mean = math.fsum(values) / len(values)
+        if len(values) == 1:
+            return cls(_short(mean), None, None, tuple(values))
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        half = _student(len(values) - 1) * std / math.sqrt(len(values))
+        interval = (_short(max(0.0, mean - half)), _short(min(1.0, mean + half)))
+        return cls(_short(mean), _short(std), interval, tuple(values))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            **asdict(self),
+            "ci95": None if self.ci95 is None else list(self.ci95),
+            "values": list(self.values),
+        }
+
+    def percent(self) -> str:
+        """Return the mean and its interval in percent.
+
+        >>> Summary.of([0.80, 0.82, 0.84]).percent(), Summary.of([0.8]).percent()
+        ('82.0 [77.0, 87.0]', '80.0')
+        """
+        interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
+        return f"{100 * self.mean:.1f}{interval}"
+
+
+def _student(freedom: int) -> float:
+    """Return the two-sided 95 % point of Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def _short(value: float) -> float:
+    """Drop digits that no test set can carry."""
+    return round(value, 6)

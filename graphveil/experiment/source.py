@@ -1,0 +1,84 @@
+"""Where a graph comes from: a data set by name, or the caller's own two tables."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+
+_COLUMNS = ("id", "label", "source", "target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Either a named data set, or files and the columns in them. The fields are the command line's flags."""
+
+    dataset: str | None = None
+    root: Path | None = None
+    nodes: Path | None = None
+    edges: Path | None = None
+    id: str | None = None
+    label: str | None = None
+    source: str | None = None
+    target: str | None = None
+    directed: bool = False
+    split: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse anything but exactly one complete way to a graph."""
+        files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
+        if self.dataset is not None:
+            given = files + ["--directed"] * self.directed + ["--split"] * (self.split is not None)
+            if given:
+                raise ConfigError(
+                    f"--dataset and {', '.join(given)} exclude each other: a named data set knows its own "
+                    "columns; drop the one or the other"
+                )
+            return
+        missing = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is None]
+        if not files:
+            raise ConfigError(
+                "no data were given: pass --dataset NAME (`graphveil datasets` lists them), or --nodes FILE "
+                "--edges FILE --id COL --label COL --source COL --target COL"
+            )
+        if missing:
+            raise ConfigError(
+                f"two files and four columns make a graph; {', '.join(missing)} is missing: add it"
+            )
+
+    @property
+    def name(self) -> str:
+        """What tables call the graph: the data set, or the stem of the file of nodes."""
+        if self.dataset is not None:
+            return self.dataset
+        assert self.nodes is not None
+        return self.nodes.name.partition(".")[0]
+
+    @property
+    def published_name(self) -> str:
+        """What a release may call the graph: never a file name."""
+        return self.dataset or "a private graph, read from files"
+
+    @property
+    def fixed_split(self) -> bool:
+        """Whether the files name a split of their own."""
+        return self.split is not None
+
+    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
+        """Read the graph, unprepared; ``classes`` fixes the labels and their order beforehand."""
+        from graphveil.graph import load_dataset, read_graph
+
+        if self.dataset is not None:
+            return load_dataset(self.dataset, root=self.root, recipe=None)
+        columns = {name: getattr(self, name) for name in (*_COLUMNS, "split")}
+        assert self.nodes is not None and self.edges is not None
+        graph = read_graph(self.nodes, self.edges, directed=self.directed, classes=classes, **columns)
+        return graph.replace(name=f"files:{graph.name}")  # no recipe may take a file for a known data set
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the flags that were given, as plain values."""
+        given = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
