@@ -1,1 +1,85 @@
-"""Learn from graphs whose edges, nodes or attributes are secret, under differential privacy."""
+"""Learn from graphs whose edges, nodes or attributes are secret, under differential privacy.
+
+Nothing heavy is imported until a name is used.
+
+>>> import graphveil as gv
+>>> gv.calibrate("gap", unit="directed-edge", epsilon=1.0, delta=1e-5, hops=1).mu < 0.26805112
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphveil import errors, mechanisms
+    from graphveil.experiment.calibration import calibrate
+    from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
+    from graphveil.models import METHODS
+    from graphveil.models.base import Estimator
+    from graphveil.models.classcode import ClassCode
+    from graphveil.models.gap import GAP
+    from graphveil.models.gcn import GCN
+    from graphveil.models.mlp import MLP
+    from graphveil.models.sage import SAGE
+    from graphveil.models.storage import load_model
+    from graphveil.privacy import Guarantee, MemoryBudget, attach_budget, budget_of
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ClassCode": "graphveil.models.classcode",
+    "Estimator": "graphveil.models.base",
+    "GAP": "graphveil.models.gap",
+    "GCN": "graphveil.models.gcn",
+    "Graph": "graphveil.graph",
+    "Guarantee": "graphveil.privacy",
+    "METHODS": "graphveil.models",
+    "MLP": "graphveil.models.mlp",
+    "MemoryBudget": "graphveil.privacy",
+    "SAGE": "graphveil.models.sage",
+    "attach_budget": "graphveil.privacy",
+    "budget_of": "graphveil.privacy",
+    "calibrate": "graphveil.experiment.calibration",
+    "errors": "",
+    "list_datasets": "graphveil.graph",
+    "load_dataset": "graphveil.graph",
+    "load_model": "graphveil.models.storage",
+    "mechanisms": "",
+    "read_graph": "graphveil.graph",
+}
+
+__all__ = [
+    "GAP",
+    "GCN",
+    "METHODS",
+    "MLP",
+    "SAGE",
+    "ClassCode",
+    "Estimator",
+    "Graph",
+    "Guarantee",
+    "MemoryBudget",
+    "attach_budget",
+    "budget_of",
+    "calibrate",
+    "errors",
+    "list_datasets",
+    "load_dataset",
+    "load_model",
+    "mechanisms",
+    "read_graph",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'graphveil' has no attribute {name!r}")
+    home = _HOMES[name]
+    found = getattr(import_module(home), name) if home else import_module(f"graphveil.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

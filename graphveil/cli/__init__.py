@@ -1,0 +1,59 @@
+"""The command ``graphveil``: each command is an ordinary typed function.
+
+With ``--json`` a command prints exactly one JSON object on standard output, and everything for people goes
+to standard error. Exit codes: 0 done, 1 a run that failed, 2 misuse (nothing was spent or written), 130
+stopped.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from graphveil import __version__
+from graphveil.cli import inspect, predict, train
+from graphveil.cli.failures import guarded
+
+_COMMANDS: tuple[Callable[..., Any], ...] = (
+    train.demo,
+    inspect.datasets,
+    train.train,
+    predict.predict,
+    inspect.calibrate,
+    inspect.explain,
+)
+
+app = typer.Typer(
+    name="graphveil",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with `graphveil demo`. `graphveil COMMAND --help` lists a command's flags. "
+    "The environment variable GRAPHVEIL_DATA is the default of --root.",
+)
+for _command in _COMMANDS:
+    app.command()(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"graphveil {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def graphveil(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Learn from graphs whose edges are secret, under differential privacy."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(guarded(typer.main.get_command(app), given))

@@ -1,0 +1,115 @@
+"""What goes wrong, as one line on standard error and an exit code; never a traceback, never a data value."""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError
+
+DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
+_MISUSE = (InputError, PrivacyError, MissingDependencyError)
+
+
+class CommandError(Exception):
+    """A command ended early: the line to print and the exit code."""
+
+    def __init__(self, code: int, message: str, kind: str) -> None:
+        """Take the exit code, the line, and the kind of error for JSON."""
+        super().__init__(message)
+        self.code, self.kind = code, kind
+
+
+def guarded(command: Any, arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code, printing one line if it fails."""
+    try:
+        code = command.main(args=list(arguments), prog_name="graphveil", standalone_mode=False)
+        return code if isinstance(code, int) else DONE
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        return _tell(CommandError(STOPPED, "stopped; nothing was spent", "Stopped"), arguments)
+    except Exception as error:
+        return _tell(_failure_of(error), arguments)
+
+
+@contextmanager
+def resumable(folder: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Say how to finish a run that is interrupted or fails, and keep the details in its internal folder."""
+    again = _resume_line(folder, arguments)
+    try:
+        yield
+    except _MISUSE:
+        raise
+    except KeyboardInterrupt:
+        raise CommandError(STOPPED, f"stopped; to finish it at no further cost: {again}", "Stopped") from None
+    except Exception as error:
+        log = folder / "internal" / "error.log"
+        _write_log(log, error)
+        what = str(error) if isinstance(error, GraphveilError) else _name(error)
+        message = f"the run failed: {what}; details are in {log}; to resume it: {again}"
+        raise CommandError(FAILED, message, type(error).__name__) from None
+
+
+def _failure_of(error: Exception) -> CommandError:
+    if isinstance(error, CommandError):
+        return error
+    kind = type(error).__name__
+    if isinstance(error, _MISUSE):
+        return CommandError(MISUSE, str(error), kind)
+    if isinstance(error, GraphveilError):
+        return CommandError(FAILED, str(error), kind)
+    if hasattr(error, "format_message"):  # what the command-line parser raises
+        return CommandError(MISUSE, _usage(error), "UsageError")
+    handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
+    os.close(handle)
+    _write_log(Path(name), error)
+    return CommandError(FAILED, f"unexpected failure: {_name(error)}; details are in {name}", kind)
+
+
+def _usage(error: Any) -> str:
+    """Return a usage error with the command whose help explains it."""
+    command = error.ctx.command_path if error.ctx else "graphveil"
+    return f"{error.format_message()} See `{command} --help`."
+
+
+def _name(error: Exception) -> str:
+    """Name an unexpected error without its text, which may quote data."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return type(error).__name__
+
+
+def _tell(failure: CommandError, arguments: Sequence[str]) -> int:
+    line = " ".join(str(failure).split())
+    print(f"graphveil: {line}", file=sys.stderr)  # noqa: T201 - the one place that reports failures
+    if "--json" in arguments:
+        record = {"error": {"kind": failure.kind, "message": line, "exit_code": failure.code}}
+        print(json.dumps(record))  # noqa: T201 - one JSON object, whatever happens
+    return failure.code
+
+
+def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
+    words = ["graphveil", *arguments]
+    if "--out" not in arguments:
+        words += ["--out", str(folder)]
+    if "--resume" not in arguments:
+        words += ["--resume"]
+    return shlex.join(words)
+
+
+def _write_log(path: Path, error: Exception) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(traceback.format_exception(error)))
+    except OSError:
+        return

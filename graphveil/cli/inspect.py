@@ -1,0 +1,162 @@
+"""``datasets``, ``calibrate`` and ``explain``: they read public things and spend nothing."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.screen import Screen
+
+
+def datasets(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Show the statistics of this one.", show_default=False),
+    ] = None,
+    root: options.Root = None,
+    json: options.Json = False,
+) -> None:
+    """List the data sets, or show the statistics of one."""
+    screen = Screen(as_json=json)
+    if name is None:
+        _list_datasets(root, screen)
+    else:
+        _describe_dataset(name, root, screen)
+
+
+def _list_datasets(root: Path | None, screen: Screen) -> None:
+    from graphveil.graph import list_datasets
+
+    rows = list_datasets(root)
+    cells = [
+        (
+            row["name"],
+            *(_count(row[key]) for key in ("nodes", "features", "classes")),
+            "yes" if row["local"] else "-",
+        )
+        for row in rows
+    ]
+    screen.table(("name", "nodes", "features", "classes", "here"), cells, right=(1, 2, 3))
+    screen.say(
+        "Sizes before any recipe. Data sets that are not here are looked for under --root, then downloaded."
+    )
+    screen.emit({"datasets": rows})
+
+
+def _describe_dataset(name: str, root: Path | None, screen: Screen) -> None:
+    from graphveil.graph import dataset_info
+
+    info = dataset_info(name, root)
+    screen.table(
+        ("statistic", "value"), [(key.replace("_", " "), _value(value)) for key, value in info.items()]
+    )
+    screen.emit(info)
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    )
+
+
+def calibrate(
+    method: options.Method,
+    unit: options.Unit = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    noise_std: Annotated[
+        float | None,
+        typer.Option(
+            "--noise-std",
+            help="A noise, in place of --epsilon: answers the budget.",
+            rich_help_panel="Privacy",
+        ),
+    ] = None,
+    mode: options.Mode = None,
+    max_units: options.MaxUnits = None,
+    nodes_count: Annotated[
+        int | None,
+        typer.Option("--nodes-count", min=1, help="The number of nodes, if known.", rich_help_panel="Data"),
+    ] = None,
+    classes_count: Annotated[
+        int | None,
+        typer.Option(
+            "--classes-count", min=2, help="The number of classes, if known.", rich_help_panel="Data"
+        ),
+    ] = None,
+    set: options.Set = None,
+    json: options.Json = False,
+) -> None:
+    """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
+    from graphveil.cli.train import configuration
+    from graphveil.experiment import calibration
+    from graphveil.privacy import parse_unit
+
+    parse_unit(unit)
+    flags = {"unit": unit, "epsilon": epsilon, "delta": delta, "mode": mode, "max_units": max_units}
+    config = configuration(method, flags, set or [])
+    found = calibration.calibrate(
+        method, noise_std=noise_std, nodes=nodes_count, classes=classes_count, **config
+    )
+    screen = Screen(as_json=json)
+    for line in _words(found):
+        screen.say(line)
+    screen.emit(found.as_dict())
+
+
+def _words(found: Any) -> list[str]:
+    noise = ", ".join(f"{sigma:.5g}" for sigma in found.noise_std) or "none: the edges are never read"
+    budget = f"epsilon {found.epsilon:.5g} at delta {found.delta:g}, mu {found.mu:.6g}"
+    return [
+        f"{found.method}, unit {found.unit}: {budget}",
+        f"noise standard deviation, one figure a release: {noise}",
+        f"largest sensitivity: {found.sensitivity:.6g}",
+        f"catch rate at 1 % false alarms: at most {100 * found.tpr_at_1pct_fpr:.1f} %",
+    ]
+
+
+def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
+    """Put the guarantee of a run into words, from its release alone."""
+    from graphveil.models import cards
+    from graphveil.models.storage import read_promise
+
+    promise = read_promise(run)
+    guarantee, screen = promise.guarantee, Screen(as_json=json)
+    screen.say("The guarantee", style="bold")
+    screen.say(guarantee.statement() + "\n")
+    screen.say("In plain words", style="bold")
+    screen.say(cards.plain_words(guarantee) + "\n")
+    if promise.releases:
+        screen.say("What was released about the edges", style="bold")
+        screen.table(*cards.release_cells(promise.releases))
+        screen.say(
+            f"epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n"
+        )
+    for deviation in guarantee.deviations:
+        screen.say(f"Deviation: {deviation}.")
+    screen.say("Not covered", style="bold")
+    for line in cards.not_covered(guarantee):
+        screen.say(f"  {line}")
+    screen.say(
+        "  other runs on the same edges: each gives away more, and only their sum bounds what is learned"
+    )
+    screen.emit(
+        {
+            "run": str(run),
+            "statement": guarantee.statement(),
+            "plain_words": cards.plain_words(guarantee),
+            "guarantee": guarantee.as_dict(),
+            "releases": [vars(row) for row in promise.releases],
+            "deviations": list(guarantee.deviations),
+            "not_covered": list(cards.not_covered(guarantee)),
+        }
+    )

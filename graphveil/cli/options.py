@@ -1,0 +1,123 @@
+"""The flags that commands share, each written once."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from graphveil.models import METHODS
+
+_DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
+
+Method = Annotated[
+    str, typer.Argument(metavar="METHOD", help=f"One of {', '.join(METHODS)}.", show_default=False)
+]
+RunFolderArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder, or its release part alone.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+Dataset = Annotated[
+    str | None, typer.Option("--dataset", help="A name from `graphveil datasets`.", rich_help_panel=_DATA)
+]
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", envvar="GRAPHVEIL_DATA", help="Folder of the data sets.", rich_help_panel=_DATA),
+]
+Nodes = Annotated[
+    Path | None, typer.Option("--nodes", help="Table of nodes, parquet or CSV.", rich_help_panel=_DATA)
+]
+Edges = Annotated[
+    Path | None, typer.Option("--edges", help="Table of edges, parquet or CSV.", rich_help_panel=_DATA)
+]
+Id = Annotated[str | None, typer.Option("--id", help="Column of the nodes' ids.", rich_help_panel=_DATA)]
+Label = Annotated[
+    str | None, typer.Option("--label", help="Column of the nodes' labels.", rich_help_panel=_DATA)
+]
+SourceColumn = Annotated[
+    str | None, typer.Option("--source", help="Column of the edges' first ends.", rich_help_panel=_DATA)
+]
+TargetColumn = Annotated[
+    str | None, typer.Option("--target", help="Column of the edges' second ends.", rich_help_panel=_DATA)
+]
+Directed = Annotated[
+    bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
+]
+Split = Annotated[
+    str | None,
+    typer.Option("--split", help="Column of the nodes with train, val or test.", rich_help_panel=_DATA),
+]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        help="How to prepare and split: gap (the default), lpgnn, weighted, planetoid.",
+        rich_help_panel=_DATA,
+    ),
+]
+ExpectEdges = Annotated[
+    int | None,
+    typer.Option(
+        "--expect-edges",
+        min=0,
+        help="Your guess of the number of edges, for an estimate of memory and time.",
+        rich_help_panel=_DATA,
+    ),
+]
+
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit", help="What is protected: undirected-edge, directed-edge or none.", rich_help_panel=_PRIVACY
+    ),
+]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The budget.", rich_help_panel=_PRIVACY)]
+Delta = Annotated[
+    str | None, typer.Option("--delta", help="A number, or auto (the default).", rich_help_panel=_PRIVACY)
+]
+Mode = Annotated[
+    Literal["strict", "paper"] | None,
+    typer.Option(
+        "--mode",
+        help="paper reproduces a paper, flaws included, and voids the guarantee.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+MaxUnits = Annotated[
+    int | None,
+    typer.Option(
+        "--max-units",
+        help="Public bound on the number of protected units, for delta auto.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+UnsafeNoiseSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--unsafe-noise-seed", help="Fix the noise too: voids the guarantee.", rich_help_panel=_PRIVACY
+    ),
+]
+
+Runs = Annotated[
+    int, typer.Option("--runs", help="How many runs, each with its own split.", rich_help_panel=_RUN)
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", help="Of splits, weights and batches; never of the noise.", rich_help_panel=_RUN),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="The run folder; by default a new one in runs/.", rich_help_panel=_RUN),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any constructor keyword of the method; repeatable.",
+        rich_help_panel=_RUN,
+    ),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Finish the run that --out holds.", rich_help_panel=_RUN)
+]

@@ -1,0 +1,118 @@
+"""``predict``: what a saved run predicted, for free, or predictions for another graph, at its price."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil.cli import options
+from graphveil.cli.screen import Screen
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+    from graphveil.models.base import Estimator
+    from graphveil.models.predictions import Table
+    from graphveil.privacy import Guarantee
+
+
+def predict(
+    run: options.RunFolderArgument,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    id: options.Id = None,
+    label: options.Label = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
+    directed: options.Directed = False,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> None:
+    """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    from graphveil.models.predictions import check_suffix, predictions_of
+    from graphveil.models.storage import load_model
+
+    screen = Screen(as_json=json)
+    if out is not None:
+        check_suffix(out)
+    model = load_model(run)
+    columns = {"id": id, "label": label, "source": source, "target": target}
+    if nodes is None and edges is None:
+        if directed or any(columns.values()):
+            raise ConfigError(
+                "column flags describe another graph; add its --nodes and --edges, or drop them"
+            )
+        screen.notes.print(f"Predictions of {run}: stored with the run, so free.", markup=False)
+        _deliver(model, predictions_of(model), out, screen, price=None)
+        return
+    graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
+    price = _price(model, graph)
+    screen.facts("Price of predicting another graph, booked before it is computed", _facts(graph, price))
+    table = predictions_of(model, model.predict_proba(graph), graph.ids)
+    _deliver(model, table, out, screen, price=price)
+
+
+def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":
+    """Read the other graph; columns that are not named are called as they were when the run was trained."""
+    from graphveil.experiment.source import Source
+    from graphveil.models.predictions import class_names
+
+    known = _trained_columns(run)
+    given = {name: value if value is not None else known.get(name) for name, value in flags.items()}
+    return Source(**given, directed=directed or bool(known.get("directed"))).load(classes=class_names(model))
+
+
+def _trained_columns(run: Path) -> dict[str, Any]:
+    """Return the column flags of the run's training, if its internal part is there."""
+    from graphveil.experiment.artifacts import RunFolder, read_json
+
+    lock = RunFolder(run).lock
+    if not lock.is_file():
+        return {}
+    configuration = read_json(lock)["configuration"]
+    return {
+        name: configuration.get(f"data.{name}") for name in ("id", "label", "source", "target", "directed")
+    }
+
+
+def _price(model: "Estimator", graph: "Graph") -> "Guarantee | None":
+    """Return what the other graph's edges will be charged, or None if they are not read privately."""
+    from graphveil.privacy import Guarantee
+
+    plan = model.plan(num_nodes=graph.num_nodes, num_classes=len(model.class_names_))
+    if plan is None:
+        return None
+    return Guarantee.of(
+        plan.unit, plan.event, delta=plan.delta, releases=len(plan.queries), slack=plan.slack, mode=model.mode
+    )
+
+
+def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:
+    from graphveil.models.cards import catch_rate
+
+    rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
+    if price is None:
+        return [*rows, ("price", "none: this model does not ask the edges under a budget")]
+    return [
+        *rows,
+        ("price", f"epsilon {price.epsilon:.4g} at delta {price.delta:g}, on the edges of this graph"),
+        ("attacker", catch_rate(price)),
+        ("adds up", "if these edges are the training edges, or share any with them, the two budgets add"),
+    ]
+
+
+def _deliver(
+    model: "Estimator", table: "Table", out: Path | None, screen: Screen, *, price: "Guarantee | None"
+) -> None:
+    from graphveil.models.predictions import NODE, PREDICTION, encode, write_predictions
+
+    record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
+    record["charged"] = None if price is None else price.as_dict()
+    record["guarantee"] = model.guarantee.as_dict()
+    if out is not None:
+        write_predictions(out, table)
+        record["out"] = str(out)
+        screen.say(f"{table.num_rows:,} predictions are in {out}")
+    elif screen.as_json:
+        record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
+    else:
+        screen.write(encode(table.select([NODE, PREDICTION]), ".csv").decode())
+    screen.emit(record)
