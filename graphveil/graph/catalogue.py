@@ -132,7 +132,7 @@ def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
         nodes=nodes,
         features=features,
         classes=5,
-        where="MUSAE Wikipedia links (Rozemberczki et al. 2021), fifths of the traffic; the download has 128 features",
+        where="MUSAE Wikipedia links (Rozemberczki et al. 2021); label: fifth of the traffic",
         files=_musae(f"wikipedia/{topic}", topic),
         read=local.wikipedia,
         fetch=public.wikipedia,

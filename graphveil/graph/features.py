@@ -119,7 +119,7 @@ def _sparse(x: Any) -> Sparse:
 def _dense(x: Any) -> Tensor:
     try:
         with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
-            tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.asarray(x, dtype=np.float32))
+            tensor = x if isinstance(x, Tensor) else torch.from_numpy(np.require(x, np.float32, "W"))
     except (TypeError, ValueError):
         raise GraphError(
             "the features are not a matrix of numbers; encode text and categories as numbers"

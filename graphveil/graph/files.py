@@ -63,52 +63,58 @@ def read_graph(
     """
     node_path, edge_path = Path(nodes), Path(edges)
     roles = [id, label] if split is None else [id, label, split]
-    _check_distinct(roles)
-    _check_distinct([source, target])
-    table, names = _read_nodes(node_path, roles, features)
-    edge_table = _read_edges(edge_path, source, target)
-    node_ids = _node_ids(table, id)
-    ends = [_positions(edge_table, end, node_ids, id) for end in (source, target)]
-    y, class_names = _labels(tables.column(table, label), label, classes)
-    masks: dict[str, Any] = {} if split is None else _masks(tables.column(table, split), split, y)
-    x = torch.from_numpy(tables.matrix(table, names))
-    return Graph.from_edges(
-        x,
-        y,
-        *ends,
-        directed=directed,
-        num_classes=max(len(class_names), 1),
-        class_names=class_names,
-        name=node_path.name.partition(".")[0],
-        ids=_numpy(node_ids),
-        **masks,
-    )
+    feature_names = _feature_columns(node_path, roles, features)
+    _check_columns(edge_path, [source, target])
+    fields, node_ids = _read_nodes(node_path, roles, feature_names, classes)
+    tail, head = _read_edges(edge_path, [source, target], node_ids, id)
+    return Graph.from_edges(source=tail, target=head, directed=directed, **fields)
 
 
-def _check_distinct(columns: Sequence[str]) -> None:
-    for name in columns:
-        if columns.count(name) > 1:
+def _check_columns(path: Path, chosen: list[str]) -> list[str]:
+    """Return all columns of a file, among which the chosen ones are distinct."""
+    for name in chosen:
+        if chosen.count(name) > 1:
             raise GraphError(f"column {name!r} is named for two roles; name one column for each")
+    return tables.column_names(path, chosen)
 
 
-def _read_nodes(path: Path, roles: list[str], features: Sequence[str] | None) -> tuple[Table, list[str]]:
-    """Return the table of nodes and the names of its feature columns."""
+def _feature_columns(path: Path, roles: list[str], features: Sequence[str] | None) -> list[str]:
+    """Return the columns that hold features: the chosen ones, or all without another role."""
     chosen = [] if features is None else list(features)
-    _check_distinct([*roles, *chosen])
-    names = tables.column_names(path, [*roles, *chosen])
+    names = _check_columns(path, [*roles, *chosen])
     if features is None:
         chosen = [name for name in names if name not in roles]
     if not chosen:
         raise GraphError(f"{path.name} has no feature column; add at least one column of numbers")
-    table = tables.read(path, [*roles, *chosen])
+    return chosen
+
+
+def _read_nodes(
+    path: Path, roles: list[str], features: list[str], classes: Sequence[str] | None
+) -> tuple[dict[str, Any], Column]:
+    """Return the fields of a graph that the nodes decide, and the ids as a column."""
+    table = tables.read(path, [*roles, *features])
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
-    return table, chosen
+    id, label, *split = roles
+    node_ids = _node_ids(table, id)
+    y, class_names = _labels(tables.column(table, label), label, classes)
+    fields = {
+        "x": torch.from_numpy(tables.matrix(table, features)),
+        "y": y,
+        "num_classes": len(class_names),
+        "class_names": class_names,
+        "name": path.name.partition(".")[0],
+        "ids": _numpy(node_ids),
+    }
+    masks = _masks(tables.column(table, split[0]), split[0], y) if split else {}
+    return fields | masks, node_ids
 
 
-def _read_edges(path: Path, source: str, target: str) -> Table:
-    tables.column_names(path, [source, target])
-    return tables.read(path, [source, target])
+def _read_edges(path: Path, ends: list[str], node_ids: Column, id: str) -> list[npt.NDArray[np.integer]]:
+    """Return the rows of the nodes at the two ends of every edge."""
+    table = tables.read(path, ends)
+    return [_positions(table, end, node_ids, id) for end in ends]
 
 
 def _node_ids(table: Table, name: str) -> Column:

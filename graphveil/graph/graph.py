@@ -236,16 +236,19 @@ class Graph:
             raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
 
 
-def _labels(y: object) -> Tensor:
+def _labels(y: Any) -> Tensor:
     """Return labels as a non-empty int64 vector; a matrix of one column counts as a vector."""
-    labels = y if isinstance(y, Tensor) else torch.as_tensor(np.asarray(y))
+    try:
+        labels = y.detach().cpu() if isinstance(y, Tensor) else torch.from_numpy(np.array(y))
+    except (TypeError, ValueError):  # text or lists of different lengths
+        raise GraphError("labels must be a vector with one whole class number per node") from None
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.numel() == 0:
         raise GraphError("the graph has no nodes; give at least one")
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise GraphError("labels must be a vector with one whole class number per node")
-    return labels.detach().cpu().long()
+    return labels.long()
 
 
 def _kept(mask: Tensor | None, keep: Tensor) -> Tensor | None:

@@ -227,10 +227,11 @@ class _EndSampler:
     def __call__(self, count: int) -> Keys:
         one = self._stubs[self._rng.integers(len(self._stubs), size=count)]
         other = self._stubs[self._partners(self._classes[one])]
-        keys: Keys = np.minimum(one, other).astype(np.int64)
+        keys = np.minimum(one, other).astype(np.int64)
         keys *= len(self._classes)
         keys += np.maximum(one, other)
-        return keys[one != other]
+        proper: Keys = keys[one != other]
+        return proper
 
     def _partners(self, classes: Ints) -> Ints:
         """Return a stub for each class: inside it with a probability of the homophily, or else outside."""
@@ -241,5 +242,4 @@ class _EndSampler:
         place = (self._rng.random(len(classes)) * room).astype(np.int64)
         # Outside, places before the class stay, and those from it on skip it.
         place += np.where(inside, first, np.where(place >= first, size, 0))
-        stubs: Ints = place
-        return stubs
+        return place

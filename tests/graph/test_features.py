@@ -30,6 +30,14 @@ def test_sparse_input_becomes_float32_rows(kind):
     assert to_dense(x).tolist() == PLAIN
 
 
+def test_read_only_arrays_are_copied():
+    x = np.ones((2, 2), dtype=np.float32)
+    x.setflags(write=False)
+    tensor = features.as_features(x)
+    tensor += 1
+    assert x.tolist() == [[1, 1], [1, 1]]
+
+
 def test_repeated_sparse_entries_are_added():
     repeated = sparse.coo_array((np.ones(2), ([0, 0], [1, 1])), shape=(1, 2))
     assert features.as_features(repeated).nnz == 1

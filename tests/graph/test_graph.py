@@ -70,6 +70,8 @@ class TestRefusals:
             ({"y": [0, 1, 1, 2, -2]}, "or -1 where there is none"),
             ({"y": [0.0, 1.0, 1.0, 2.0, 0.0]}, "one whole class number per node"),
             ({"y": torch.ones(5, 3, dtype=torch.int64)}, "one whole class number per node"),
+            ({"y": list("abcba")}, "one whole class number per node"),
+            ({"y": [[0], [1], [1, 2], [0], [1]]}, "one whole class number per node"),
             ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
             ({"ids": np.arange(4)}, "4 ids for 5 nodes"),
             ({"source": [0, 1, 2, 9]}, "node that does not exist"),

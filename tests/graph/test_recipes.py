@@ -1,0 +1,190 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from graphveil.errors import GraphError
+from graphveil.graph import RECIPES, Graph, Recipe, to_dense
+from graphveil.graph.recipes import (
+    CONSTANT_DROPPED,
+    ISOLATED_DROPPED,
+    NO_CROSSING,
+    ClassFilter,
+)
+
+# Classes 0, 1, 2 with three, one and two nodes; node 6 has no label; node 3 is isolated.
+Y = [0, 1, 0, 0, 2, 2, -1]
+EDGES = ([0, 1, 4, 0], [1, 2, 5, 6])
+
+
+def small(name="graph", **changes):
+    x = torch.tensor([[float(node), 5.0] for node in range(7)])
+    fields = {"name": name, "class_names": ("a", "b", "c"), "directed": False}
+    return Graph.from_edges(x, Y, *EDGES, **(fields | changes))
+
+
+def large(name="graph", nodes=400):
+    rng = np.random.default_rng(0)
+    return Graph.from_edges(
+        torch.rand(nodes, 3),
+        np.arange(nodes) % 4,
+        rng.integers(nodes, size=2000),
+        rng.integers(nodes, size=2000),
+        directed=False,
+        name=name,
+    )
+
+
+class TestClassFilter:
+    def test_small_classes_go_with_their_nodes_and_edges(self):
+        graph = ClassFilter(min_nodes=2)(small())
+        assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ("a", "c")
+        assert graph.x[:, 0].tolist() == [0, 2, 3, 4, 5]
+        assert graph.adjacency.edge_index().tolist() == [[4, 3], [3, 4]]
+
+    def test_unlabelled_nodes_always_go(self):
+        assert ClassFilter()(small()).num_nodes == 6
+
+    def test_the_largest_stay_in_their_old_order(self):
+        graph = ClassFilter(largest=2)(small(class_names=()))
+        assert graph.y.tolist() == [0, 0, 0, 1, 1] and graph.class_names == ()
+
+    def test_fewer_than_two_classes_are_refused(self):
+        with pytest.raises(
+            GraphError, match="fewer than two classes of 'graph' have 3 nodes or more; lower min"
+        ):
+            ClassFilter(min_nodes=3)(small())
+
+    def test_empty_classes_do_not_count(self):
+        assert ClassFilter()(small(num_classes=5, class_names=())).num_classes == 3
+
+    def test_the_edge_set_stays(self):
+        graph = small()
+        assert ClassFilter()(graph).edge_set is graph.edge_set
+
+
+class TestTable:
+    def test_names(self):
+        assert set(RECIPES) == {"gap", "lpgnn", "weighted", "planetoid"}
+        assert all(name == recipe.name for name, recipe in RECIPES.items())
+
+    def test_it_cannot_be_changed(self):
+        with pytest.raises(TypeError):
+            RECIPES["gap"] = RECIPES["lpgnn"]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            RECIPES["gap"].shares = (0.5, 0.5)
+
+    @pytest.mark.parametrize("name", list(RECIPES))
+    def test_every_recipe_says_that_classes_and_split_are_public(self, name):
+        assert "classes, vocabulary and split are treated as public" in RECIPES[name].notes(paper=False)
+
+    def test_notes(self):
+        gap, lpgnn = RECIPES["gap"], RECIPES["lpgnn"]
+        assert gap.notes(paper=True) == (*gap.notes(paper=False), ISOLATED_DROPPED)
+        assert "the range of every feature is treated as public" in lpgnn.notes(paper=False)
+        assert NO_CROSSING in RECIPES["weighted"].notes(paper=False)
+
+    def test_only_planetoid_has_a_fixed_split(self):
+        assert [name for name, recipe in RECIPES.items() if recipe.fixed_split] == ["planetoid"]
+
+
+class TestGap:
+    recipe = RECIPES["gap"]
+
+    def test_other_data_keep_every_node(self):
+        assert self.recipe.prepare(small("cora")).num_nodes == 7
+
+    def test_isolated_nodes_go_in_paper_mode_only(self):
+        graph = self.recipe.prepare(small("cora"), paper=True)
+        assert graph.x[:, 0].tolist() == [0, 1, 2, 4, 5, 6]
+
+    def test_a_directed_node_with_out_edges_is_not_isolated(self):
+        graph = self.recipe.prepare(small("cora", directed=True), paper=True)
+        assert graph.num_nodes == 6
+
+    @pytest.mark.parametrize(
+        ("name", "least"), [("facebook100/UCLA26", 1_000), ("reddit", 10_000), ("ogbn_products", 100_000)]
+    )
+    def test_thresholds(self, name, least):
+        with pytest.raises(GraphError, match=f"have {least} nodes or more"):
+            self.recipe.prepare(small(name))
+
+    def test_the_small_school_keeps_every_class(self):
+        assert self.recipe.prepare(small("facebook100/Reed98")).num_nodes == 6
+
+    def test_split(self):
+        graph = self.recipe.split(large(), 0)
+        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [300, 40, 60]
+
+
+class TestLpgnn:
+    recipe = RECIPES["lpgnn"]
+
+    def test_features_lie_in_the_unit_interval(self):
+        graph = self.recipe.prepare(small())
+        assert torch.allclose(graph.x[:, 0], torch.arange(7) / 6)
+        assert graph.x[:, 1].tolist() == [0] * 7
+
+    def test_constant_features_go_in_paper_mode_only(self):
+        assert self.recipe.prepare(small(), paper=True).num_features == 1
+        assert CONSTANT_DROPPED in self.recipe.notes(paper=True)
+
+    @pytest.mark.parametrize("paper", [False, True])
+    def test_sparse_features_stay_sparse(self, paper):
+        x = np.array([[0, 0, 4.0], [2, 0, 1], [1, 0, 0]])
+        graph = Graph.from_edges(sparse.csr_array(x), [0, 1, 1], [0], [1], directed=False)
+        graph = self.recipe.prepare(graph, paper=paper)
+        assert isinstance(graph.x, sparse.csr_array)
+        expected = np.array([[0, 0, 1], [1, 0, 0.25], [0.5, 0, 0]])
+        assert np.array_equal(
+            to_dense(graph.x).numpy(), np.delete(expected, 1, axis=1) if paper else expected
+        )
+
+    def test_sparse_features_that_a_shift_would_fill_become_dense(self):
+        x = sparse.csr_array(np.array([[1.0, 0], [3, -1], [2, 0]]))
+        graph = self.recipe.prepare(Graph.from_edges(x, [0, 1, 1], [0], [1], directed=False))
+        assert graph.x.tolist() == [[0, 1], [1, 0], [0.5, 1]]
+
+    def test_split(self):
+        graph = self.recipe.split(large(), 0)
+        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [200, 100, 100]
+
+
+class TestWeighted:
+    recipe = RECIPES["weighted"]
+
+    def test_no_edge_crosses_to_the_test_nodes(self):
+        before = large()
+        graph = self.recipe.split(before, 0)
+        assert [int(graph.mask(part).sum()) for part in ("train", "val", "test")] == [288, 32, 80]
+        source, target = graph.adjacency.edge_index()
+        assert torch.equal(graph.test_mask[source], graph.test_mask[target])
+        source, target = before.adjacency.edge_index()
+        kept = int((graph.test_mask[source] == graph.test_mask[target]).sum())
+        assert len(graph.adjacency.indices) == kept and graph.edge_set is before.edge_set
+
+    def test_edges_between_train_and_val_stay(self):
+        graph = self.recipe.split(large(), 0)
+        source, target = graph.adjacency.edge_index()
+        assert (graph.train_mask[source] & graph.val_mask[target]).any()
+
+
+class TestPlanetoid:
+    recipe = RECIPES["planetoid"]
+
+    def test_the_split_of_the_data_stays(self):
+        masks = torch.eye(7, dtype=torch.bool)[:3]
+        graph = small().with_split(*masks)
+        assert self.recipe.split(graph, 5) is graph
+
+    def test_without_one_it_is_refused(self):
+        with pytest.raises(GraphError, match="has no split"):
+            self.recipe.split(small(), 0)
+
+
+def test_a_recipe_of_ones_own():
+    recipe = Recipe(name="mine", shares=(0.5, 0.0), class_filters={"graph": ClassFilter(min_nodes=2)})
+    graph = recipe.split(recipe.prepare(small()), 0)
+    assert graph.num_nodes == 5 and int(graph.mask("test").sum()) == 3
