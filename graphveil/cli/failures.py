@@ -20,12 +20,12 @@ _MISUSE = (InputError, PrivacyError, MissingDependencyError)
 
 
 class CommandError(Exception):
-    """A command ended early: the line to print and the exit code."""
+    """A command ended early: the exit code, the line to print, and the run folder if it can be resumed."""
 
-    def __init__(self, code: int, message: str, kind: str) -> None:
-        """Take the exit code, the line, and the kind of error for JSON."""
+    def __init__(self, code: int, message: str, kind: str, folder: Path | None = None) -> None:
+        """Take what :func:`guarded` tells."""
         super().__init__(message)
-        self.code, self.kind = code, kind
+        self.code, self.kind, self.folder = code, kind, folder
 
 
 def guarded(command: Any, arguments: Sequence[str]) -> int:
@@ -43,21 +43,21 @@ def guarded(command: Any, arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def resumable(folder: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """Say how to finish a run that is interrupted or fails, and keep the details in its internal folder."""
-    again = _resume_line(folder, arguments)
+def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
+    """Keep the details of a failed run in its internal folder, and let it be told how to finish the run."""
+    known = folder if by_flag else None
     try:
         yield
     except _MISUSE:
         raise
     except KeyboardInterrupt:
-        raise CommandError(STOPPED, f"stopped; to finish it at no further cost: {again}", "Stopped") from None
+        raise CommandError(STOPPED, "stopped", "Stopped", known) from None
     except Exception as error:
         log = folder / "internal" / "error.log"
         _write_log(log, error)
         what = str(error) if isinstance(error, GraphveilError) else _name(error)
-        message = f"the run failed: {what}; details are in {log}; to resume it: {again}"
-        raise CommandError(FAILED, message, type(error).__name__) from None
+        message = f"the run failed: {what}; details are in {log}"
+        raise CommandError(FAILED, message, type(error).__name__, known) from None
 
 
 def _failure_of(error: Exception) -> CommandError:
@@ -90,7 +90,8 @@ def _name(error: Exception) -> str:
 
 
 def _tell(failure: CommandError, arguments: Sequence[str]) -> int:
-    line = " ".join(str(failure).split())
+    again = f"; to finish it: {_resume_line(failure.folder, arguments)}" if failure.folder else ""
+    line = " ".join(f"{failure}{again}".split())
     print(f"graphveil: {line}", file=sys.stderr)  # noqa: T201 - the one place that reports failures
     if "--json" in arguments:
         record = {"error": {"kind": failure.kind, "message": line, "exit_code": failure.code}}

@@ -1,6 +1,5 @@
 """``train`` and ``demo``: the plan, the run, the table, the statement."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ def demo(
 
     budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
     experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
-    _train(experiment, out, Screen(as_json=json))
+    _train(experiment, out, Screen(as_json=json), by_flag=False)
 
 
 def train(
@@ -111,6 +110,7 @@ def _train(
     *,
     resume: bool = False,
     expect_edges: int | None = None,
+    by_flag: bool = True,
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder, default_folder, read_json
     from graphveil.experiment.preview import preview
@@ -127,7 +127,7 @@ def _train(
         graph = experiment.load()
         plan = preview(experiment, graph, expect_edges=expect_edges)
     screen.facts("Plan, before anything is spent", _facts(plan, folder))
-    with resumable(folder.root, sys.argv[1:]), screen.bars() as bars:
+    with resumable(folder.root, by_flag=by_flag), screen.bars() as bars:
         outcome = run(plan, graph, folder, bars)
     _show(outcome.metrics, folder, screen)
 

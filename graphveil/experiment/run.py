@@ -14,7 +14,7 @@ from graphveil.experiment.artifacts import RunFolder, read_json, write_history, 
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, together, with_caveats
 from graphveil.experiment.results import Summary
-from graphveil.models.cards import Card
+from graphveil.models.cards import Card, other_runs
 from graphveil.privacy import Guarantee, NoUnit, budget_of
 from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
 
@@ -120,12 +120,16 @@ def _stage_release(model: "Estimator", experiment: Experiment, record: RunRecord
     from graphveil.models.storage import save_model
 
     shutil.rmtree(folder, ignore_errors=True)
-    accuracies = {
-        "test accuracy": record.accuracy["test"],
-        "no-graph baseline (MLP)": record.baseline["test"],
-    }
+    accuracies = {"test accuracy": record.accuracy["test"]}
+    if experiment.method != "mlp":
+        accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
     card = Card(
-        dataset=experiment.source.published_name, recipe=experiment.recipe_name, accuracies=accuracies
+        dataset=experiment.source.published_name,
+        recipe=experiment.recipe_name,
+        accuracies=accuracies,
+        other_runs=other_runs(
+            experiment.seed, experiment.runs, together([model.guarantee] * experiment.runs)
+        ),
     )
     save_model(model, folder, card)
 

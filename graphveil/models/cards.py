@@ -36,6 +36,7 @@ class Card:
     dataset: str
     recipe: str | None = None
     accuracies: dict[str, float] = field(default_factory=dict)
+    other_runs: str = ""
 
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
@@ -81,11 +82,23 @@ def plain_words(guarantee: Guarantee) -> str:
     )
 
 
-def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...]) -> str:
+def other_runs(seed: int, runs: int, together: Guarantee) -> str:
+    """Return what is to be said about the runs that are not in the release, if there are any."""
+    if runs == 1 or not together.releases:
+        return ""
+    return (
+        f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same edges. Nothing in this "
+        f"folder comes from the others. Whatever is told about all of them, a mean accuracy for example, is "
+        f"({together.epsilon:.4g}, {together.delta:g})-indistinguishable only."
+    )
+
+
+def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card | None = None) -> str:
     """Return PRIVACY.md."""
     parts = [
         "# Privacy",
         guarantee.statement(),
+        *([card.other_runs] if card is not None and card.other_runs else []),
         "## In plain words",
         plain_words(guarantee),
         "## What was released about the edges",

@@ -71,7 +71,7 @@ def save_model(model: "Estimator", folder: Path, card: Card | None = None) -> No
         write_record(work / MODEL, _model_file(model))
         write_record(work / PRIVACY, _privacy_file(promise))
         (work / PREDICTIONS).write_bytes(encode(predictions_of(model), ".parquet"))
-        (work / PRIVACY_PAGE).write_text(cards.privacy_page(promise.guarantee, promise.releases))
+        (work / PRIVACY_PAGE).write_text(cards.privacy_page(promise.guarantee, promise.releases, card))
         (work / CARD_PAGE).write_text(cards.model_card(model, promise.guarantee, card))
 
 

@@ -1,0 +1,675 @@
+"""The command line as a user meets it: what is printed, what is written, and what is refused."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphveil as gv
+from graphveil.cli import main
+from graphveil.cli.screen import Bars
+from graphveil.privacy import MemoryBudget
+
+SECRET = "xyzzy-4711"  # planted in columns that nothing may repeat
+NODES, CLASSES = 60, 3
+PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
+QUICK = ["--set", "epochs=3"]
+RELEASE = {
+    "model.safetensors",
+    "model.json",
+    "aggregates.safetensors",
+    "predictions.parquet",
+    "privacy.json",
+    "PRIVACY.md",
+    "MODEL_CARD.md",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call of the command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as the one JSON object that it must be."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+Invoke = Callable[..., Answer]
+
+
+@pytest.fixture
+def invoke(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Invoke]:
+    """Call the command in an empty folder of its own, on a wide screen."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Answer(int(stop.value.code or 0), captured.out, captured.err)
+
+    yield call
+
+
+@dataclass(frozen=True)
+class Files:
+    """Two tables of a small graph, and the flags that name their columns."""
+
+    nodes: Path
+    edges: Path
+
+    @property
+    def flags(self) -> list[str]:
+        columns = ["--id", "user", "--label", "team", "--source", "a", "--target", "b"]
+        return ["--nodes", str(self.nodes), "--edges", str(self.edges), *columns]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Write a graph of three teams; text that must stay secret lies in a column that is not used."""
+    rng = np.random.default_rng(0)
+    teams = rng.integers(CLASSES, size=NODES)
+    nodes = [["user", "age", "height", "team"]]
+    nodes += [
+        [f"u{i}", f"{teams[i] + rng.normal():.3f}", f"{rng.normal():.3f}", f"t{teams[i]}"]
+        for i in range(NODES)
+    ]
+    ends = rng.integers(NODES, size=(200, 2))
+    edges = [["a", "b", "note"], *([f"u{a}", f"u{b}", SECRET] for a, b in ends)]
+    found = Files(tmp_path / "nodes.csv", tmp_path / "edges.csv")
+    write(found.nodes, nodes)
+    write(found.edges, edges)
+    return found
+
+
+def write(path: Path, rows: list[list[str]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def read(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+# -- help ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["demo", "datasets", "train", "predict", "calibrate", "explain"])
+def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
+    assert command in invoke("--help").out
+    answer = invoke(command, "--help")
+    assert answer.code == 0
+    assert "--json" in answer.out
+
+
+def test_help_is_instant_because_nothing_heavy_is_imported() -> None:
+    code = "import sys, graphveil.cli; sys.exit(any(m in sys.modules for m in ('torch', 'scipy', 'pyarrow')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_help_names_every_recipe_and_method(invoke: Invoke) -> None:
+    from graphveil.graph.recipes import RECIPES
+
+    text = invoke("train", "--help").out
+    for name in [*RECIPES, *gv.METHODS]:
+        assert name in text
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
+
+
+# -- train ---------------------------------------------------------------------------------------------------
+
+
+def test_train_prints_plan_table_statement_and_folder(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    assert answer.code == 0
+    assert re.search(r"delta 1e-07 \(as given\)", answer.err)
+    assert "noise standard deviation" in answer.err
+    assert re.search(r"^gap +\d", answer.out, re.MULTILINE)
+    assert re.search(r"^mlp \(no graph\) +\d", answer.out, re.MULTILINE)
+    assert "at most 1.7 %" in answer.out
+    assert "Other runs on the same data add up: r equal releases have mu sqrt(r)." in answer.out
+    assert "first" in answer.out
+    assert "One run, so no interval" in answer.out
+
+
+def test_train_json_is_one_object_with_the_promised_keys(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--runs", 2, "--out", "first", "--json")
+    record = answer.json
+    assert {
+        "method",
+        "dataset",
+        "unit",
+        "epsilon",
+        "delta",
+        "mode",
+        "runs",
+        "val_accuracy",
+        "covered",
+    } <= set(record)
+    assert set(record["test_accuracy"]) == {"mean", "std", "ci95", "values"}
+    assert set(record["seconds"]) >= {"total", "calibrate", "encoder", "aggregate", "classifier"}
+    assert {"valid", "epsilon", "delta", "unit", "releases"} <= set(record["guarantee"])
+    assert (record["method"], record["unit"], record["runs"], record["nodes"]) == (
+        "gap",
+        "undirected-edge",
+        2,
+        60,
+    )
+    assert record["edges_stored"] is None
+    assert (record["hops"], len(record["noise_std"]), record["guarantee"]["releases"]) == (2, 2, 2)
+    assert record["covered"] is record["guarantee"]["valid"] is True
+    assert len(record["test_accuracy"]["values"]) == len(record["mlp_test_accuracy"]["values"]) == 2
+    assert record["peak_rss_mb"] > 0
+    assert json.loads(Path("first/internal/metrics.json").read_text()) == record
+    assert "Plan" in answer.err
+    assert "mlp (no graph)" in answer.err
+
+
+def test_runs_compose(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "undirected-edge", "--epsilon", 4, "--delta", 1e-7, "--runs", 3]
+    record = invoke("train", "gap", *files.flags, *flags, *QUICK, "--out", "r", "--json").json
+    assert record["guarantee"]["epsilon"] <= 4
+    assert record["guarantee_all_runs"]["epsilon"] == pytest.approx(7.423, abs=1e-3)
+    card = Path("r/release/PRIVACY.md").read_text()
+    assert "one run" not in card
+    assert "of 3 runs" in card
+
+
+def test_the_release_is_the_run_of_the_first_seed(invoke: Invoke, files: Files) -> None:
+    common = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--seed", 5, "--unsafe-noise-seed", 1]
+    invoke(*common, "--runs", 2, "--out", "two")
+    invoke(*common, "--out", "one")
+    for name in ("model.safetensors", "predictions.parquet", "aggregates.safetensors"):
+        assert Path("one/release", name).read_bytes() == Path("two/release", name).read_bytes()
+
+
+def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, files: Files) -> None:
+    invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    assert {path.name for path in Path("first").iterdir()} == {"release", "internal"}
+    assert {path.name for path in Path("first/release").iterdir()} == RELEASE
+    internal = {path.name for path in Path("first/internal").iterdir()}
+    assert internal == {"config.lock.json", "metrics.json", "history.csv", "report.html"}
+    assert not list(Path("../state").rglob("*.key"))
+
+
+def test_the_default_folder_says_method_and_data(invoke: Invoke, files: Files) -> None:
+    invoke("train", "mlp", *files.flags, "--unit", "undirected-edge", *QUICK)
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("mlp-nodes-")
+
+
+def test_without_a_unit_to_protect_the_edges_are_counted_and_nothing_is_promised(
+    invoke: Invoke, files: Files
+) -> None:
+    record = invoke("train", "gap", *files.flags, "--unit", "none", *QUICK, "--out", "first", "--json").json
+    assert record["edges_stored"] > 0
+    assert record["epsilon"] is None
+    assert record["covered"] is record["guarantee"]["valid"] is False
+    assert "No privacy" in record["statement"]
+
+
+def test_the_mlp_costs_nothing(invoke: Invoke, files: Files) -> None:
+    record = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json").json
+    assert (record["epsilon"], record["noise_std"], record["guarantee"]["releases"]) == (0.0, [], 0)
+    assert record["tpr_at_1pct_fpr"] == pytest.approx(0.01)
+
+
+def test_a_graph_without_edges_runs_the_same_code(invoke: Invoke, files: Files) -> None:
+    write(files.edges, [["a", "b"]])
+    assert invoke("train", "gap", *files.flags, *PRIVATE, *QUICK).code == 0
+
+
+def test_a_split_column_fixes_the_split(invoke: Invoke, files: Files) -> None:
+    head, *rows = read(files.nodes)
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    write(files.nodes, [[*head, "fold"], *([*row, part] for row, part in zip(rows, parts, strict=True))])
+    record = invoke("train", "mlp", *files.flags, *PRIVATE, "--split", "fold", *QUICK, "--json").json
+    assert record["recipe"] is None
+    assert round(record["test_accuracy"]["mean"] * 10, 6).is_integer()
+
+
+def test_set_reaches_the_constructor(invoke: Invoke, files: Files) -> None:
+    settings = [
+        "--set",
+        "hops=3",
+        "--set",
+        "batch_norm=false",
+        "--set",
+        "combine=sum",
+        "--set",
+        "patience=none",
+    ]
+    record = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, *settings, "--json").json
+    assert (record["hops"], len(record["noise_std"])) == (3, 3)
+
+
+def test_delta_auto_says_which_bound_decided(invoke: Invoke, files: Files) -> None:
+    base = ["train", "gap", *files.flags, "--unit", "undirected-edge", "--epsilon", 1, *QUICK]
+    assert "B = 60 nodes" in invoke(*base).err
+    answer = invoke(*base, "--max-units", 2_000_000_000, "--json")
+    assert "B = 2,000,000,000 (--max-units)" in answer.err
+    assert answer.json["delta"] == 1e-11
+
+
+def test_the_estimate_comes_from_the_callers_guess_alone(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK]
+    assert "estimate" not in invoke(*base).err
+    first = invoke(*base, "--expect-edges", 10**9).err
+    write(files.edges, [["a", "b"]])
+    estimate = re.search(r"estimate .*", first)
+    assert estimate is not None
+    assert estimate[0] in invoke(*base, "--expect-edges", 10**9).err
+
+
+def test_paper_mode_on_directed_edges_runs_and_lists_the_deviation(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "directed-edge", "--epsilon", 1, "--delta", 1e-7, "--mode", "paper", *QUICK]
+    record = invoke("train", "gap", *files.flags, *flags, "--json").json
+    assert record["guarantee"]["valid"] is False
+    assert any("stored twice" in deviation for deviation in record["deviations"])
+    assert record["statement"].startswith("NOT A VALID GUARANTEE")
+
+
+def test_fixed_noise_gives_the_same_bytes_and_no_guarantee(invoke: Invoke, files: Files) -> None:
+    base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--unsafe-noise-seed", 3]
+    first, second = (invoke(*base, "--out", name, "--json").json for name in ("one", "two"))
+    assert first["guarantee"]["valid"] is second["guarantee"]["valid"] is False
+    for name in RELEASE:
+        assert Path("one/release", name).read_bytes() == Path("two/release", name).read_bytes()
+
+
+# -- interruptions ---------------------------------------------------------------------------------------------
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, stage: str, done: int) -> None:
+    def watch(self: Bars, name: str, position: int, total: int) -> None:
+        if name.endswith(stage) and position == done:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bars, "__call__", watch)
+
+
+@pytest.mark.parametrize(("stage", "done"), [("encoder", 15), ("aggregate", 1), ("classifier", 12)])
+def test_a_stopped_run_resumes_to_the_same_bytes(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stage: str, done: int
+) -> None:
+    base = ["train", "gap", *files.flags, *PRIVATE, "--set", "epochs=20", "--unsafe-noise-seed", 3]
+    invoke(*base, "--out", "whole")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, stage, done)
+        stopped = invoke(*base, "--out", "parts")
+    assert stopped.code == 130
+    assert "stopped; to finish it: graphveil train gap" in stopped.err
+    assert "--out parts --resume" in stopped.err
+    assert not Path("parts/release").exists()
+    assert invoke(*base, "--out", "parts", "--resume").code == 0
+    for name in RELEASE:
+        assert Path("whole/release", name).read_bytes() == Path("parts/release", name).read_bytes()
+
+
+def test_finished_runs_are_not_run_again(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--runs", 2, "--out", "r"]
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, "run 2/2 aggregate", 1)
+        assert invoke(*base).code == 130
+    seen: list[str] = []
+    monkeypatch.setattr(Bars, "__call__", lambda self, name, done, total: seen.append(name))
+    record = invoke(*base, "--resume", "--json").json
+    assert not any("run 1/2" in name for name in seen)
+    assert len(record["test_accuracy"]["values"]) == 2
+
+
+def test_a_complete_run_is_shown_again(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json"]
+    assert invoke(*base).json == invoke(*base, "--resume").json
+
+
+def test_a_failure_is_one_line_with_a_log_and_a_way_on(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Bars, name: str, position: int, total: int) -> None:
+        if name == "aggregate":
+            raise ZeroDivisionError(SECRET)
+
+    monkeypatch.setattr(Bars, "__call__", fail)
+    answer = invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    assert answer.code == 1
+    (line,) = [line for line in answer.err.splitlines() if line.startswith("graphveil: ")]
+    assert "ZeroDivisionError" in line
+    assert "--resume" in line
+    assert SECRET not in answer.err
+    assert "Traceback" not in answer.err
+    assert "Traceback" in Path("first/internal/error.log").read_text()
+
+
+# -- misuse ----------------------------------------------------------------------------------------------------
+
+
+def edit(path: Path, change: Callable[[list[list[str]]], list[list[str]]]) -> None:
+    write(path, change(read(path)))
+
+
+def cell(row: int, column: int, value: str) -> Callable[[list[list[str]]], list[list[str]]]:
+    def change(rows: list[list[str]]) -> list[list[str]]:
+        rows[row][column] = value
+        return rows
+
+    return change
+
+
+BAD_NODES = {
+    "missing column": (lambda rows: [[row[0], row[1], row[2]] for row in rows], "no column 'team'"),
+    "duplicate column": (lambda rows: [[*row, row[3]] for row in rows], "more than one column 'team'"),
+    "repeated id": (lambda rows: [*rows, rows[1]], "'user' repeats ids"),
+    "NaN feature": (cell(5, 1, "nan"), "'age' holds NaN"),
+    "infinite feature": (cell(5, 2, "inf"), "'height' holds NaN, infinite"),
+    "text feature": (cell(5, 2, SECRET), "'height' is of type"),
+    "no nodes": (lambda rows: rows[:1], "no nodes"),
+    "one class": (lambda rows: [rows[0], *([*row[:3], "t0"] for row in rows[1:])], "fewer than two classes"),
+    "no feature": (lambda rows: [[row[0], row[3]] for row in rows], "no feature column"),
+    "unequal rows": (lambda rows: [*rows, ["u99"]], "cannot be read as CSV"),
+}
+BAD_EDGES = {
+    "missing column": (lambda rows: [[row[0]] for row in rows], "no column 'b'"),
+    "unknown id": (cell(3, 1, SECRET), "'b' of the edges holds ids that"),
+    "empty id": (cell(3, 1, ""), "'b' has missing values"),
+    "numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "different types"),
+}
+BAD_FLAGS = {
+    "no unit": (["--epsilon", 1], "undirected-edge, directed-edge, none"),
+    "unknown unit": (["--unit", "undirected-edges", "--epsilon", 1], "did you mean 'undirected-edge'"),
+    "later unit": (["--unit", "node-owner", "--epsilon", 1], "not available in this version"),
+    "no epsilon": (["--unit", "undirected-edge"], "--epsilon"),
+    "zero epsilon": (["--unit", "undirected-edge", "--epsilon", 0], "above 0"),
+    "negative epsilon": (["--unit", "undirected-edge", "--epsilon", -1], "above 0"),
+    "text epsilon": (["--unit", "undirected-edge", "--epsilon", "one"], "--epsilon"),
+    "NaN epsilon": (["--unit", "undirected-edge", "--epsilon", "nan"], "finite"),
+    "large delta": ([*PRIVATE[:4], "--delta", 0.02], "must be below 1/B"),
+    "text delta": ([*PRIVATE[:4], "--delta", "tiny"], "must be a number or 'auto'"),
+    "zero delta": ([*PRIVATE[:4], "--delta", 0], "above 0"),
+    "undirected graph, directed unit": (["--unit", "directed-edge", *PRIVATE[2:]], "1.448"),
+    "directed graph, undirected unit": ([*PRIVATE, "--directed"], "directed-edge"),
+    "unknown key": ([*PRIVATE, "--set", "hoops=2"], "did you mean 'hops'"),
+    "no value": ([*PRIVATE, "--set", "hops"], "--set key=value"),
+    "wrong type": ([*PRIVATE, "--set", "hops=two"], "hops is a whole number"),
+    "out of range": ([*PRIVATE, "--set", "hops=0"], "at least 1"),
+    "wrong choice": ([*PRIVATE, "--set", "combine=conct"], "did you mean 'concat'"),
+    "repeated key": ([*PRIVATE, "--set", "hops=1", "--set", "hops=2"], "given twice"),
+    "flag and key": ([*PRIVATE, "--set", "epsilon=2"], "given twice"),
+    "seed as key": ([*PRIVATE, "--set", "seed=2"], "--seed"),
+    "unknown recipe": ([*PRIVATE, "--recipe", "gapp"], "did you mean 'gap'"),
+    "no split": ([*PRIVATE, "--recipe", "planetoid"], "no split"),
+    "no runs": ([*PRIVATE, "--runs", 0], "runs=0"),
+    "negative seed": ([*PRIVATE, "--seed", -1], "seed=-1"),
+    "unknown mode": ([*PRIVATE, "--mode", "loose"], "--mode"),
+    "unknown flag": ([*PRIVATE, "--epsilonn", 2], "--epsilon"),
+    "resume without folder": ([*PRIVATE, "--resume"], "--out"),
+}
+
+
+@pytest.fixture
+def nothing_spent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail if a release is booked."""
+    booked: list[object] = []
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: booked.append(entry))
+    yield
+    assert not booked
+
+
+def assert_refused(answer: Answer, words: str) -> None:
+    """One clear line, exit code 2, no traceback, nothing written, nothing secret repeated."""
+    assert answer.code == 2, answer.err
+    line = answer.err.strip().splitlines()[-1]
+    assert line.startswith("graphveil: ")
+    assert words in line
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+    assert SECRET not in answer.err
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.usefixtures("nothing_spent")
+@pytest.mark.parametrize("case", BAD_NODES)
+def test_a_bad_table_of_nodes_is_refused(invoke: Invoke, files: Files, case: str) -> None:
+    change, words = BAD_NODES[case]
+    edit(files.nodes, change)
+    assert_refused(invoke("train", "gap", *files.flags, *PRIVATE), words)
+
+
+@pytest.mark.usefixtures("nothing_spent")
+@pytest.mark.parametrize("case", BAD_EDGES)
+def test_a_bad_table_of_edges_is_refused(invoke: Invoke, files: Files, case: str) -> None:
+    change, words = BAD_EDGES[case]
+    edit(files.edges, change)
+    assert_refused(invoke("train", "gap", *files.flags, *PRIVATE), words)
+
+
+@pytest.mark.usefixtures("nothing_spent")
+@pytest.mark.parametrize("case", BAD_FLAGS)
+def test_bad_flags_are_refused(invoke: Invoke, files: Files, case: str) -> None:
+    flags, words = BAD_FLAGS[case]
+    assert_refused(invoke("train", "gap", *files.flags, *flags), words)
+
+
+@pytest.mark.usefixtures("nothing_spent")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gapp", *PRIVATE], "did you mean 'gap'"),
+        (["gap", *PRIVATE], "no data were given"),
+        (["gap", "--dataset", "coara", *PRIVATE], "did you mean 'cora'"),
+        (["gap", "--dataset", "cora", "--id", "user", *PRIVATE], "exclude each other"),
+        (["gap", "--nodes", "n.csv", "--edges", "e.csv", *PRIVATE], "--id, --label, --source, --target"),
+        ([*PRIVATE], "METHOD"),
+    ],
+)
+def test_a_bad_choice_of_method_or_data_is_refused(invoke: Invoke, arguments: list[str], words: str) -> None:
+    assert_refused(invoke("train", *arguments), words)
+
+
+@pytest.mark.usefixtures("nothing_spent")
+def test_a_missing_file_is_refused(invoke: Invoke, files: Files) -> None:
+    files.edges.unlink()
+    assert_refused(invoke("train", "gap", *files.flags, *PRIVATE), "there is no file")
+
+
+def test_misuse_with_json_is_an_object_too(invoke: Invoke) -> None:
+    answer = invoke("train", "gap", "--json")
+    assert answer.code == 2
+    assert answer.json["error"]["exit_code"] == 2
+
+
+def test_the_refusal_of_directed_edges_names_the_unit_and_the_price(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "gap", *files.flags, "--unit", "directed-edge", "--epsilon", 4, "--delta", 1e-5)
+    assert_refused(answer, "--unit undirected-edge")
+    assert "5.992" in answer.err
+
+
+def test_a_folder_in_use_is_left_alone(invoke: Invoke, files: Files) -> None:
+    Path("mine").mkdir()
+    Path("mine/letter.txt").write_text("dear")
+    answer = invoke("train", "mlp", *files.flags, *PRIVATE, "--out", "mine")
+    assert answer.code == 2
+    assert "not an empty folder" in answer.err
+    assert invoke("train", "mlp", *files.flags, *PRIVATE, "--out", "mine", "--resume").code == 2
+    assert [path.name for path in Path("mine").iterdir()] == ["letter.txt"]
+
+
+def test_resuming_with_other_flags_names_what_differs(invoke: Invoke, files: Files) -> None:
+    invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    answer = invoke(
+        "train", "mlp", *files.flags, *PRIVATE, "--set", "epochs=4", "--runs", 2, "--out", "first", "--resume"
+    )
+    assert answer.code == 2
+    assert "runs, epochs differ" in answer.err
+
+
+def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> None:
+    secretive = files.nodes.with_name(f"{SECRET}.csv")
+    files.nodes.rename(secretive)
+    moved = Files(secretive, files.edges)
+    assert invoke("train", "gap", *moved.flags, *PRIVATE, *QUICK, "--out", "first").code == 0
+    for path in Path("first/release").iterdir():
+        assert SECRET.encode() not in path.read_bytes()
+
+
+# -- predict and explain -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(invoke: Invoke, files: Files) -> Path:
+    """A finished run of GAP."""
+    assert invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first").code == 0
+    return Path("first")
+
+
+def test_saved_predictions_are_free_and_always_the_same(
+    invoke: Invoke, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    for name in ("one.csv", "two.csv", "one.parquet", "two.parquet"):
+        assert invoke("predict", trained, "--out", name).code == 0
+    assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
+    assert Path("one.parquet").read_bytes() == Path("two.parquet").read_bytes()
+    rows = read(Path("one.csv"))
+    assert rows[0] == ["node", "prediction", "p_t0", "p_t1", "p_t2"]
+    assert [row[0] for row in rows[1:]] == [f"u{i}" for i in range(NODES)]
+    printed = invoke("predict", trained).out.splitlines()
+    assert len(printed) == NODES + 1
+
+
+def test_predictions_as_json(invoke: Invoke, trained: Path) -> None:
+    record = invoke("predict", trained / "release", "--json").json
+    assert record["nodes"] == len(record["predictions"]) == NODES
+    assert record["charged"] is None
+
+
+def test_another_graph_is_priced_and_booked(
+    invoke: Invoke, trained: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booked: list[object] = []
+    real = MemoryBudget.book
+    monkeypatch.setattr(
+        MemoryBudget, "book", lambda self, entry: (booked.append(entry), real(self, entry))[1]
+    )
+    edit(files.edges, lambda rows: rows[:50])
+    answer = invoke(
+        "predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"
+    )
+    assert answer.code == 0, answer.err
+    assert len(booked) == 1
+    assert "epsilon 1 at delta 1e-07" in answer.err
+    assert answer.json["charged"]["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert len(read(Path("p.csv"))) == NODES + 1
+
+
+def test_predictions_need_a_known_suffix(invoke: Invoke, trained: Path) -> None:
+    answer = invoke("predict", trained, "--out", "p.xlsx")
+    assert answer.code == 2
+    assert ".parquet or .csv" in answer.err
+
+
+def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "published"
+    os.rename(trained / "release", alone)
+    answer = invoke("explain", alone)
+    assert answer.code == 0
+    for words in ("1.7 in 100", "rows", "Not covered", "add up"):
+        assert words in answer.out
+    record = invoke("explain", alone, "--json").json
+    assert record["guarantee"]["epsilon"] <= 1
+    assert len(record["releases"]) == 2
+
+
+def test_explain_refuses_anything_else(invoke: Invoke) -> None:
+    assert_refused(invoke("explain", "nowhere"), "holds no saved model")
+
+
+# -- calibrate, datasets, demo -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "hops", "sigma"),
+    [
+        (1, 1e-5, 2, 5.2759),
+        (1, 1e-7, 1, 4.6787),
+        (4, 1e-7, 3, 2.2479),
+        (8, 1e-6, 5, 1.4600),
+        (0.5, 1e-5, 1, 7.0318),
+    ],
+)
+def test_calibrate_prints_the_golden_noise(
+    invoke: Invoke, epsilon: float, delta: float, hops: int, sigma: float
+) -> None:
+    base = ["calibrate", "gap", "--epsilon", epsilon, "--delta", delta, "--set", f"hops={hops}", "--json"]
+    directed = invoke(*base, "--unit", "directed-edge").json
+    undirected = invoke(*base, "--unit", "undirected-edge").json
+    assert directed["noise_std"] == pytest.approx([sigma] * hops, rel=1e-4)
+    assert undirected["noise_std"] == pytest.approx([sigma * 2**0.5] * hops, rel=1e-4)
+    assert directed["sensitivity"] == 1
+    assert directed["epsilon"] <= epsilon
+    assert {"mu", "delta", "tpr_at_1pct_fpr", "releases"} <= set(directed)
+
+
+def test_calibrate_answers_the_budget_of_a_noise(invoke: Invoke) -> None:
+    base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
+    assert invoke(*base, "--noise-std", 5.2760, "--json").json["epsilon"] == pytest.approx(1, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--epsilon", 1, "--delta", 1e-5], "--unit"),
+        (["--unit", "undirected-edge", "--delta", 1e-5], "--noise-std"),
+        (["--unit", "undirected-edge", "--epsilon", 1], "--max-units"),
+        (["--unit", "none"], "nothing to calibrate"),
+        (["--unit", "undirected-edge", "--noise-std", 1e-9, "--delta", 1e-5], "choose another noise"),
+    ],
+)
+def test_calibrate_refuses(invoke: Invoke, flags: list[str], words: str) -> None:
+    assert_refused(invoke("calibrate", "gap", *flags), words)
+
+
+def test_datasets_lists_and_describes(invoke: Invoke) -> None:
+    listed = invoke("datasets", "--json").json["datasets"]
+    assert {"name", "nodes", "features", "classes", "local"} <= set(listed[0])
+    assert "synthetic/demo" in invoke("datasets").out
+    assert invoke("datasets", "synthetic/tiny", "--json").json["nodes"] == 300
+    assert_refused(invoke("datasets", "synthetic/tony"), "did you mean")
+
+
+def test_demo_ends_with_table_statement_and_report(invoke: Invoke) -> None:
+    answer = invoke("demo", "--out", "demo", "--json")
+    assert answer.code == 0, answer.err
+    record = answer.json
+    assert record["test_accuracy"]["mean"] > record["mlp_test_accuracy"]["mean"]
+    assert record["guarantee"]["valid"] is True
+    assert "mlp (no graph)" in answer.err
+    page = Path("demo/internal/report.html").read_text()
+    assert not re.search(r"(src|href)=|@import|url\(|<script", page)
