@@ -42,13 +42,13 @@ def fields_of(data: Data) -> dict[str, Any]:
     for part in ("x", "y", "edge_index"):
         if getattr(data, part, None) is None:
             raise GraphError(f"the Data object has no {part!r}; set data.{part} before converting it")
-    source, target = data.edge_index
+    source, target = data.edge_index.cpu()
     return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data)}
 
 
 def _masks(data: Data) -> dict[str, Tensor]:
     """Return the masks; where only some are set, the others are empty."""
-    given = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
+    given = {name: mask.cpu() for name in MASKS if (mask := getattr(data, name, None)) is not None}
     for name, mask in given.items():
         if mask.ndim != 1:
             raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")

@@ -28,7 +28,7 @@ def load_dataset(
     root: str | PathLike[str] | None = None,
     *,
     recipe: str | None = "gap",
-    seed: int = 0,
+    seed: int | None = 0,
     mode: str = "strict",
 ) -> Graph:
     """Return a public data set, prepared and split as a paper does it.
@@ -40,7 +40,7 @@ def load_dataset(
         name: such as ``cora`` or ``facebook100/Berkeley13``; :func:`list_datasets` has all.
         root: the folder of the data sets; by default ``$GRAPHVEIL_DATA``, then ``../shared/data``.
         recipe: one of gap, lpgnn, weighted and planetoid, or none for the data as they are.
-        seed: of the split. Several seeds split one graph: see ``Recipe.split``.
+        seed: of the split, none for a random one. Several seeds split one graph: see ``Recipe.split``.
         mode: ``paper`` also does what reads protected data, as the recipe's ``paper_deviations`` say.
 
     Raises:

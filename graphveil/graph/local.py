@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy import sparse
 
 from graphveil.graph import features
 from graphveil.graph.features import Features, Sparse
@@ -46,13 +45,20 @@ def facebook100(root: Path, name: str) -> Fields:
     from scipy.io import loadmat
 
     content = loadmat(root / f"{name}.mat", variable_names=["A", "local_info"])
-    edges = sparse.triu(content["A"], k=1).tocoo()
+    friends = content["A"].tocoo()
     people = content["local_info"].astype(np.int64)
     years = people[:, _YEAR]
     y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
     x = one_hot(people[:, _CATEGORIES])
     names = tuple(map(str, _YEARS))
-    return {"x": x, "y": y, "source": edges.row, "target": edges.col, "num_classes": 6, "class_names": names}
+    return {
+        "x": x,
+        "y": y,
+        "source": friends.row,
+        "target": friends.col,
+        "num_classes": 6,
+        "class_names": names,
+    }
 
 
 def one_hot(codes: Ints) -> Sparse:
@@ -77,7 +83,8 @@ def facebook_pages(root: Path, name: str) -> Fields:
     """Read the MUSAE page-page graph: label = page type."""
     folder = root / name
     table = _csv(folder / "facebook_target.csv")
-    classes, y = np.unique(table["page_type"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
+    types = _in_node_order(table, "id", "page_type").astype(str)
+    classes, y = np.unique(types, return_inverse=True)
     x = _vocabulary(folder / "facebook.json")
     return {"x": x, "y": y, "class_names": tuple(classes.tolist()), **_edges(folder / "facebook_edges.csv")}
 
@@ -86,8 +93,7 @@ def twitch(root: Path, name: str) -> Fields:
     """Read a MUSAE Twitch graph: label = whether the streamer's content is for adults."""
     folder, country = root / name, name.rpartition("/")[2]
     table = _csv(folder / f"{country}_target.csv")
-    y = np.empty(len(table), dtype=np.int64)
-    y[table["new_id"].to_numpy()] = table["mature"].to_numpy(zero_copy_only=False)
+    y = _in_node_order(table, "new_id", "mature").astype(np.int64)
     x = _vocabulary(folder / f"{country}.json", columns=_TWITCH_FEATURES)
     return {"x": x, "y": y, "class_names": ("False", "True"), **_edges(folder / f"{country}_edges.csv")}
 
@@ -96,8 +102,7 @@ def wikipedia(root: Path, name: str) -> Fields:
     """Read a MUSAE Wikipedia graph: label = fifth of the average monthly traffic, lowest first."""
     folder, topic = root / name, name.rpartition("/")[2]
     table = _csv(folder / f"{topic}_target.csv")
-    traffic = np.empty(len(table))
-    traffic[table["id"].to_numpy()] = table["target"].to_numpy()
+    traffic = _in_node_order(table, "id", "target")
     x = _vocabulary(folder / f"{topic}.json")
     return {"x": x, "y": fifths(traffic), **_edges(folder / f"{topic}_edges.csv")}
 
@@ -115,8 +120,7 @@ def lastfm_asia(root: Path, name: str) -> Fields:
     """Read the LastFM graph without features (one constant column stands for them): label = country."""
     folder = root / f"{name}_structure"
     table = _csv(folder / "lastfm_asia_target.csv")
-    y = np.empty(len(table), dtype=np.int64)
-    y[table["id"].to_numpy()] = table["target"].to_numpy()
+    y = _in_node_order(table, "id", "target")
     return {"x": torch.ones(len(y), 1), "y": y, **_edges(folder / "lastfm_asia_edges.csv")}
 
 
@@ -182,6 +186,13 @@ def _headless(path: Path) -> Any:
     from pyarrow import csv
 
     return csv.read_csv(path, read_options=csv.ReadOptions(autogenerate_column_names=True))
+
+
+def _in_node_order(table: Any, id: str, value: str) -> npt.NDArray[Any]:
+    """Return a column by ascending node id."""
+    order = np.argsort(table[id].to_numpy())
+    values: npt.NDArray[Any] = table[value].to_numpy()[order]
+    return values
 
 
 def _edges(path: Path) -> Fields:

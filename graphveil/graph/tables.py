@@ -43,10 +43,14 @@ def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
 
 def read(path: Path, columns: Sequence[str]) -> Table:
     """Return the chosen columns of a parquet or CSV file."""
+    import pyarrow as pa
+
     try:
-        return _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns)
-    except (OSError, ValueError):  # Arrow's own messages quote the offending row
+        table = _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns)
+        table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
+    except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
         raise _unreadable(path) from None
+    return table
 
 
 def column(table: Table, name: str) -> Column:
@@ -147,6 +151,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _read_names(path: Path) -> list[str]:
+    import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -158,7 +163,7 @@ def _read_names(path: Path) -> list[str]:
             return list(pyarrow.parquet.read_schema(path).names)
         with pyarrow.csv.open_csv(path) as reader:
             return list(reader.schema.names)
-    except (OSError, ValueError):
+    except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
 
 

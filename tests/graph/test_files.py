@@ -5,6 +5,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from graphveil.errors import GraphError
 from graphveil.graph import read_graph, to_dense
@@ -230,6 +232,39 @@ class TestFiles:
         nodes, edges = write_text(tmp_path)
         nodes.write_bytes(b"user,team,age\nu1,\xff\xfe,1\nu2,blue,2\n")
         assert "'team' is of type binary" in refused(read_graph, nodes, edges, **self.roles)
+
+
+class TestFuzz:
+    """Whatever the bytes, the answer is a graph or one typed refusal that quotes no cell."""
+
+    roles = ROLES | {"split": None}
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(st.lists(st.tuples(st.integers(30, 70), st.sampled_from('\n",\x00\xff;-.1'))))
+    def test_damaged_csv(self, tmp_path, edits):
+        text = f"user,team,age\nu1,red,1\nu2,blue,2\n{SECRET},red,3\nu4,red,4\n"
+        for place, character in edits:
+            text = text[:place] + character + text[place:]
+        self.attempt(*write_text(tmp_path, text))
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=4)), min_size=1))
+    def test_damaged_parquet(self, tmp_path, edits):
+        _, edges = write_text(tmp_path)
+        path = tmp_path / "nodes.parquet"
+        write(pa.table({key: NODES[key] for key in ("user", "team", "age")}), path)
+        content = bytearray(path.read_bytes())
+        for place, piece in edits:
+            start = place % len(content)
+            content[start : start + len(piece)] = piece
+        path.write_bytes(content)
+        self.attempt(path, edges)
+
+    def attempt(self, nodes, edges):
+        try:
+            read_graph(nodes, edges, **self.roles)
+        except GraphError as error:
+            assert SECRET not in str(error)
 
 
 class TestParquetTypes:
