@@ -19,6 +19,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "selu": functional.selu,
     "tanh": torch.tanh,
 }
+_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_NARROW = 12  # outputs below which a product is computed transposed
 COMBINATIONS = ("concat", "sum", "attention")
 
 
@@ -129,9 +131,43 @@ class Linear(nn.Module):
     def forward(self, x: Batch) -> Tensor:
         """Return x W + b."""
         if isinstance(x, Tensor):
-            return torch.addmm(self.bias, x, self.weight)
+            return self._dense(x)
         product: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]  # torch's own
         return product + self.bias
+
+    def _dense(self, x: Tensor) -> Tensor:
+        if len(self.bias) >= _NARROW:
+            return torch.addmm(self.bias, x, self.weight)
+        # A product with few columns is several times faster, forward and backward, computed as its transpose.
+        return torch.addmm(self.bias[:, None], self.weight.t().contiguous(), x.t()).t()
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Return the rows scaled to norm one, with a gradient that costs a third of ``normalize``'s.
+
+    >>> unit_rows(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    rows: Tensor = _UnitRows.apply(x)  # type: ignore[no-untyped-call]  # torch's own
+    return rows
+
+
+class _UnitRows(torch.autograd.Function):
+    """u = x / |x|; the gradient is what is left of g across u, over |x|."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        norm = x.square().sum(dim=1, keepdim=True).sqrt_().clamp_min_(_TINY)
+        unit = x / norm
+        ctx.save_for_backward(unit, norm)
+        return unit
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        unit, norm = ctx.saved_tensors
+        along = (unit * grads[0]).sum(dim=1, keepdim=True)
+        across: Tensor = torch.addcmul(grads[0], unit, along, value=-1).div_(norm)
+        return across
 
 
 class Dropout(nn.Module):

@@ -1,0 +1,121 @@
+"""What the models have in common that send messages along the exact edges in every training step."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.aggregate import ReleasePlan
+from graphveil.errors import ConfigError, GraphError, NotYetError
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator, State, nodes_of
+from graphveil.models.context import FitContext
+from graphveil.models.layers import ACTIVATIONS, batch_of
+from graphveil.privacy import NoUnit, parse_unit
+from graphveil.train import Schedule, train
+
+
+@dataclass(kw_only=True, eq=False)
+class FullGraphEstimator(Estimator):
+    """Base of the non-private reference models: full batches over the whole graph, on the CPU.
+
+    They read the exact edges again in every step, so no single noisy release covers them; a private unit is
+    refused.
+
+    Args:
+        hidden: width of the hidden layers.
+        layers: number of message-passing layers.
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        batch_norm: whether hidden layers normalise over the nodes.
+        dropout: share of hidden entries dropped while training.
+        epochs: training epochs.
+        learning_rate: the step size of Adam.
+        weight_decay: the penalty on squared weights.
+        patience: stop after so many epochs without a better validation accuracy; None never stops.
+    """
+
+    hidden: int = 16
+    layers: int = 2
+    activation: str = "selu"
+    batch_norm: bool = True
+    dropout: float = 0.0
+    epochs: int = 100
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    patience: int | None = None
+
+    _network: nn.Module | None = field(default=None, init=False, repr=False)
+
+    @abstractmethod
+    def _build(self, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
+
+    def _check_config(self) -> None:
+        if not isinstance(parse_unit(self.unit), NoUnit):
+            raise NotYetError(
+                f"{self.method} reads the exact edges in every training step and is available with unit "
+                f"'none' only, got unit {self.unit!r}; use 'classcode' or 'gap' for private edges"
+            )
+        super()._check_config()
+        _check.integer_at_least(1, hidden=self.hidden, layers=self.layers)
+        _check.one_of(ACTIVATIONS, activation=self.activation)
+        _check.within(0, 0.99, dropout=self.dropout)
+        if self.device == "cuda":
+            raise ConfigError(f"{self.method} runs on the CPU in this version; pass device='cpu' or 'auto'")
+        self._schedule()
+
+    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
+        raise NotYetError(f"{self.method} has no private release; use 'classcode' or 'gap'")
+
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+        generator = context.streams.torch(self.method)
+        network = self._network = self._build(generator)
+        everything = batch_of(graph.x)
+        with context.stage("classifier"):
+            history = train(
+                network,
+                lambda index: network(everything, graph.adjacency)[index],
+                graph.y,
+                nodes_of(graph.mask("train")),
+                nodes_of(graph.mask("val")),
+                self._schedule(),
+                generator=generator,
+                on_epoch=context.epochs("classifier", self.epochs),
+                checkpoint=context.checkpoint("classifier"),
+            )
+        context.record("classifier", history)
+        return self._predict_other(graph)
+
+    @torch.no_grad()
+    def _predict_other(self, graph: Graph) -> Tensor:
+        """Return probabilities for another graph, from its exact edges."""
+        if self._network is None or graph.num_features != self._shape["features"]:
+            raise GraphError(
+                f"the graph has {graph.num_features} features and the model was trained on "
+                f"{self._shape.get('features')}; give it the same columns"
+            )
+        logits: Tensor = self._network(batch_of(graph.x), graph.adjacency)
+        return logits.softmax(dim=1)
+
+    def _state(self) -> State:
+        return {} if self._network is None else dict(self._network.state_dict())
+
+    def _restore(self, state: State) -> None:
+        self._network = self._build(PublicStreams(0).torch("restore"))
+        self._network.load_state_dict(state)
+        self._network.eval()
+
+    def _layers(self) -> dict[str, Any]:
+        return {"activation": self.activation, "batch_norm": self.batch_norm, "dropout": self.dropout}
+
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+        )
