@@ -1,6 +1,6 @@
 """How long does it take to store a list of edges as in-edges, and how much memory?
 
-Run ``python benchmarks/build.py``; each row is measured in a process of its own. ``x memcpy`` compares with
+Run ``python -m benchmarks.build`` from the root; each row is measured in a process of its own. ``x memcpy`` compares with
 the time to copy the input once, in the same process: it should stay about the same from machine to machine.
 """
 
@@ -64,7 +64,7 @@ def main() -> None:
           f"{'x memcpy':>9s} {'added MB':>10s} {'peak MB':>9s}")  # fmt: skip
     for size in SIZES:
         for kind in ("directed", "undirected"):
-            subprocess.run([sys.executable, __file__, "--row", size, kind], check=True)
+            subprocess.run([sys.executable, "-m", "benchmarks.build", "--row", size, kind], check=True)
 
 
 if __name__ == "__main__":
