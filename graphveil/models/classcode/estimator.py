@@ -1,0 +1,144 @@
+"""ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil.aggregate import ReleasePlan, calibrate_plan
+from graphveil.errors import NotYetError, UnitError
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator, State, nodes_of
+from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
+from graphveil.models.classcode.posteriors import FOLDS, cross_fitted_posteriors, restore_network
+from graphveil.models.classcode.queries import TARGET, Steering, groups_of
+from graphveil.models.classcode.rounds import Rounds
+from graphveil.models.context import FitContext
+from graphveil.models.layers import FeedForward
+from graphveil.privacy import NoUnit
+
+
+@dataclass(kw_only=True, eq=False)
+class ClassCode(Estimator):
+    """Node classification from noisy rows of neighbours' class codes; the flagship.
+
+    Every node sends a code of its class (its label if that is public, else its feature posterior) along its
+    edges. The two directions of an edge get public weights whose squares sum to one, so a node without a
+    label hears its labelled neighbours at full weight, while one friendship moves the whole release by one
+    noise unit only. The row of a target v is r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
+
+    Guarantee: units ``undirected-edge`` and ``directed-edge``. The rows and the class-pair counts are one
+    Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta); everything
+    after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
+
+    Args:
+        count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
+        few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
+        back: weight from targets back to labelled nodes in that variant (b).
+
+    Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
+    presented as if they were targets'.
+
+    >>> from graphveil.graph import RECIPES, synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-5, seed=0).fit(graph)
+    >>> model.guarantee.valid, round(model.guarantee.epsilon, 6)
+    (True, 1.0)
+    """
+
+    method: ClassVar[str] = "classcode"
+
+    count_share: float = 0.05
+    few_labels: bool | None = None
+    back: float = 0.3
+
+    gate_: tuple[float, ...] = field(default=(), init=False, repr=False)
+    _networks: tuple[FeedForward, ...] = field(default=(), init=False, repr=False)
+    _heads: list[Head] = field(default_factory=list, init=False, repr=False)
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        _check.within(0.001, 0.5, count_share=self.count_share)
+        _check.within(0, 1, back=self.back)
+        if isinstance(self.protected_unit, NoUnit):
+            raise UnitError(
+                "classcode is calibrated to a budget and has no non-private form: pass unit='undirected-edge' and "
+                "an epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
+            )
+
+    # -- the plan ------------------------------------------------------------------------------------------
+
+    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
+        unit = self.protected_unit
+        steering = Steering.choose(unit, self.count_share, bool(self.few_labels), self.back)
+        return calibrate_plan(
+            unit,
+            self._budgeted(),
+            delta,
+            lambda mu: steering.queries(mu, num_classes),
+            num_nodes=num_nodes,
+        )
+
+    def _plan_for(self, graph: Graph) -> ReleasePlan | None:
+        if self.few_labels is not None:
+            return super()._plan_for(graph)
+        labelled = int((groups_of(graph) != TARGET).sum())
+        decided = replace(self, few_labels=2 * labelled < graph.num_nodes)
+        return decided.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
+
+    # -- training ------------------------------------------------------------------------------------------
+
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+        if plan is None:
+            raise UnitError("classcode has no non-private form")
+        with context.stage("encoder"):
+            prior, self._networks = cross_fitted_posteriors(graph, context)
+        release = self._release(plan, graph, context, groups_of(graph))
+        rounds = Rounds(graph, plan, release, prior)
+        with context.stage("aggregate"):
+            rounds.count()
+        log = rounds.prior
+        for _ in rounds.hops:
+            with context.stage("aggregate"):
+                rounds.listen(log)
+            with context.stage("classifier"):
+                log = self._decide(rounds, graph, context)
+        release.close()
+        self.aggregates_ = rounds.released
+        return log.exp().to(torch.float32)
+
+    def _decide(self, rounds: Rounds, graph: Graph, context: FitContext) -> Tensor:
+        """Return log-posteriors from the public posterior and the rows so far."""
+        likely, inputs = rounds.evidence()
+        train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
+        self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
+        self.gate_, log = fit_gate((headed, likely, rounds.prior), graph.y, val_nodes)
+        return log
+
+    # -- prediction and files ------------------------------------------------------------------------------
+
+    def _predict_other(self, graph: Graph) -> Tensor:
+        raise NotYetError(
+            "classcode does not yet predict a graph that it was not fitted on; fit it on that graph (its own "
+            "release and budget), or use gap, which predicts other graphs"
+        )
+
+    def _state(self) -> State:
+        state: State = {"gate": torch.tensor(self.gate_)}
+        for part, modules in (("features", self._networks), ("heads", self._heads)):
+            for k, module in enumerate(modules):
+                state |= {f"{part}/{k}/{name}": value for name, value in module.state_dict().items()}
+        return state
+
+    def _restore(self, state: State) -> None:
+        self.gate_ = tuple(state["gate"].tolist())
+        features = [part_of(state, f"features/{k}/") for k in range(FOLDS)]
+        self._networks = tuple(restore_network(part) for part in features)
+        self._heads = [Head.restore(part_of(state, f"heads/{k}/")) for k in range(SEEDS)]
+
+
+def part_of(state: State, prefix: str) -> State:
+    """Return the tensors under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

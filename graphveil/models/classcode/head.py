@@ -1,0 +1,129 @@
+"""The head that reads a node's posterior and noisy rows, and the gate that falls back to the features."""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import nll_loss
+
+from graphveil.models.context import FitContext
+from graphveil.models.layers import FeedForward
+from graphveil.train import Schedule, train
+
+SEEDS = 3
+_SMALL = 5000  # training nodes below which a smaller, stronger-regularised head is used
+_STEPS, _BATCH = 160, 2048
+
+
+class Head(nn.Module):
+    """logits = alpha Q + net(input), with alpha learned from one: training starts at the likelihood's answer."""
+
+    def __init__(self, widths: Sequence[int], dropout: float, *, generator: torch.Generator) -> None:
+        """Draw the network's weights; ``widths`` runs from the inputs to the classes."""
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(()))
+        self.net = FeedForward(widths, generator=generator, batch_norm=True, dropout=dropout)
+
+    @classmethod
+    def build(cls, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> "Head":
+        """Return an untrained head; a small one for few training nodes."""
+        width, dropout = (16, 0.4) if small else (64, 0.2)
+        return cls([inputs, width, width, classes], dropout, generator=generator)
+
+    @classmethod
+    def restore(cls, state: dict[str, Tensor]) -> "Head":
+        """Return a trained head from its weights."""
+        widths = [
+            len(state["net._layers.0.weight"]),
+            *(len(state[f"net._layers.{k}.bias"]) for k in range(3)),
+        ]
+        head = cls(widths, 0.0, generator=torch.Generator())
+        head.load_state_dict(state)
+        head.eval()
+        return head
+
+    def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
+        """Return logits (B, C) from the starting log-posterior (B, C) and the inputs (B, f)."""
+        logits: Tensor = self.alpha * start + self.net(inputs)
+        return logits
+
+
+def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -> Tensor:
+    """Return [Q, P, r/3, r/|r|, ...], float32."""
+    parts = [start, log_posteriors]
+    for r in rows:
+        parts += [r / 3, r / r.norm(dim=1, keepdim=True).clamp_min(1e-9)]
+    return torch.cat([part.to(torch.float32) for part in parts], dim=1)
+
+
+def fit_heads(
+    start: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    train_nodes: Tensor,
+    val_nodes: Tensor,
+    context: FitContext,
+) -> tuple[list[Head], Tensor]:
+    """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
+    small = len(train_nodes) < _SMALL
+    batch = max(2, min(_BATCH, len(train_nodes) // 4))
+    epochs = max(1, round(_STEPS * batch / len(train_nodes)))
+    schedule = Schedule(
+        epochs=epochs,
+        learning_rate=0.01,
+        weight_decay=1e-3 if small else 1e-4,
+        batch_size=batch,
+        decay="cosine",
+        select="likelihood",
+    )
+    q, f = start.to(torch.float32), inputs
+    heads = []
+    for seed in range(SEEDS):
+        generator = context.streams.torch(f"head-{seed}")
+        head = Head.build(inputs.shape[1], start.shape[1], small, generator=generator)
+        history = train(
+            head,
+            lambda index, head=head: head(q[index], f[index]),  # type: ignore[misc]  # the default binds now
+            labels,
+            train_nodes,
+            val_nodes,
+            schedule,
+            generator=generator,
+            on_epoch=context.epochs(f"head {seed + 1} of {SEEDS}", epochs),
+        )
+        context.record(f"head-{seed}", history)
+        heads.append(head)
+    return heads, mean_log_posterior(heads, q, f)
+
+
+@torch.no_grad()
+def mean_log_posterior(heads: Sequence[Head], start: Tensor, inputs: Tensor) -> Tensor:
+    """Return the log of the heads' mean probability."""
+    probabilities = [head(start, inputs).softmax(dim=1) for head in heads]
+    return torch.stack(probabilities).mean(dim=0).clamp_min(1e-30).log()
+
+
+GATE_STEP = 0.25
+
+
+def fit_gate(experts: Sequence[Tensor], labels: Tensor, nodes: Tensor) -> tuple[tuple[float, ...], Tensor]:
+    """Blend log-posteriors on a grid of weights that sum to one, by likelihood on validation nodes.
+
+    The grid contains each expert alone, the feature network among them, so the blend cannot lose much to
+    a model that never reads the edges.
+    """
+    levels = [i * GATE_STEP for i in range(round(1 / GATE_STEP) + 1)]
+    grid = [w for w in itertools.product(levels, repeat=len(experts)) if abs(sum(w) - 1) < 1e-9]
+
+    def loss(weights: tuple[float, ...]) -> float:
+        return float(nll_loss(blend([e[nodes] for e in experts], weights), labels[nodes]))
+
+    best = min(grid, key=loss)
+    return best, blend(experts, best)
+
+
+def blend(experts: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the normalised weighted sum of log-posteriors."""
+    mixed = sum(w * e for w, e in zip(weights, experts, strict=True))
+    return torch.as_tensor(mixed).log_softmax(dim=1)

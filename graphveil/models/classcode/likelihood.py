@@ -1,0 +1,130 @@
+"""What a noisy row says about its node's class: affinities between classes, and a mixture likelihood.
+
+Everything here is computed from released values and public labels, and costs nothing more.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import nll_loss
+
+DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """How a class's neighbours are distributed over classes, and an estimate of the mean degree."""
+
+    neighbours: Tensor  # (C, C), row k: the class shares among the neighbours of class k
+    mean_degree: float
+
+
+def affinity_from_counts(
+    cells: Tensor, sigma: float, labels: Tensor, num_nodes: int, *, directed: bool = False
+) -> Affinity:
+    """Estimate affinities from noisy class-edge counts, each cell shrunk to a prior by its noise.
+
+    Args:
+        cells: noisy counts of edges between labelled nodes, shape (C, C): by source and target class, or
+            one per unordered pair in the upper triangle.
+        sigma: standard deviation of a cell's noise.
+        labels: the labelled nodes' classes.
+        num_nodes: N.
+
+    The prior has the released total and same-class share; inside each part it is proportional to the
+    classes' shares. A cell keeps the weight (prior / 2)^2 / ((prior / 2)^2 + variance).
+    """
+    classes = len(cells)
+    variance = torch.full((classes, classes), sigma**2, dtype=torch.float64)
+    if directed:
+        ordered = cells.to(torch.float64).T  # row: the class that receives
+    else:
+        upper = torch.triu(cells.to(torch.float64))
+        ordered = upper + upper.T  # an edge inside a class has both ends there: its cell doubles
+        variance += torch.diag(3 * variance.diagonal())
+    total = ordered.sum().clamp_min(1.0)
+    same = (ordered.diagonal().sum() / total).clamp(0.02, 0.98)
+    prior = total * _prior_shares(torch.bincount(labels, minlength=classes).to(torch.float64), same)
+    weight = (prior / 2).square() / ((prior / 2).square() + variance)
+    counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
+    labelled = len(labels)
+    mean_degree = float(counts.sum()) / labelled / (labelled / num_nodes)
+    return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree)
+
+
+def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:
+    """Return a symmetric table of shares with the given diagonal mass."""
+    shares = class_counts.clamp_min(0.5) / class_counts.clamp_min(0.5).sum()
+    outer = torch.outer(shares, shares)
+    diagonal = torch.diag(outer.diagonal())
+    rest = outer - diagonal
+    return same * diagonal / diagonal.sum() + (1 - same) * rest / rest.sum()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The likelihood's free shape: spread of degrees, overdispersion, and temper."""
+
+    spread: float
+    overdispersion: float
+    temper: float
+
+
+SHAPES = tuple(
+    Shape(*values) for values in itertools.product((0.6, 1.0), (0.0, 0.01, 0.05, 0.2, 1.0), (0.25, 0.5, 1.0))
+)
+
+
+def row_log_likelihood(
+    rows: Tensor, scaled_degree: Tensor, means: Tensor, spread: float, overdispersion: float
+) -> Tensor:
+    """Return log p(row | class) for every node, shape (N, C).
+
+    A mixture over the unknown degree a D (a: Gamma of mean 1): given it, the row is Gaussian around
+    a D b_k with variance 1 + .3 a D / (C-1) + om (a D)^2 per dimension.
+
+    Args:
+        rows: noisy rows in noise units, (N, C-1).
+        scaled_degree: D, the expected length of a row per unit of mean code, (N).
+        means: b, the mean code of a neighbour of each class, (C, C-1).
+        spread: coefficient of variation of the degree.
+        overdispersion: om.
+    """
+    r = rows.to(torch.float64)
+    dim = r.shape[1]
+    degree = DEGREE_FACTORS[:, None] * scaled_degree[None, :].to(torch.float64)  # (14, N)
+    variance = 1 + 0.3 * degree / dim + overdispersion * degree.square()
+    squared = r.square().sum(dim=1)[None, :, None]
+    cross = (r @ means.T)[None, :, :]
+    distance = squared - 2 * degree[:, :, None] * cross + degree.square()[:, :, None] * means.square().sum(1)
+    log_normal = -distance / (2 * variance[:, :, None]) - dim / 2 * variance.log()[:, :, None]
+    return (log_normal + _log_gamma_weights(spread)[:, None, None]).logsumexp(dim=0)
+
+
+def _log_gamma_weights(spread: float) -> Tensor:
+    """Return the mixture's log weights: a Gamma density of mean 1 on log-spaced points."""
+    k = spread**-2
+    # On a logarithmic grid the density gains a factor a: a^(k-1) e^(-ka) a.
+    return (k * DEGREE_FACTORS.log() - k * DEGREE_FACTORS).log_softmax(dim=0)
+
+
+def fit_shape(
+    rows: Tensor, scaled_degree: Tensor, means: Tensor, log_posteriors: Tensor, labels: Tensor, nodes: Tensor
+) -> tuple[Shape, Tensor]:
+    """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
+
+    The training nodes' posteriors are cross-fitted and their rows do not carry their own labels, so the
+    choice is not biased towards either.
+    """
+    best, best_loss, out = SHAPES[0], math.inf, log_posteriors
+    for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in SHAPES}):
+        likelihood = row_log_likelihood(rows, scaled_degree, means, spread, overdispersion)
+        for temper in sorted({s.temper for s in SHAPES}):
+            updated = (log_posteriors + temper * likelihood).log_softmax(dim=1)
+            loss = float(nll_loss(updated[nodes], labels[nodes]))
+            if loss < best_loss:
+                best, best_loss, out = Shape(spread, overdispersion, temper), loss, updated
+    return best, out

@@ -1,0 +1,71 @@
+"""What ClassCode asks of the edges: class-pair counts and rows of codes, priced as one release."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphveil.aggregate import CellQuery, GroupWeights, HopQuery
+from graphveil.aggregate.plan import Query
+from graphveil.graph import Graph
+from graphveil.privacy import DirectedEdge, Unit
+
+TRAIN, VAL, TARGET = 0, 1, 2
+GROUPS = 3
+_SOFT_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
+
+
+def groups_of(graph: Graph) -> Tensor:
+    """Return each node's public group: train, validation, or target."""
+    groups = torch.full((graph.num_nodes,), TARGET)
+    groups[graph.mask("train")] = TRAIN
+    groups[graph.mask("val")] = VAL
+    return groups
+
+
+@dataclass(frozen=True)
+class Steering:
+    """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
+
+    A labelled pair pays for the counts out of its own budget (rows into labelled nodes are noisier by
+    1/sqrt(1 - count_share)); a pair with a target spends everything on rows.
+    """
+
+    weights: GroupWeights
+    shares: tuple[float, ...]
+    count_share: float
+
+    @classmethod
+    def choose(cls, unit: Unit, count_share: float, few_labels: bool, back: float) -> "Steering":
+        """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
+        shares = (0.5, 0.5) if few_labels else (1.0,)
+        if isinstance(unit, DirectedEdge):
+            return cls(GroupWeights.equal("train/val/target", GROUPS), shares, count_share)
+        weights = GroupWeights.few_labels(back) if few_labels else GroupWeights.steered()
+        return cls(weights, shares, count_share)
+
+    def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
+        """Return the counts and the rounds of rows that together cost mu in every pair of groups."""
+        cells = CellQuery(
+            self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
+        )
+        rounds = [self._round(mu * math.sqrt(share), classes) for share in self.shares]
+        return (cells, *rounds)
+
+    def _round(self, mu: float, classes: int) -> HopQuery:
+        labelled = 1 / (mu * math.sqrt(1 - self.count_share))
+        return HopQuery(self.weights, (labelled, labelled, 1 / mu), classes - 1)
+
+
+def expected_length(query: HopQuery, groups: Tensor, mean_degree: float) -> Tensor:
+    """Return each node's expected row length in noise units, per unit of mean code, shape (N)."""
+    share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
+    quality = torch.tensor([1.0, 1.0, _SOFT_QUALITY], dtype=torch.float64)
+    gain = (share * quality) @ torch.tensor(query.weights.table, dtype=torch.float64)
+    return (mean_degree * gain / torch.tensor(query.sigma, dtype=torch.float64))[groups]
+
+
+def in_noise_units(rows: Tensor, query: HopQuery, groups: Tensor) -> Tensor:
+    """Return rows divided by their noise's standard deviation, float64."""
+    return rows.to(torch.float64) / torch.tensor(query.sigma, dtype=torch.float64)[groups][:, None]
