@@ -1,15 +1,17 @@
 """How long does it take to store a list of edges as in-edges, and how much memory?
 
-Run ``python -m benchmarks.build`` from the root; each row is measured in a process of its own. ``x memcpy`` compares with
+Run ``python benchmarks/build.py``; each row is measured in a process of its own. ``x memcpy`` compares with
 the time to copy the input once, in the same process: it should stay about the same from machine to machine.
 """
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -61,10 +63,11 @@ def main() -> None:
         print(measure(row[0], directed=row[1] == "directed"))
         return
     print(f"{'size':10s} {'kind':11s} {'stored':>12s} {'seconds':>8s} {'ns/edge':>9s} "
-          f"{'x memcpy':>9s} {'added MB':>10s} {'peak MB':>9s}")  # fmt: skip
+          f"{'x memcpy':>9s} {'added MB':>10s} {'peak MB':>9s}", flush=True)  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     for size in SIZES:
         for kind in ("directed", "undirected"):
-            subprocess.run([sys.executable, "-m", "benchmarks.build", "--row", size, kind], check=True)
+            subprocess.run([sys.executable, __file__, "--row", size, kind], check=True, env=environment)
 
 
 if __name__ == "__main__":
