@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
@@ -113,7 +112,7 @@ def read(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-# -- help ----------------------------------------------------------------------------------------------------
+# -- help --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["demo", "datasets", "train", "predict", "calibrate", "explain"])
@@ -141,7 +140,7 @@ def test_version(invoke: Invoke) -> None:
     assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
 
 
-# -- train ---------------------------------------------------------------------------------------------------
+# -- train -------------------------------------------------------------------------------------------------
 
 
 def test_train_prints_plan_table_statement_and_folder(invoke: Invoke, files: Files) -> None:
@@ -302,7 +301,7 @@ def test_fixed_noise_gives_the_same_bytes_and_no_guarantee(invoke: Invoke, files
         assert Path("one/release", name).read_bytes() == Path("two/release", name).read_bytes()
 
 
-# -- interruptions ---------------------------------------------------------------------------------------------
+# -- interruptions -----------------------------------------------------------------------------------------
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, stage: str, done: int) -> None:
@@ -368,7 +367,7 @@ def test_a_failure_is_one_line_with_a_log_and_a_way_on(
     assert "Traceback" in Path("first/internal/error.log").read_text()
 
 
-# -- misuse ----------------------------------------------------------------------------------------------------
+# -- misuse ------------------------------------------------------------------------------------------------
 
 
 def edit(path: Path, change: Callable[[list[list[str]]], list[list[str]]]) -> None:
@@ -539,7 +538,7 @@ def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> Non
         assert SECRET.encode() not in path.read_bytes()
 
 
-# -- predict and explain -----------------------------------------------------------------------------------------
+# -- predict and explain -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -597,7 +596,7 @@ def test_predictions_need_a_known_suffix(invoke: Invoke, trained: Path) -> None:
 
 def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path: Path) -> None:
     alone = tmp_path / "published"
-    os.rename(trained / "release", alone)
+    (trained / "release").rename(alone)
     answer = invoke("explain", alone)
     assert answer.code == 0
     for words in ("1.7 in 100", "rows", "Not covered", "add up"):
@@ -611,7 +610,7 @@ def test_explain_refuses_anything_else(invoke: Invoke) -> None:
     assert_refused(invoke("explain", "nowhere"), "holds no saved model")
 
 
-# -- calibrate, datasets, demo -------------------------------------------------------------------------------------
+# -- calibrate, datasets, demo -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,7 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     from graphveil.experiment.results import Summary
 
     single = metrics["runs"] == 1
-    head = (
-        "method",
-        "test accuracy, %" + ("" if single else " [95 % interval]"),
-        "epsilon",
-        "delta",
-        "catch rate at 1 % false alarms",
-    )
+    accuracy = "test accuracy, %" + ("" if single else " [95 % CI]")
     own = Summary.of(metrics["test_accuracy"]["values"]).percent()
     epsilon = "none" if metrics["epsilon"] is None else f"{metrics['epsilon']:g}"
     rate = f"at most {100 * metrics['tpr_at_1pct_fpr']:.1f} %"
@@ -198,9 +192,11 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
         baseline = Summary.of(metrics["mlp_test_accuracy"]["values"]).percent()
         rows.append(("mlp (no graph)", baseline, "0", "0", "at most 1.0 %"))
     screen.say("")
-    screen.table(head, rows)
+    screen.table(("method", accuracy, "epsilon", "delta", "attacker catches"), rows)
+    if metrics["epsilon"]:
+        screen.say(f"What an attacker learns about one edge: catch rate at 1 % false alarms: {rate}.")
     if single:
-        screen.say("One run, so no interval; --runs 3 gives one.", style="dim")
+        screen.say("One run, so no interval (train --runs 3 gives one).", style="dim")
     else:
         screen.say(_together(metrics), style="dim")
     screen.say("")

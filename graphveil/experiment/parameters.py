@@ -125,9 +125,10 @@ def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _strictness(hint: Any) -> int:
-    """Order the members of a union: the pickiest is tried first, text takes what is left."""
-    order = (types.NoneType, bool, int, float)
-    return order.index(hint) if hint in order else 5 if hint is str else 4
+    """Order the members of a union: the pickiest is tried first; text takes what is left, "none" included."""
+    order = (bool, int, float)
+    last = {str: 4, types.NoneType: 5}
+    return order.index(hint) if hint in order else last.get(hint, 3)
 
 
 def _describe(hint: Any) -> str:

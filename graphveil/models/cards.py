@@ -87,9 +87,9 @@ def other_runs(seed: int, runs: int, together: Guarantee) -> str:
     if runs == 1 or not together.releases:
         return ""
     return (
-        f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same edges. Nothing in this "
-        f"folder comes from the others. Whatever is told about all of them, a mean accuracy for example, is "
-        f"({together.epsilon:.4g}, {together.delta:g})-indistinguishable only."
+        f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same edges. Nothing in "
+        "this folder comes from the others. Whatever is told about all of them, a mean accuracy for example, "
+        f"is ({together.epsilon:.4g}, {together.delta:g})-indistinguishable only."
     )
 
 

@@ -1,0 +1,75 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from graphveil.errors import ConfigError
+from graphveil.experiment.artifacts import RunFolder, default_folder, read_json, write_history
+
+CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    folder.open(CONFIGURATION)
+    return folder
+
+
+def test_a_new_or_empty_folder_is_accepted(tmp_path: Path) -> None:
+    RunFolder(tmp_path).check(CONFIGURATION, resume=False)
+    RunFolder(tmp_path / "new").check(CONFIGURATION, resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_records_configuration_and_versions(opened: RunFolder) -> None:
+    content = read_json(opened.lock)
+    assert content["configuration"] == CONFIGURATION
+    assert {"graphveil", "python", "torch", "numpy"} <= set(content["versions"])
+
+
+def test_resuming_needs_the_same_configuration(opened: RunFolder) -> None:
+    opened.check(CONFIGURATION, resume=True)
+    with pytest.raises(ConfigError, match="epsilon, hops differ"):
+        opened.check({"method": "gap", "set.epsilon": 2.0, "set.hops": 1}, resume=True)
+    with pytest.raises(ConfigError, match="--resume"):
+        opened.check(CONFIGURATION, resume=False)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "x", "version": 1, "configuration": {}}'])
+def test_a_damaged_lock_is_refused(opened: RunFolder, content: str) -> None:
+    opened.lock.write_text(content)
+    with pytest.raises(ConfigError, match="damaged"):
+        opened.check(CONFIGURATION, resume=True)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(ConfigError, match="not an empty folder"):
+        RunFolder(tmp_path / "run").check(CONFIGURATION, resume=False)
+
+
+def test_publishing_moves_a_whole_release_and_drops_the_work(opened: RunFolder) -> None:
+    staged = opened.workspace(0) / "release"
+    staged.mkdir(parents=True)
+    (staged / "model.json").write_text("{}")
+    assert not opened.complete
+    opened.publish(staged)
+    assert (opened.release / "model.json").is_file()
+    assert not opened.work.exists()
+
+
+def test_default_folders_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = default_folder("gap", "twitch/DE")
+    assert first.name.startswith("gap-twitch-DE-")
+    first.mkdir(parents=True)
+    assert not default_folder("gap", "twitch/DE").exists()
+
+
+def test_history_is_csv(tmp_path: Path) -> None:
+    write_history(tmp_path / "h.csv", [[0, "mlp", "classifier", 0, 1.5, None, 0.25]])
+    with (tmp_path / "h.csv").open(newline="") as file:
+        head, row = csv.reader(file)
+    assert head[0] == "seed"
+    assert row == ["0", "mlp", "classifier", "0", "1.5", "", "0.25"]

@@ -1,0 +1,43 @@
+import pytest
+
+import graphveil as gv
+from graphveil.errors import ConfigError, UnitError
+
+
+def test_the_steered_release_has_sensitivity_one() -> None:
+    found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7)
+    assert found.sensitivity == 1
+    assert found.noise_std[-1] == pytest.approx(4.6787, rel=1e-4)
+    assert found.mu == pytest.approx(0.21373627, rel=1e-4)
+    assert found.tpr_at_1pct_fpr == pytest.approx(0.0173, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["gap", "classcode"])
+def test_the_two_directions_are_inverse(method: str) -> None:
+    noise = gv.calibrate(method, "undirected-edge", 2.0, 1e-6).noise_std[0]
+    assert gv.calibrate(method, "undirected-edge", delta=1e-6, noise_std=noise).epsilon == pytest.approx(
+        2, rel=1e-5
+    )
+
+
+def test_a_method_that_reads_no_edges_needs_no_noise() -> None:
+    found = gv.calibrate("mlp", "undirected-edge", 1.0, 1e-7)
+    assert (found.noise_std, found.epsilon, found.releases) == ((), 0.0, 0)
+
+
+def test_delta_auto_needs_a_public_bound() -> None:
+    with pytest.raises(ConfigError, match="max_units"):
+        gv.calibrate("gap", "undirected-edge", 1.0)
+    assert gv.calibrate("gap", "undirected-edge", 1.0, nodes=10**8).delta == 1e-9
+    assert gv.calibrate("gap", "undirected-edge", 1.0, max_units=10**8).delta == 1e-9
+
+
+def test_what_cannot_be_calibrated_is_refused() -> None:
+    with pytest.raises(UnitError, match="nothing to calibrate"):
+        gv.calibrate("gap", "none", 1.0, 1e-7)
+    with pytest.raises(ConfigError, match="not both"):
+        gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, noise_std=2.0)
+    with pytest.raises(ConfigError, match="did you mean 'hops'"):
+        gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, hoops=2)
+    with pytest.raises(ConfigError, match="must be below 1/B"):
+        gv.calibrate("gap", "undirected-edge", 1.0, 1e-3, nodes=10_000)

@@ -1,0 +1,112 @@
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from graphveil.experiment.charts import Line, line_chart
+from graphveil.experiment.report import report_page
+from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+
+HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
+VOID = {"meta", "line", "circle", "polyline", "br"}
+
+
+def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
+    accuracy = {"values": [0.8, 0.9]}
+    return {
+        "method": "gap",
+        "dataset": "<b>mine</b>",
+        "recipe": "gap",
+        "nodes": 10,
+        "features": 3,
+        "classes": 2,
+        "runs": 2,
+        "seed": 0,
+        "epsilon": guarantee.as_dict()["epsilon"],
+        "delta": guarantee.delta,
+        "tpr_at_1pct_fpr": guarantee.attacker_rate,
+        "guarantee_all_runs": {"epsilon": 2.0, "delta": guarantee.delta},
+        "test_accuracy": accuracy,
+        "mlp_test_accuracy": accuracy,
+        "releases": [{"kind": "rows", "sensitivity": 1.0, "noise_std": [2.0], "values_per_node": 16}],
+        "seconds": {"total": 1.0, "encoder": 0.4},
+        "seconds_wall": 3.0,
+        "peak_rss_mb": 500,
+        **changes,
+    }
+
+
+def private(**changes: Any) -> Guarantee:
+    return Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed out of turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Close what opens itself."""
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_complete_in_itself_and_well_formed() -> None:
+    page = report_page(metrics(private()), HISTORY, private())
+    assert not re.search(r"https?:|src=|href=|@import|url\(|<script", page)
+    parser = Balanced()
+    parser.feed(page.removeprefix("<!doctype html>"))
+    assert parser.open == []
+
+
+def test_text_from_outside_is_escaped() -> None:
+    page = report_page(metrics(private()), HISTORY, private())
+    assert "<b>mine" not in page
+    assert "&lt;b&gt;mine" in page
+
+
+def test_it_says_what_matters() -> None:
+    page = report_page(metrics(private()), HISTORY, private())
+    for words in ("mlp (no graph)", "1e-05", "do not publish", "blind guessing", "r equal releases", "95 %"):
+        assert words in page
+
+
+def test_a_void_guarantee_is_marked() -> None:
+    void = private(deviations=("the noise is reproducible from a seed",))
+    assert 'class="warning"' in report_page(metrics(void), HISTORY, void)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        Guarantee.of(NoUnit(), Composed(()), delta=0.0, releases=0),
+        Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0),
+    ],
+)
+def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
+    page = report_page(metrics(guarantee, releases=[], runs=1, recipe=None), [], guarantee)
+    assert "No noisy release was made" in page
+    assert "One run: no interval can be given" in page
+
+
+def test_a_chart_stays_inside_its_frame() -> None:
+    svg = line_chart([Line("a", [(0, -3.7), (13, 8.1)], "s1")], x_label="x", y_label="y", title="t")
+    points = re.search(r'points="([^"]+)"', svg)
+    assert points is not None
+    for point in points[1].split():
+        x, y = map(float, point.split(","))
+        assert 0 <= x <= 460
+        assert 0 <= y <= 300
+
+
+def test_a_flat_line_can_be_drawn() -> None:
+    assert "nan" not in line_chart([Line("a", [(0, 1), (1, 1)], "s1")], x_label="x", y_label="y", title="t")
+    assert "nan" not in line_chart([Line("a", [(2, 1)], "s1")], x_label="x", y_label="y", title="t")

@@ -1,0 +1,239 @@
+"""Saved models: what comes back is what was saved, and a hostile folder is refused."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphveil as gv
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.graph import RECIPES, Graph, synthetic
+from graphveil.models.base import Estimator
+from graphveil.models.storage import FILES, find_release, load_model, read_promise
+from graphveil.privacy import budget_of
+
+SMALL: dict[str, dict[str, Any]] = {
+    "mlp": {"unit": "undirected-edge", "epochs": 2},
+    "gap": {"unit": "undirected-edge", "epsilon": 1.0, "epochs": 2},
+    "sage": {"unit": "none", "epochs": 2},
+    "gcn": {"unit": "none", "epochs": 2},
+    "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def saved(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> tuple[Estimator, Path]:
+    """A fitted GAP and the folder that it was saved to."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    model = gv.GAP(seed=0, **SMALL["gap"]).fit(graph)
+    model.save(folder)
+    return model, folder
+
+
+@pytest.fixture
+def copy(saved: tuple[Estimator, Path], tmp_path: Path) -> Path:
+    """A folder of its own to damage."""
+    return Path(shutil.copytree(saved[1], tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("name", list(gv.METHODS))
+def test_every_method_comes_back_as_it_was(name: str, graph: Graph, tmp_path: Path) -> None:
+    model = gv.METHODS[name](seed=0, **SMALL[name]).fit(graph)
+    model.save(tmp_path / "model")
+    loaded = gv.load_model(tmp_path / "model")
+    assert type(loaded) is type(model)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.guarantee == model.guarantee
+    assert loaded.guarantee.statement() == model.guarantee.statement()
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert torch.equal(loaded.predict(), model.predict())
+    assert {k: v.tolist() for k, v in loaded.aggregates_.items()} == {
+        k: v.tolist() for k, v in model.aggregates_.items()
+    }
+    assert all(
+        torch.equal(a, b) for a, b in zip(loaded._state().values(), model._state().values(), strict=True)
+    )
+
+
+def test_a_loaded_mlp_predicts_a_graph_at_no_price(graph: Graph, tmp_path: Path) -> None:
+    model = gv.MLP(seed=0, **SMALL["mlp"]).fit(graph)
+    model.save(tmp_path / "model")
+    assert torch.allclose(gv.load_model(tmp_path / "model").predict_proba(graph), model.predict_proba())
+
+
+def test_a_loaded_gap_charges_another_graph(saved: tuple[Estimator, Path]) -> None:
+    other = synthetic("tiny", seed=1)
+    load_model(saved[1]).predict(other)
+    assert len(budget_of(other.edge_set).entries) == 1
+
+
+def test_the_folder_is_complete_and_nothing_in_it_is_a_pickle(saved: tuple[Estimator, Path]) -> None:
+    assert {path.name for path in saved[1].iterdir()} == set(FILES)
+    for path in saved[1].iterdir():
+        assert not path.read_bytes().startswith((b"\x80", b"PK"))
+
+
+def test_text_ids_and_class_names_come_back(tmp_path: Path) -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    named = graph.replace(ids=[f"id{i}" for i in range(300)], class_names=("a<b", "né", "p_x"))
+    gv.MLP(seed=0, **SMALL["mlp"]).fit(named).save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.class_names_ == ("a<b", "né", "p_x")
+    assert list(loaded.ids_[:2]) == ["id0", "id1"]
+
+
+def test_saving_never_replaces_anything(saved: tuple[Estimator, Path], tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="save to a new one"):
+        saved[0].save(tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "dear"
+
+
+def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not fitted"):
+        gv.MLP(unit="none").save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_failed_save_leaves_nothing(
+    saved: tuple[Estimator, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphveil.models.storage.cards.model_card", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        saved[0].save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_release_part_of_a_run_is_found(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    copy.rename(tmp_path / "run" / "release")
+    assert find_release(tmp_path / "run") == find_release(tmp_path / "run" / "release")
+
+
+# -- hostile folders ---------------------------------------------------------------------------------------
+
+
+def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
+
+    return apply
+
+
+def model(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    return changed("model.json", change)
+
+
+def parameters(**values: object) -> Callable[[Path], None]:
+    return model(lambda content: content["parameters"].update(values))
+
+
+def privacy(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    return changed("privacy.json", change)
+
+
+def linked(name: str) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        outside = folder.parent / "outside"
+        (folder / name).rename(outside)
+        (folder / name).symlink_to(outside)
+
+    return apply
+
+
+def replaced(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+HOSTILE: dict[str, Callable[[Path], None]] = {
+    "unknown key": model(lambda content: content.update(hook="os.system")),
+    "unknown parameter": parameters(callback="x"),
+    "missing parameter": model(lambda content: content["parameters"].pop("hops")),
+    "wrong type": parameters(hops="2"),
+    "bool for number": parameters(hops=True),
+    "out of range": parameters(hops=0),
+    "invented method": model(lambda content: content.update(method="os.system")),
+    "other method": model(lambda content: content.update(method="mlp")),
+    "other version": model(lambda content: content.update(version=2)),
+    "other format": model(lambda content: content.update(format="pickle")),
+    "too few names": model(lambda content: content["class_names"].pop()),
+    "names twice": model(lambda content: content.update(class_names=["a", "a", "b"])),
+    "name as a path": model(lambda content: content.update(class_names=["../a", "b", "c"])),
+    "huge width": parameters(hidden=10**6),
+    "huge depth": parameters(head_layers=10**7),
+    "beyond any width": parameters(hidden=10**12),
+    "huge features": model(lambda content: content["shape"].update(features=10**7)),
+    "negative features": model(lambda content: content["shape"].update(features=-1)),
+    "smaller claim": privacy(lambda content: content["guarantee"].update(epsilon=0.1)),
+    "valid claim": privacy(lambda content: content["guarantee"].update(valid=False)),
+    "smaller event": privacy(lambda content: content["record"]["events"].pop()),
+    "unknown event": privacy(lambda content: content["record"]["events"][0].update(kind="os.system")),
+    "event field": privacy(lambda content: content["record"]["events"][0].update(extra=1)),
+    "negative event": privacy(lambda content: content["record"]["events"][0].update(mu_squared=[[-1.0]])),
+    "unknown unit": privacy(lambda content: content["record"].update(unit="everything")),
+    "odd delta": privacy(lambda content: content["record"].update(delta=2.0)),
+    "no weights": replaced("model.safetensors", b""),
+    "pickled weights": replaced("model.safetensors", b"\x80\x04cos\nsystem\n."),
+    "long header": replaced("model.safetensors", b"\xff" * 64),
+    "no aggregates": lambda folder: (folder / "aggregates.safetensors").unlink(),
+    "no predictions": replaced("predictions.parquet", b"PAR1"),
+    "not JSON": replaced("model.json", b"{"),
+    "deep JSON": replaced("model.json", b"[" * 100_000),
+    "binary JSON": replaced("privacy.json", bytes(range(256))),
+    "linked weights": linked("model.safetensors"),
+    "linked page": linked("PRIVACY.md"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_is_refused(copy: Path, case: str) -> None:
+    HOSTILE[case](copy)
+    with pytest.raises(ArtifactError) as error:
+        load_model(copy)
+    assert "os.system" not in str(error.value)
+
+
+def test_a_link_to_the_folder_is_refused(saved: tuple[Estimator, Path], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "release").symlink_to(saved[1])
+    with pytest.raises(ArtifactError, match="link"):
+        load_model(tmp_path / "run")
+
+
+def test_predictions_must_be_of_this_models_classes(copy: Path, graph: Graph, tmp_path: Path) -> None:
+    two = graph.replace(y=graph.y.clamp(max=1), num_classes=2)
+    gv.MLP(seed=0, **SMALL["mlp"]).fit(two).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "predictions.parquet", copy)
+    with pytest.raises(ArtifactError, match="columns"):
+        load_model(copy)
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(FILES[:5]), data=st.data())
+def test_damaged_bytes_are_refused_or_harmless(
+    saved: tuple[Estimator, Path], tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
+) -> None:
+    folder = Path(shutil.copytree(saved[1], tmp_path_factory.mktemp("fuzz") / "copy"))
+    content = bytearray((folder / name).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (folder / name).write_bytes(content[: data.draw(st.integers(len(content) // 2, len(content)))])
+    try:
+        load_model(folder)
+        read_promise(folder)
+    except ArtifactError:
+        pass
+    shutil.rmtree(folder)

@@ -1,0 +1,83 @@
+"""The front door: which names it has, that they are there, and that opening it costs nothing."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import graphveil as gv
+
+PUBLIC = {
+    "ClassCode",
+    "Estimator",
+    "GAP",
+    "GCN",
+    "Graph",
+    "Guarantee",
+    "METHODS",
+    "MLP",
+    "MemoryBudget",
+    "SAGE",
+    "attach_budget",
+    "budget_of",
+    "calibrate",
+    "errors",
+    "list_datasets",
+    "load_dataset",
+    "load_model",
+    "mechanisms",
+    "read_graph",
+}
+
+
+def test_the_list_of_public_names() -> None:
+    assert set(gv.__all__) == PUBLIC
+    assert len(PUBLIC) <= 25
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    assert getattr(gv, name).__doc__
+    assert name in dir(gv)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Gap'"):
+        _ = gv.Gap  # type: ignore[attr-defined]
+
+
+def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
+    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "classcode"]
+    for name, cls in gv.METHODS.items():
+        assert cls.method == name
+    with pytest.raises(KeyError):
+        gv.METHODS["os.system"]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert gv.__version__ == pyproject["project"]["version"]
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ("torch", "numpy", "scipy", "pyarrow", "pydantic", "rich", "typer")
+    assert run(f"import sys, graphveil; print([m for m in {heavy!r} if m in sys.modules])") == "[]"
+
+
+def test_importing_the_package_takes_well_under_half_a_second() -> None:
+    code = "import time; t = time.perf_counter(); import graphveil; print(time.perf_counter() - t)"
+    assert float(run(code)) < 0.5
+
+
+def test_running_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "graphveil", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"graphveil {gv.__version__}"
