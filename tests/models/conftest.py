@@ -1,0 +1,63 @@
+"""Shared by the model tests: a small graph of three groups, and where the public data sets lie."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from graphveil.graph import Graph
+
+NODES, CLASSES, FEATURES = 150, 3, 8
+MakeGraph = Callable[..., Graph]
+
+
+def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, nodes: int = NODES) -> Graph:
+    """Return a graph whose classes have mostly inner edges and features that tell them apart in part."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(nodes) % CLASSES
+    x = (rng.random((nodes, FEATURES)) < 0.2).astype(np.float32)
+    x[np.arange(nodes), y] = rng.random(nodes) < 0.6
+    source = rng.integers(nodes, size=12 * nodes)
+    shift = rng.integers(nodes // CLASSES, size=source.size) * CLASSES  # the same class, mostly
+    target = np.where(
+        rng.random(source.size) < 0.85, (source + shift) % nodes, rng.integers(nodes, size=source.size)
+    )
+    graph = Graph.from_edges(
+        sparse.csr_array(x) if as_sparse else x, y, source, target, directed=directed, num_classes=CLASSES
+    )
+    part = torch.from_numpy(rng.permutation(nodes))
+    return graph.with_split(
+        part < 0.6 * nodes, (part >= 0.6 * nodes) & (part < 0.8 * nodes), part >= 0.8 * nodes
+    )
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """A fresh undirected graph with a budget of its own."""
+    return grouped()
+
+
+@pytest.fixture
+def make_graph() -> MakeGraph:
+    """The function that draws small graphs."""
+    return grouped
+
+
+@pytest.fixture(autouse=True)
+def keys_at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the keys of unfinished releases out of the user's own state folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of public data sets, or a skip with the reason."""
+    beside = Path(__file__).parents[2].parent / "shared" / "data"
+    root = Path(os.environ.get("GRAPHVEIL_DATA", beside))
+    if not root.is_dir():
+        pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
+    return root
