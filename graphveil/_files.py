@@ -25,15 +25,31 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise."""
+    """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    An older folder of that name is moved aside first, in one step: it is never seen half deleted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield work
         work.chmod(0o755)
         if path.exists():
-            shutil.rmtree(path)
-        work.replace(path)
+            _replace(path, work)
+        else:
+            work.replace(path)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _replace(path: Path, work: Path) -> None:
+    """Put the new folder where an old one is; if that fails, the old one comes back."""
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+    path.replace(old)
+    try:
+        work.replace(path)
+    except BaseException:
+        old.replace(path)
+        raise
+    shutil.rmtree(old)
