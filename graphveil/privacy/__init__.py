@@ -3,7 +3,15 @@
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
-from graphveil.privacy.events import Composed, Event, Gaussian, PairwiseGaussian, PoissonGaussian, compose
+from graphveil.privacy.events import (
+    Composed,
+    Event,
+    Gaussian,
+    PairwiseGaussian,
+    PoissonGaussian,
+    compose,
+    within_partition,
+)
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import (
     DirectedEdge,
@@ -36,4 +44,5 @@ __all__ = [
     "compose",
     "parse_unit",
     "privacy_curve",
+    "within_partition",
 ]

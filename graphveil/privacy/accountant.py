@@ -134,7 +134,7 @@ def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
     for part in rest:
         if not isinstance(part, PoissonGaussian):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
-        if part.steps:
+        if part.steps and part.sampling_rate:
             step = _poisson_pld(part, interval)
             pld = pld.compose(step.self_compose(part.steps))
     return PldCurve(pld)

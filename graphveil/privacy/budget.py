@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from graphveil.errors import BudgetError
+from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One booked release: its id, what it is, and its event. It holds nothing private."""
+    """One booked release: its id, what it is, and its event. It holds nothing private.
+
+    ``slack`` is the part of delta that the finite resolution of its noise costs.
+    """
 
     release_id: str
     label: str
     event: Event
+    slack: float = 0.0
 
 
 class Budget(Protocol):
@@ -46,6 +50,9 @@ the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limi
     """
 
     def __init__(self, *, epsilon: float | None = None, delta: float | None = None) -> None:
+        """Take the limit: both figures, or neither for none."""
+        if (epsilon is None) != (delta is None):
+            raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         self._epsilon, self._delta = epsilon, delta
         self._entries: list[Entry] = []
         self._lock = threading.Lock()
@@ -72,15 +79,20 @@ the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limi
     def _check_limit(self, entry: Entry) -> None:
         if self._epsilon is None or self._delta is None:
             return
-        events = [known.event for known in self._entries]
-        after = privacy_curve(compose(*events, entry.event)).epsilon(self._delta)
+        after = _epsilon([*self._entries, entry], self._delta)
         if after > self._epsilon:
-            spent = privacy_curve(compose(*events)).epsilon(self._delta)
+            spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
                 f"the release {entry.label!r} would bring the total to epsilon {after:.3f} at delta "
                 f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {spent:.3f}; ask for a "
                 "smaller epsilon, or raise the limit"
             )
+
+
+def _epsilon(entries: list[Entry], delta: float) -> float:
+    """Return the epsilon of some entries together, at the delta that their slack leaves."""
+    curve = privacy_curve(compose(*(entry.event for entry in entries)))
+    return curve.epsilon(delta - sum(entry.slack for entry in entries))
 
 
 _books: WeakKeyDictionary[object, Budget] = WeakKeyDictionary()

@@ -1,9 +1,7 @@
 """From a budget to the noise: one-sided, so that the certified epsilon is never above the target."""
 
-import math
-
 from graphveil import _check
-from graphveil.errors import ConfigError
+from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import gaussian
 from graphveil.privacy.unit import NoUnit, Unit
 
@@ -17,6 +15,11 @@ def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     0.9249309
     """
     _check.positive(epsilon=epsilon, delta=delta)
+    _check.non_negative(slack=slack)
+    if slack >= delta:
+        raise CalibrationError(
+            f"the noise's finite resolution costs {slack:.2g}, all of delta={delta:g}; use a larger delta"
+        )
     return gaussian.mu_of(epsilon, delta - slack)
 
 
@@ -29,7 +32,8 @@ def auto_delta(unit: Unit, bound: int) -> float:
     >>> auto_delta(UndirectedEdge(), 20_000), auto_delta(UndirectedEdge(), 10**9)
     (1e-07, 1e-10)
     """
-    exponent = math.ceil(math.log10(10 * bound) - 1e-12)
+    _check.integer_at_least(1, bound=bound)
+    exponent = len(str(10 * bound - 1))  # the smallest with 10^exponent >= 10 B, in whole numbers
     return min(unit.delta_cap, float(f"1e-{exponent}"))
 
 
@@ -39,8 +43,8 @@ def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     >>> from graphveil.privacy.unit import UndirectedEdge
     >>> check_delta(UndirectedEdge(), 0.01, 1000)
     Traceback (most recent call last):
-    graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta allows \
-publishing somebody's record outright; pass a smaller delta or delta='auto'
+    graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta \
+allows publishing somebody's record outright; pass a smaller delta or delta='auto'
     """
     if isinstance(unit, NoUnit):
         return 0.0

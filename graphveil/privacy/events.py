@@ -3,7 +3,7 @@
 The meaning of a record never changes once it exists; a new mechanism is a new record.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from graphveil import _check
@@ -23,6 +23,7 @@ class Gaussian:
     mu: float
 
     def __post_init__(self) -> None:
+        """Check every field."""
         _check.non_negative(mu=self.mu)
 
 
@@ -42,6 +43,7 @@ class PairwiseGaussian:
     mu_squared: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
+        """Check every field."""
         for g, row in enumerate(self.mu_squared):
             for h, value in enumerate(row):
                 _check.non_negative(mu_squared=value)
@@ -68,6 +70,7 @@ class PoissonGaussian:
     relation: Relation = "add_remove"
 
     def __post_init__(self) -> None:
+        """Check every field."""
         _check.positive(noise_multiplier=self.noise_multiplier)
         _check.within(0, 1, sampling_rate=self.sampling_rate)
         _check.integer_at_least(0, steps=self.steps)
@@ -99,3 +102,22 @@ def compose(*events: Event) -> Composed:
     for event in events:
         flat.extend(event.events if isinstance(event, Composed) else (event,))
     return Composed(tuple(flat))
+
+
+def within_partition(event: Event, groups: str) -> Composed:
+    """Return the event with its partitions named more precisely: by which nodes form their groups.
+
+    Pairwise events of one name compose pair by pair, which is right only for the same groups: two releases
+    under two splits must not share a name.
+
+    >>> within_partition(PairwiseGaussian("labels", ((1.0,),)), "4f2a").events[0].partition
+    'labels/4f2a'
+    """
+    return Composed(
+        tuple(
+            replace(part, partition=f"{part.partition}/{groups}")
+            if isinstance(part, PairwiseGaussian)
+            else part
+            for part in compose(event).events
+        )
+    )

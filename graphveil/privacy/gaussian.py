@@ -39,6 +39,8 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     if delta_of(0.0, mu) <= delta:
         return 0.0
+    if delta <= 0 or math.isinf(mu):
+        return math.inf
     upper = 1.0
     while delta_of(upper, mu) > delta:
         upper *= 2

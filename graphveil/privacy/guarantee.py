@@ -33,8 +33,8 @@ _DIRECTED = (
     "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
 )
 _UNTOUCHED = (
-    "The edges were never read: nothing that this object gives out depends on them. Node identities, features "
-    "and labels are treated as public and are not protected."
+    "The edges were never read: nothing that this object gives out depends on them. Node identities, "
+    "features and labels are treated as public and are not protected."
 )
 _NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
 _ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
@@ -111,7 +111,7 @@ class Guarantee:
     @property
     def attacker_rate(self) -> float:
         """The most that any attacker catches (true positives) at 1 % false alarms, for one unit."""
-        return self.curve.true_positive_rate(FALSE_ALARMS)
+        return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together."""
@@ -133,7 +133,9 @@ class Guarantee:
             parts.append(_ADDS_UP)
         if self.deviations:
             listed = "; ".join(self.deviations)
-            parts.insert(0, f"NOT A VALID GUARANTEE ({self.mode} mode). Known deviations: {listed}. It would read:")
+            parts.insert(
+                0, f"NOT A VALID GUARANTEE ({self.mode} mode). Known deviations: {listed}. It would read:"
+            )
         return " ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -188,5 +190,3 @@ class Guarantee:
 
 def _figure(value: float) -> str:
     return f"{value:.4g}"
-
-

@@ -4,7 +4,6 @@ A Gaussian release with mu has Renyi divergence alpha mu^2 / 2 at every order al
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 from scipy.optimize import brentq, minimize_scalar
@@ -36,5 +35,8 @@ def mu_of(epsilon: float, delta: float, conversion: Conversion = "improved") -> 
     >>> round(1 / mu_of(1.0, 1e-5), 4), round(1 / mu_of(1.0, 1e-5, "plain"), 4)
     (4.0451, 4.9006)
     """
-    excess: Callable[[float], float] = lambda log_mu: epsilon_of(math.exp(log_mu), delta, conversion) - epsilon  # noqa: E731 - a named one-liner for the root finder
+
+    def excess(log_mu: float) -> float:
+        return epsilon_of(math.exp(log_mu), delta, conversion) - epsilon
+
     return math.exp(brentq(excess, -14, 4, xtol=1e-12))

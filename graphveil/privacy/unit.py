@@ -95,9 +95,7 @@ def parse_unit(name: str | None) -> Unit:
             f"{', '.join(UNITS)}"
         )
     if name in LATER_UNITS:
-        raise NotYetError(
-            f"unit {name!r} is not available in this version; available are {', '.join(UNITS)}"
-        )
+        raise NotYetError(f"unit {name!r} is not available in this version; available are {', '.join(UNITS)}")
     if name not in UNITS:
         raise UnitError(
             f"unit {name!r} is not one of {', '.join((*UNITS, *LATER_UNITS))}{suggestion(name, UNITS)}"
