@@ -7,6 +7,7 @@ them. A :class:`RowStream` is keyed, addressed by row, and serves every draw tha
 import hashlib
 import secrets
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 KEY_BYTES = 32
 _BLOCK_BYTES = 16  # one AES block holds two 64-bit words
 ROW_SHIFT = 32  # row i owns the counters from i * 2**32 on
+_STRETCH = 256  # rows whose counters are set in one contiguous operation
+
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class PublicStreams:
     _entropy: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Draw a fresh seed if none is given."""
         object.__setattr__(self, "_entropy", secrets.randbits(63) if self.seed is None else self.seed)
 
     def derive(self, name: str) -> int:
@@ -64,25 +70,79 @@ class RowStream:
     """
 
     def __init__(self, key: bytes) -> None:
+        """Take a key of 32 bytes."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"a row stream needs a key of {KEY_BYTES} bytes, got {len(key)}")
         # AES-CTR's keystream is the encryption of the counter; ECB over explicit counters yields the
         # same bytes and lets one call serve many separate rows.
         self._cipher = Cipher(algorithms.AES256(key), modes.ECB())
 
-    def words(self, rows: npt.NDArray[np.int64], *, words_per_row: int) -> npt.NDArray[np.uint64]:
+    def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
         blocks = -(-words_per_row // 2)
-        drawn = self.blocks(rows.astype(np.uint64)[:, None], np.arange(blocks, dtype=np.uint64)[None, :])
+        _check_offsets(blocks)
+        drawn = self._encrypt(_run(rows, blocks) if _is_run(rows) else _counters(rows, blocks))
         return drawn.reshape(len(rows), 2 * blocks)[:, :words_per_row]
 
-    def blocks(self, rows: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        """Return the two words of block ``offset`` of each row (broadcast), shape (..., 2)."""
-        shape = np.broadcast_shapes(rows.shape, offsets.shape)
-        counters = np.empty((*shape, 2), dtype=">u8")
-        counters[..., 0] = rows >> np.uint64(64 - ROW_SHIFT)
-        counters[..., 1] = (rows << np.uint64(ROW_SHIFT)) + offsets
-        encryptor = self._cipher.encryptor()
-        out = bytearray(counters.nbytes + _BLOCK_BYTES)
-        written = encryptor.update_into(counters.data.cast("B") if counters.size else b"", out)
-        return np.frombuffer(out, dtype="<u8", count=written // 8).reshape(*shape, 2)
+    def blocks(self, rows: Integers, offsets: Integers) -> Words:
+        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2)."""
+        _check_offsets(int(offsets.max(initial=0)) + 1)
+        counters = np.empty((len(rows), 2), dtype=np.uint64)
+        counters[:, 0], low = _start(rows)
+        np.bitwise_or(low, _big_endian(offsets.astype(np.uint64)), out=counters[:, 1])
+        return self._encrypt(counters)
+
+    def _encrypt(self, counters: Words) -> Words:
+        """Return the keystream of counter blocks, given as pairs of words in the cipher's byte order."""
+        out = np.empty(counters.nbytes + _BLOCK_BYTES, dtype=np.uint8)
+        data = counters.reshape(-1).data.cast("B") if counters.size else b""
+        written = self._cipher.encryptor().update_into(data, out.data)
+        return out[:written].view("<u8").reshape(counters.shape)
+
+
+def _counters(rows: Integers, blocks: int) -> Words:
+    """Return the first counters of each row, shape (rows, blocks, 2)."""
+    counters = np.zeros((len(rows), blocks, 2), dtype=np.uint64)
+    high, low = _start(rows)
+    counters[..., 0] = high[:, None]
+    for block, offset in enumerate(_big_endian(np.arange(blocks, dtype=np.uint64))):
+        np.bitwise_or(low, offset, out=counters[:, block, 1])
+    return counters
+
+
+def _is_run(rows: Integers) -> bool:
+    """Whether the rows are 2^k consecutive ones whose numbers differ in their last k bits only."""
+    count = len(rows)
+    if not count or count & (count - 1) or int(rows[0]) % count or int(rows[-1]) - int(rows[0]) != count - 1:
+        return False
+    return bool((np.diff(rows) == 1).all())
+
+
+def _run(rows: Integers, blocks: int) -> Words:
+    """Return the counters of such rows: those of the first 2^k rows with the other bits set."""
+    first = _first_rows(len(rows), blocks)
+    pattern = np.empty((min(len(rows), _STRETCH), 2), dtype=np.uint64)
+    pattern[:, 0], pattern[:, 1] = _start(rows[:1])
+    return (first.reshape(-1, pattern.size) | pattern.reshape(-1)).reshape(first.shape)
+
+
+@lru_cache(maxsize=2)
+def _first_rows(count: int, blocks: int) -> Words:
+    return _counters(np.arange(count), blocks)
+
+
+def _start(rows: Integers) -> tuple[Words, Words]:
+    """Return the two halves of each row's first counter, in the cipher's byte order."""
+    unsigned = rows.astype(np.uint64)
+    return _big_endian(unsigned >> np.uint64(64 - ROW_SHIFT)), _big_endian(unsigned << np.uint64(ROW_SHIFT))
+
+
+def _big_endian(values: Words) -> Words:
+    """Return words whose bytes in memory are the big-endian ones of ``values``."""
+    return values.astype(">u8").view(np.uint64)
+
+
+def _check_offsets(blocks: int) -> None:
+    """Refuse to run into the next row's blocks."""
+    if blocks > 1 << ROW_SHIFT:
+        raise ValueError(f"a row owns 2^{ROW_SHIFT} blocks, and {blocks} were asked for")

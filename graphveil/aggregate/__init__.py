@@ -1,12 +1,13 @@
 """Private aggregation: what is asked of the edges, what it costs, and the one place that answers."""
 
 from graphveil.aggregate.engine import Edges, Engine
+from graphveil.aggregate.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.aggregate.keys import KeyStore, ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
 from graphveil.aggregate.normalize import plain_unit, safe_unit, shrink_unit
-from graphveil.aggregate.plan import CellQuery, HopQuery, ReleasePlan, calibrate_plan
 from graphveil.aggregate.plain import sum_in_neighbors
-from graphveil.aggregate.release import FolderJournal, Journal, MemoryJournal, Release
+from graphveil.aggregate.plan import CellQuery, HopQuery, ReleasePlan, calibrate_plan
+from graphveil.aggregate.release import Release
 from graphveil.aggregate.weights import GroupWeights
 
 __all__ = [

@@ -30,6 +30,11 @@ class ReleaseKey:
     master: bytes = field(repr=False)
     reproducible: bool = False
 
+    @property
+    def erased(self) -> bool:
+        """Whether the master key is gone: the release is closed and its noise can never be redrawn."""
+        return not self.master
+
     @classmethod
     def fresh(cls) -> "ReleaseKey":
         """Return a new id, nonce and master key from the operating system."""
@@ -56,7 +61,9 @@ class ReleaseKey:
 
     def query_key(self, descriptor: Mapping[str, object]) -> bytes:
         """Return HMAC(master, nonce || SHA-256(descriptor))."""
-        return hmac.new(self.master, self.nonce + hashlib.sha256(canonical(descriptor)).digest(), "sha256").digest()
+        return hmac.new(
+            self.master, self.nonce + hashlib.sha256(canonical(descriptor)).digest(), "sha256"
+        ).digest()
 
 
 def canonical(descriptor: Mapping[str, object]) -> bytes:
@@ -68,6 +75,7 @@ class KeyStore:
     """Master keys of unfinished releases: files that only their owner reads, outside any run folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
+        """Take a folder; by default one in the user's state directory."""
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         self._folder = folder or Path(state) / "graphveil" / "keys"
 

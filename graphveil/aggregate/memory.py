@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.aggregate.engine import Edges, Engine
+from graphveil.aggregate.engine import Edges, Engine, blocks
 from graphveil.graph import Adjacency
 
 
@@ -15,23 +15,21 @@ from graphveil.graph import Adjacency
 class InMemoryEngine(Engine):
     """Runs the blocks one after the other in this process.
 
-    ``block_rows`` bounds the memory of a block and keeps its edges below the 2^31 that 32-bit offsets
-    can address; it is public and does not change the result.
+    ``block_rows`` bounds the memory of a block; it is public and does not change the result.
     """
 
     block_rows: int = 1 << 16
 
     def __post_init__(self) -> None:
+        """Check the size of a block."""
         _check.integer_at_least(1, block_rows=self.block_rows)
 
     def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
         """Return the blocks' rows, stacked in node order."""
-        n = adjacency.num_nodes
-        starts = range(0, n, self.block_rows)
-        return torch.cat([block(_edges(adjacency, s, min(n, s + self.block_rows))) for s in starts])
-
-
-def _edges(adjacency: Adjacency, start: int, stop: int) -> Edges:
-    bounds = adjacency.indptr[start : stop + 1]
-    sources = adjacency.indices[int(bounds[0]) : int(bounds[-1])]
-    return Edges(start, stop, (bounds - bounds[0]).to(torch.int32), sources)
+        out: Tensor | None = None
+        for edges in blocks(adjacency, self.block_rows):
+            rows = block(edges)
+            if out is None:
+                out = torch.empty((adjacency.num_nodes, *rows.shape[1:]), dtype=rows.dtype)
+            out[edges.start : edges.stop] = rows
+        return torch.empty(0) if out is None else out

@@ -21,7 +21,7 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
     >>> sum_in_neighbors(path, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
     [2.0, 5.0, 2.0]
     """
-    total: Tensor = _NeighborSum.apply(x, adjacency)
+    total: Tensor = _NeighborSum.apply(x, adjacency)  # type: ignore[no-untyped-call]  # torch's own
     return total
 
 
@@ -42,7 +42,9 @@ class _NeighborSum(torch.autograd.Function):
 def _bag(adjacency: Adjacency, x: Tensor) -> Tensor:
     small = len(adjacency.indices) < 2**31  # 32-bit offsets halve the traffic
     offsets = adjacency.indptr.to(torch.int32 if small else torch.int64)
-    return embedding_bag(adjacency.indices.to(offsets.dtype), x, offsets, mode="sum", include_last_offset=True)
+    return embedding_bag(
+        adjacency.indices.to(offsets.dtype), x, offsets, mode="sum", include_last_offset=True
+    )
 
 
 def _reversed(adjacency: Adjacency) -> Adjacency:

@@ -26,6 +26,9 @@ class GroupWeights:
     table: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
+        """Check the table."""
+        if not self.table:
+            raise ConfigError("a weight table needs at least one group")
         for row in self.table:
             if len(row) != len(self.table):
                 raise ConfigError("a weight table must be square: one row and one column a group")
@@ -60,6 +63,11 @@ class GroupWeights:
         return cls(partition, ((1.0,) * groups,) * groups)
 
     @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self.table)
+
+    @property
     def largest(self) -> float:
         """The largest weight: the norm bound of one contribution."""
         return max(max(row) for row in self.table)
@@ -70,7 +78,7 @@ class GroupWeights:
         return all(self.table[g][h] == self.table[h][g] for g in self._groups for h in self._groups)
 
     def shifts(self, unit: Unit, scale: tuple[float, ...] | None = None) -> tuple[tuple[float, ...], ...]:
-        """Return, for each pair of groups, the shift of one differing edge; ``scale[h]`` multiplies rows of h."""
+        """Return the shift of one differing edge by pair of groups; ``scale[h]`` multiplies rows of h."""
         by = scale or (1.0,) * len(self.table)
         return tuple(
             tuple(unit.pair_shift(self.table[g][h] * by[h], self.table[h][g] * by[g]) for h in self._groups)

@@ -1,131 +1,219 @@
 """Exact discrete Gaussian sampling, vectorised: every accept decision equals that of infinite precision.
 
-Karney's algorithm for P(n) ~ exp(-n^2 / 2 s^2), s = p / q:
+P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
+zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
 
-1. draw k >= 0 with P(k) ~ exp(-k^2 / 2), and a fair sign;
-2. draw j uniform on 0 .. ceil(s) - 1; let i = ceil(k s) + j and x = i / s - k; reject unless x < 1;
-3. reject i = 0 with a negative sign, so that zero is not counted twice;
-4. accept with probability exp(-x (2k + x) / 2); the sample is then sign times i.
+1. its lowest bits are a place in a narrow strip, and the next 14 a slot: strip b owns ``count[b]`` of them;
+2. strip and place are the candidate n (the place in a wide strip takes a few bits more);
+3. the highest bits begin a uniform u; accept n if u < scale rho(n) / count[b]. The counts are rounded up, so
+   this never exceeds one, and an accepted n has a probability proportional to rho(n).
 
-Steps 1 and 4 compare a 64-bit uniform with a real number. A float64 comparison decides unless the two lie
-within ``AMBIGUOUS`` of each other; then (about once in 2^40 draws) the comparison is repeated in arbitrary
-precision with further random bits. So floating point decides nothing that it could get wrong.
+Most words lie below a threshold of their slot: wherever the place is and however u goes on, n is accepted.
+The others draw further bits. Then a float64 comparison decides, unless the two sides come within
+``AMBIGUOUS`` of each other; then it is repeated in arbitrary precision with 128 more bits of u. So floating
+point decides nothing that it could get wrong. The strips end at 14 s; beyond lies a mass below 2^-140.
 """
 
-from fractions import Fraction
+import decimal
+import math
+from dataclasses import dataclass
+from functools import lru_cache
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._random import RowStream
+from graphveil._random import Integers, RowStream, Words
 
-DENOMINATOR = 1 << 10  # q: sigma is a multiple of 2^-10 grid steps
+DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
+MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
+MAX_DIM = 1 << 20  # beyond, a row has too few blocks
 AMBIGUOUS = 2.0**-40  # far above the float64 error of any comparison here
-_LEVELS = 14  # exp(-14^2/2) is about 2^-141: no float64 table entry lies beyond it
-_WORDS = 4  # one attempt: level, position and sign, acceptance, spare
-_SPAN = 1 << 20  # counter blocks owned by one coordinate of a row
-_REFINE = 1 << 19  # offset, inside that span, of the bits that ambiguous comparisons use
 
-Words = npt.NDArray[np.uint64]
+_WORD = 32
+_SLOT_BITS = 14
+_NARROW, _WIDE = 32, 2  # strips are at most s / 32 wide near zero, s / 2 in the tail
+_BODY, _TAIL = 4, 14  # the wide strips begin at 4 s and end at 14 s
+_WIDE_BITS = 12  # of the further bits, for the place in a wide strip; the other 52 go on with u
+_CHUNK = 1 << 15  # words at a time: they and the tables stay in the cache
+_OWN = 1 << 31  # a row's blocks from here on belong to single coordinates,
+_SPAN = 1 << 11  # this many to each,
+_REFINE = 1 << 10  # the second half for the further bits of u. Attempts fail with probability 0.03.
+
+Halves = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
-def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: int) -> Integers:
-    """Return samples for the rows, shape (rows, dim); sigma = numerator / DENOMINATOR."""
-    out = np.zeros(len(rows) * dim, dtype=np.int64)
-    pending = np.arange(out.size)
+def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: int) -> npt.NDArray[np.int32]:
+    """Return samples for the rows, shape (rows, dim); s = numerator / DENOMINATOR.
+
+    The first attempts of a row are the halves of its first words. Coordinate c owns the blocks from
+    _OWN + c _SPAN on: block a is attempt a and its further bits (attempt 0 only reads the latter).
+    """
+    strips = _strips(numerator, AMBIGUOUS)
+    out = np.empty((len(rows), dim), dtype=np.int32)
+    flat = out.reshape(-1)
+    pending, words = _first_attempts(strips, stream, rows, out)
     attempt = 0
     while pending.size:
-        owner = rows[pending // dim].astype(np.uint64)
-        base = (pending % dim).astype(np.uint64) * np.uint64(_SPAN) + np.uint64(attempt * (_WORDS // 2))
-        words = _attempt_words(stream, owner, base)
-        accepted, value = _attempt(stream, owner, base, words, numerator)
-        out[pending[accepted]] = value[accepted]
-        pending = pending[~accepted]
-        attempt += 1
-    return out.reshape(len(rows), dim)
+        owner, coordinate = np.divmod(pending, dim)
+        source = _Source(stream, rows[owner], coordinate, attempt)
+        drawn = source.blocks()
+        if attempt:
+            words = drawn[:, 0].astype(np.uint32)
+        value, accepted = strips.decide(words, drawn[:, 1], source)
+        flat[pending] = value
+        pending, attempt = pending[~accepted], attempt + 1
+    return out
 
 
-def _attempt_words(stream: RowStream, rows: Words, base: Words) -> Words:
-    """Return the words of one attempt, shape (samples, _WORDS)."""
-    offsets = base[:, None] + np.arange(_WORDS // 2, dtype=np.uint64)
-    return stream.blocks(rows[:, None], offsets).reshape(rows.size, _WORDS)
+def _first_attempts(
+    strips: "_Strips", stream: RowStream, rows: Integers, out: npt.NDArray[np.int32]
+) -> tuple[Integers, Halves]:
+    """Fill ``out`` from each row's first words; return where no threshold decides, with the words there."""
+    dim = out.shape[1]
+    count = 1 << max(0, (_CHUNK // dim).bit_length() - 1)  # a power of two, for which counters are cheap
+    where, which = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint32)]
+    for first in range(0, len(rows), count):
+        drawn = stream.words(rows[first : first + count], words_per_row=-(-dim // 2))
+        words = drawn.view("<u4")[:, :dim].reshape(-1)
+        undecided = strips.fill(words, out[first : first + count].reshape(-1))
+        where.append(undecided + first * dim)
+        which.append(words[undecided])
+    return np.concatenate(where), np.concatenate(which)
 
 
-def _attempt(
-    stream: RowStream, rows: Words, base: Words, words: Words, numerator: int
-) -> tuple[npt.NDArray[np.bool_], Integers]:
-    level = _levels(stream, rows, base, words[:, 0])
-    low = -(-level * numerator // DENOMINATOR)  # ceil(k s)
-    width = -(-numerator // DENOMINATOR)  # ceil(s)
-    negative = (words[:, 1] & np.uint64(1)).astype(bool)
-    position, fair = _uniform_below(words[:, 1] >> np.uint64(1), width, 63)
-    magnitude = low + position
-    excess = magnitude * DENOMINATOR - level * numerator  # x = excess / numerator, an exact integer
-    inside = fair & (excess < numerator) & ~((magnitude == 0) & negative)
-    x = excess / numerator
-    accept = _below_exp(stream, rows, base, words[:, 2], x * (2 * level + x) / 2, level, excess, numerator)
-    return inside & accept, np.where(negative, -magnitude, magnitude)
+@dataclass(frozen=True)
+class _Source:
+    """Where samples that their first word does not decide draw further: row, coordinate and attempt."""
+
+    stream: RowStream
+    rows: Integers
+    coordinates: Integers
+    attempt: int
+
+    def blocks(self) -> Words:
+        """Return the attempt and its further bits for each sample, shape (samples, 2)."""
+        return self._blocks(self.attempt, slice(None))
+
+    def refine(self, i: int, high: int, bits: int) -> decimal.Decimal:
+        """Return the uniform of sample i to 128 more bits; it starts with the ``bits`` bits of ``high``."""
+        first, second = (int(word) for word in self._blocks(_REFINE + self.attempt, slice(i, i + 1))[0])
+        return decimal.Decimal((high << 128) | (first << 64) | second) / (1 << (128 + bits))
+
+    def _blocks(self, place: int, part: slice) -> Words:
+        return self.stream.blocks(self.rows[part], _OWN + self.coordinates[part] * _SPAN + place)
 
 
-def _uniform_below(words: Words, bound: int, bits: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return words mod bound, and which words are free of the modulo's bias."""
-    limit = (1 << bits) // bound * bound
-    return (words % np.uint64(bound)).astype(np.int64), words < np.uint64(limit)
+@dataclass(frozen=True)
+class _Strips:
+    """The tables of one s, indexed by slot, and the two ways to decide about a word."""
 
+    numerator: int
+    scale: int
+    place_bits: int  # log2 of the width of a narrow strip
+    offset: npt.NDArray[np.int32]  # the strip's first integer less slot << place_bits, modulo 2^32
+    start: Integers  # the strip's first integer
+    sure: Halves  # words below it are accepted; none in a wide strip
+    more: Words  # the mask of the further bits that the place in a wide strip takes
+    count: Integers  # the slots that the strip owns
 
-def _level_table() -> tuple[Fraction, ...]:
-    """Return P(level <= k) for k < _LEVELS to 200 bits."""
-    with mpmath.workprec(280):
-        terms = [mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(4 * _LEVELS)]
-        total = mpmath.fsum(terms)
-        return tuple(
-            Fraction(int(mpmath.floor(mpmath.fsum(terms[: k + 1]) / total * 2**200)), 2**200)
-            for k in range(_LEVELS)
+    @property
+    def bits(self) -> int:
+        """How many of a word's bits begin u."""
+        return _WORD - _SLOT_BITS - self.place_bits
+
+    def fill(self, words: Halves, out: npt.NDArray[np.int32]) -> Integers:
+        """Write the candidates of narrow strips; return the indices of the words that are not sure."""
+        low = words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)
+        slot = (low >> np.uint32(self.place_bits)).astype(np.int64)
+        np.take(self.offset, slot, out=out, mode="wrap")  # in range; mode "raise" would buffer the output
+        out += low.view(np.int32)
+        return np.flatnonzero(words >= np.take(self.sure, slot, out=low, mode="wrap"))
+
+    def decide(self, words: Halves, more: Words, source: _Source) -> tuple[Integers, Flags]:
+        """Return the candidates, and which of them are accepted with ``more`` bits of u."""
+        low = (words & np.uint32((1 << (_SLOT_BITS + self.place_bits)) - 1)).astype(np.int64)
+        slot = low >> self.place_bits
+        place = (low & ((1 << self.place_bits) - 1)) | (
+            (more & self.more[slot]).view(np.int64) << self.place_bits
         )
+        n = self.start[slot] + place
+        first, rest = words >> np.uint32(_WORD - self.bits), more >> np.uint64(_WIDE_BITS)
+        u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
+        p = self.scale / self.count[slot] * np.exp(_exponent(n, self.numerator))
+        accepted = u < p
+        for i in np.flatnonzero(np.abs(u - p) < AMBIGUOUS).tolist():
+            high = (int(first[i]) << (64 - _WIDE_BITS)) | int(rest[i])
+            exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
+            accepted[i] = exact < self._probability(int(n[i]), int(self.count[slot[i]]))
+        return n, accepted
+
+    def _probability(self, n: int, count: int) -> decimal.Decimal:
+        with decimal.localcontext(prec=80):
+            exponent = decimal.Decimal(n * n * DENOMINATOR**2) / (2 * self.numerator**2)
+            return self.scale * (-exponent).exp() / count
 
 
-_LEVEL_TABLE = _level_table()
-_EDGES = np.array([-1.0, *map(float, _LEVEL_TABLE), 2.0])  # sentinels: no uniform comes near them
+@lru_cache(maxsize=16)
+def _strips(numerator: int, ambiguous: float) -> _Strips:
+    """Cut the integers into strips and give each its slots."""
+    near, width = _cuts(numerator / DENOMINATOR)
+    start = np.concatenate([near, -near - width])  # the mirror of [a, a + w) is [-a - w, -a)
+    width = np.concatenate([width, width])
+    closest = np.concatenate([near, near + 1])  # the smallest |n| of a strip
+    rho = np.exp(_exponent(closest, numerator))
+    scale = _largest_scale(rho, closest)
+    count = _counts(scale, rho, closest)
+    count[-1] += (1 << _SLOT_BITS) - count.sum()  # spare slots: candidates far out, all but surely rejected
+    least = scale / count * np.exp(_exponent(closest + width - 1, numerator))
+    place_bits = int(width[0]).bit_length() - 1
+    bits = _WORD - _SLOT_BITS - place_bits
+    sure = np.where(width == width[0], np.floor((least - ambiguous) * 2.0**bits), 0).clip(0, 2.0**bits - 1)
+    strip = np.repeat(np.arange(len(count)), count)
+    return _Strips(
+        numerator,
+        scale,
+        place_bits,
+        (start[strip] - (np.arange(len(strip)) << place_bits)).astype(np.int32),
+        start[strip],
+        sure[strip].astype(np.uint32) << np.uint32(_WORD - bits),
+        (width // width[0] - 1)[strip].astype(np.uint64),
+        count[strip],
+    )
 
 
-def _levels(stream: RowStream, rows: Words, base: Words, words: Words) -> Integers:
-    """Invert the distribution of step 1 at each uniform."""
-    u = words.astype(np.float64) * 2.0**-64
-    level = np.searchsorted(_EDGES, u, side="right") - 1
-    nearest = np.minimum(u - _EDGES[level], _EDGES[level + 1] - u)
-    for i in np.flatnonzero(nearest < AMBIGUOUS):
-        exact = _refined(stream, rows[i], base[i], words[i], extra=0)
-        level[i] = sum(exact >= p for p in _LEVEL_TABLE)
-    return level
+def _cuts(sigma: float) -> tuple[Integers, Integers]:
+    """Return the strips on the non-negative side: their first integers and their widths."""
+    narrow = min(_power_below(sigma / _NARROW), 1 << (_WORD - _SLOT_BITS - 1))
+    wide = max(narrow, _power_below(sigma / _WIDE))
+    body = math.ceil(_BODY * sigma / wide) * wide
+    end = body + math.ceil((_TAIL - _BODY) * sigma / wide) * wide
+    inner, outer = np.arange(0, body, narrow), np.arange(body, end, wide)
+    return np.concatenate([inner, outer]), np.repeat([narrow, wide], [len(inner), len(outer)])
 
 
-def _below_exp(
-    stream: RowStream,
-    rows: Words,
-    base: Words,
-    words: Words,
-    exponent: Floats,
-    level: Integers,
-    excess: Integers,
-    numerator: int,
-) -> npt.NDArray[np.bool_]:
-    """Decide uniform < exp(-x (2k + x) / 2) exactly; ``exponent`` is its float64 value."""
-    u, p = words.astype(np.float64) * 2.0**-64, np.exp(-exponent)
-    below = u < p
-    for i in np.flatnonzero(np.abs(u - p) < AMBIGUOUS):
-        exact = _refined(stream, rows[i], base[i], words[i], extra=2)
-        with mpmath.workprec(240):
-            x = mpmath.mpf(int(excess[i])) / numerator
-            bound = mpmath.exp(-x * (2 * int(level[i]) + x) / 2)
-            below[i] = mpmath.mpf(exact.numerator) / exact.denominator < bound
-    return below
+def _power_below(x: float) -> int:
+    """Return the largest power of two that is at most x, and at least one."""
+    return 1 << max(0, math.floor(math.log2(x)))
 
 
-def _refined(stream: RowStream, row: np.uint64, base: np.uint64, word: np.uint64, *, extra: int) -> Fraction:
-    """Return the uniform that starts with ``word`` to 192 bits, the rest from its own refinement blocks."""
-    offset = base + np.uint64(_REFINE + extra // 2)
-    more = stream.blocks(np.array([row]), np.array([offset]))[0]
-    return Fraction((int(word) << 128) | (int(more[0]) << 64) | int(more[1]), 1 << 192)
+def _counts(scale: int, rho: Floats, closest: Integers) -> Integers:
+    """Return integers of at least scale * rho, whatever the rounding of rho."""
+    return np.where(closest == 0, scale, np.floor(scale * rho * (1 + 1e-12)).astype(np.int64) + 1)
+
+
+def _largest_scale(rho: Floats, closest: Integers) -> int:
+    """Return the largest scale whose counts fit into the slots."""
+    low, high = 1, 1 << _SLOT_BITS
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = _counts(middle, rho, closest).sum() <= 1 << _SLOT_BITS
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _exponent(n: Integers, numerator: int) -> Floats:
+    """Return -n^2 / 2 s^2 in float64."""
+    exponent: Floats = -0.5 * np.square(n * (DENOMINATOR / numerator))
+    return exponent

@@ -12,45 +12,44 @@ Row i's noise depends on the key and i alone, so any partition of the rows draws
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from graphveil import _check
-from graphveil._random import RowStream
-from graphveil.errors import CalibrationError
+from graphveil._random import Integers, RowStream, Words
+from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import _exact
 
-Integers = npt.NDArray[np.int64]
+Noise = npt.NDArray[np.signedinteger[Any]]
 _RESOLUTION = 12 * 2.0**-53
-CHUNK = 1 << 18  # samples drawn at once: bounds the memory of the intermediate arrays
+_CHUNK = 1 << 14  # samples at a time: the intermediate arrays stay in the cache
 
 
 @dataclass(frozen=True)
 class IntegerNoise(ABC):
-    """Integer noise of standard deviation ``sigma`` grid steps."""
+    """Integer noise of standard deviation ``sigma`` grid steps.
+
+    ``min_steps`` is how many grid steps the largest contribution must have for the slack to be proved.
+    """
+
+    min_steps: ClassVar[int] = 1
 
     sigma: float
 
     def __post_init__(self) -> None:
+        """Refuse to add no noise."""
         _check.positive(sigma=self.sigma)
 
     @abstractmethod
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
         """Return the part of delta to set aside when ``changed`` coordinates may differ."""
 
-    def draw(self, stream: RowStream, rows: Integers, dim: int) -> Integers:
-        """Return the noise of these rows, shape (rows, dim)."""
-        out = np.empty((len(rows), dim), dtype=np.int64)
-        chunk = max(1, CHUNK // dim)
-        for first in range(0, len(rows), chunk):
-            out[first : first + chunk] = self._draw(stream, rows[first : first + chunk], dim)
-        return out
-
     @abstractmethod
-    def _draw(self, stream: RowStream, rows: Integers, dim: int) -> Integers:
-        """Return the noise of a few rows."""
+    def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
+        """Return the noise of these rows, shape (rows, dim)."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,20 @@ class RoundedGaussian(IntegerNoise):
         """Return changed (1 + e^epsilon) 12 2^-53 sigma."""
         return changed * (1 + math.exp(epsilon)) * _RESOLUTION * self.sigma
 
-    def _draw(self, stream: RowStream, rows: Integers, dim: int) -> Integers:
-        """Return the rounded normals; an odd row drops its last one."""
-        normals = _box_muller(stream.words(rows, words_per_row=dim + dim % 2))
-        return normals.mul_(self.sigma).round_()[:, :dim].numpy().astype(np.int64)
+    def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
+        """Return the rounded normals; the last one of a row of odd length is dropped."""
+        out = np.empty((len(rows), dim), dtype=np.int64)
+        count = max(1, _CHUNK // dim)
+        for first in range(0, len(rows), count):
+            part = slice(first, first + count)
+            normals = _box_muller(stream.words(rows[part], words_per_row=dim + dim % 2), self.sigma)
+            out[part] = np.rint(normals, out=normals)[:, :dim]
+        return out
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian(IntegerNoise):
-    """The discrete Gaussian on the integers, sampled exactly by rejection (Karney; Canonne et al.).
+    """The discrete Gaussian on the integers, sampled exactly by rejection (Canonne, Kamath, Steinke 2020).
 
     ``sigma`` is kept as a multiple of 2^-10, rounded up. Slack: delta is inflated by 1e-3 relative, which
     covers the difference from the continuous curve when a contribution is at least 64 steps.
@@ -86,51 +90,59 @@ class DiscreteGaussian(IntegerNoise):
     True
     """
 
+    min_steps: ClassVar[int] = 64
+
     def __post_init__(self) -> None:
+        """Round sigma up to what the sampler can draw."""
         super().__post_init__()
-        object.__setattr__(self, "sigma", math.ceil(self.sigma * _exact.DENOMINATOR) / _exact.DENOMINATOR)
+        if self.sigma > _exact.MAX_SIGMA:
+            raise ConfigError(
+                f"sigma={self.sigma:g} grid steps is above {_exact.MAX_SIGMA}; use a coarser grid"
+            )
+        object.__setattr__(self, "sigma", self._numerator / _exact.DENOMINATOR)
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
         """Return 1e-3 of delta."""
         return delta * (1 - 1 / 1.001)
 
-    def _draw(self, stream: RowStream, rows: Integers, dim: int) -> Integers:
+    def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
         """Return exact samples."""
-        return _exact.discrete_gaussian(stream, rows, dim, round(self.sigma * _exact.DENOMINATOR))
+        return _exact.discrete_gaussian(stream, rows, dim, self._numerator)
+
+    @property
+    def _numerator(self) -> int:
+        return math.ceil(self.sigma * _exact.DENOMINATOR)
 
 
-MIN_STEPS_FOR_EXACT = 64
-_NEGLIGIBLE, _TOLERABLE = 1e-3, 0.1  # slack of the rounded sampler, as a share of delta
-_LARGE_RELEASE = 4_000_000  # samples; above it the rounded sampler may cost up to a tenth of delta
+_TOLERABLE = 0.1  # slack of the rounded sampler, as a share of delta
 
 
-def choose_sampler(
-    sigma: float, *, epsilon: float, delta: float, changed: int, samples: int, steps: int
-) -> IntegerNoise:
-    """Return the sampler for a release: rounded while that costs next to nothing, exact otherwise.
+def choose_sampler(sigma: float, *, epsilon: float, delta: float, changed: int, steps: int) -> IntegerNoise:
+    """Return the sampler for a release: the exact one, unless the grid is too coarse for its slack.
 
-    Everything here is public: sigma and the number of ``samples`` follow from shapes, ``changed`` from the
-    unit, ``steps`` (the largest contribution in grid steps) from the grid.
+    Everything here is public: sigma follows from the budget, ``changed`` from the unit, ``steps`` (those
+    in the largest contribution) from the grid.
     """
+    if steps >= DiscreteGaussian.min_steps:
+        return DiscreteGaussian(sigma)
     rounded = RoundedGaussian(sigma)
-    share = rounded.slack(epsilon=epsilon, delta=delta, changed=changed) / delta
-    if share <= _NEGLIGIBLE or (samples > _LARGE_RELEASE and share <= _TOLERABLE):
+    if rounded.slack(epsilon=epsilon, delta=delta, changed=changed) <= _TOLERABLE * delta:
         return rounded
-    if steps < MIN_STEPS_FOR_EXACT:
-        raise CalibrationError(
-            f"the grid gives the largest contribution {steps} steps, and exact noise needs "
-            f"{MIN_STEPS_FOR_EXACT}; use a finer grid"
-        )
-    return DiscreteGaussian(sigma)
+    raise CalibrationError(
+        f"the grid gives the largest contribution {steps} steps, and exact noise needs "
+        f"{DiscreteGaussian.min_steps}; use a finer grid"
+    )
 
 
-def _box_muller(words: npt.NDArray[np.uint64]) -> torch.Tensor:
-    """Turn words (rows, 2m) into standard normals of the same shape, a pair of words into a pair of them."""
-    bits = torch.from_numpy((words >> np.uint64(11)).view(np.int64)).to(torch.float64)
-    first, second = bits[:, 0::2], bits[:, 1::2]
-    radius = first.add(1).mul_(2.0**-53).log_().mul_(-2).sqrt_()
-    angle = second.mul(2 * math.pi * 2.0**-53)
-    out = torch.empty_like(bits)
-    torch.mul(radius, angle.cos(), out=out[:, 0::2])
-    torch.mul(radius, angle.sin_(), out=out[:, 1::2])
-    return out
+def _box_muller(words: Words, sigma: float) -> npt.NDArray[np.float64]:
+    """Turn words (rows, 2m) into normals of the same shape: words 2j and 2j + 1 into coordinates j, m + j."""
+    rows, half = words.shape[0], words.shape[1] // 2
+    bits = (words >> np.uint64(11)).view(np.int64).reshape(-1, 2)
+    first, second = (torch.from_numpy(np.ascontiguousarray(bits[:, k])).to(torch.float64) for k in (0, 1))
+    radius = first.add_(1).mul_(2.0**-53).log_().mul_(-2 * sigma**2).sqrt_().view(rows, half)
+    angle = second.mul_(2 * math.pi * 2.0**-53).view(rows, half)
+    out = torch.empty((rows, 2, half), dtype=torch.float64)
+    torch.mul(radius, angle.cos(), out=out[:, 0])
+    torch.mul(radius, angle.sin_(), out=out[:, 1])
+    normals: npt.NDArray[np.float64] = out.view(rows, 2 * half).numpy()
+    return normals
