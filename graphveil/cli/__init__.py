@@ -5,6 +5,7 @@ to standard error. Exit codes: 0 done, 1 a run that failed, 2 misuse (nothing wa
 stopped.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -55,5 +56,7 @@ def graphveil(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    # Threads that wait by spinning make small models many times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(guarded(typer.main.get_command(app), given))

@@ -61,7 +61,7 @@ class Screen:
 
 
 class Bars:
-    """Progress bars, one a stage; call it with a stage, what is done, and the total."""
+    """One progress bar, of the stage under way; call it with a stage, what is done, and the total."""
 
     def __init__(self, console: Console) -> None:
         """Prepare the bars without showing them."""
@@ -88,6 +88,8 @@ class Bars:
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=total)
+        for name, task in self._tasks.items():
+            self._progress.update(task, visible=name == stage)
         self._progress.update(self._tasks[stage], completed=done, total=total)
         if time.monotonic() - self._began > _PATIENCE:
             self._progress.start()
