@@ -21,18 +21,13 @@ def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, n
     y = np.arange(nodes) % CLASSES
     x = (rng.random((nodes, FEATURES)) < 0.2).astype(np.float32)
     x[np.arange(nodes), y] = rng.random(nodes) < 0.6
-    source = rng.integers(nodes, size=12 * nodes)
-    shift = rng.integers(nodes // CLASSES, size=source.size) * CLASSES  # the same class, mostly
-    target = np.where(
-        rng.random(source.size) < 0.85, (source + shift) % nodes, rng.integers(nodes, size=source.size)
-    )
-    graph = Graph.from_edges(
-        sparse.csr_array(x) if as_sparse else x, y, source, target, directed=directed, num_classes=CLASSES
-    )
-    part = torch.from_numpy(rng.permutation(nodes))
-    return graph.with_split(
-        part < 0.6 * nodes, (part >= 0.6 * nodes) & (part < 0.8 * nodes), part >= 0.8 * nodes
-    )
+    source, other = rng.integers(nodes, size=(2, 12 * nodes))
+    same_class = (source + CLASSES * rng.integers(nodes // CLASSES, size=source.size)) % nodes
+    target = np.where(rng.random(source.size) < 0.85, same_class, other)
+    features = sparse.csr_array(x) if as_sparse else x
+    graph = Graph.from_edges(features, y, source, target, directed=directed, num_classes=CLASSES)
+    rank = torch.from_numpy(rng.permutation(nodes)) / nodes
+    return graph.with_split(rank < 0.6, (rank >= 0.6) & (rank < 0.8), rank >= 0.8)
 
 
 @pytest.fixture

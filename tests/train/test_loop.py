@@ -19,7 +19,7 @@ Y = (X[:, 0] + 0.5 * X[:, 1] > 0).long()
 TRAIN, VAL = torch.arange(40), torch.arange(40, 60)
 
 
-class Stop(Exception):
+class StopError(Exception):
     pass
 
 
@@ -137,10 +137,10 @@ def test_a_resumed_run_changes_no_bit(schedule, stop_after, tmp_path):
 
     def stop(epoch: int) -> None:
         if epoch == min(stop_after, len(history)):
-            raise Stop
+            raise StopError
 
     path = tmp_path / "state.safetensors"
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(schedule, checkpoint=path, on_epoch=stop, **options)
     resumed, again = run(schedule, checkpoint=path, **options)
     assert equal(whole, resumed)

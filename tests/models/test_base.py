@@ -1,0 +1,307 @@
+"""What every estimator promises, whatever its method."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.models import METHODS
+from graphveil.models.base import Estimator
+from graphveil.privacy import Entry, MemoryBudget, attach_budget, budget_of
+from graphveil.privacy.gaussian import epsilon_of, mu_of
+
+ALL: dict[str, dict[str, Any]] = {
+    "mlp": {"unit": "undirected-edge", "epochs": 3},
+    "gap": {"unit": "undirected-edge", "epsilon": 2.0, "epochs": 3},
+    "sage": {"unit": "none", "epochs": 3},
+    "gcn": {"unit": "none", "epochs": 3},
+}
+PRIVATE = {"gap": ALL["gap"]}
+
+
+def build(method: str, **changes: Any) -> Estimator:
+    return METHODS[method](**{"seed": 0, **ALL[method], **changes})
+
+
+@pytest.fixture(params=ALL)
+def method(request) -> str:
+    return request.param
+
+
+class TestConfiguration:
+    def test_parameters_come_back_as_they_went_in(self, method):
+        model = build(method, epochs=7)
+        again = type(model)(**model.get_params())
+        assert again.get_params() == model.get_params()
+        assert again.get_params()["epochs"] == 7
+
+    def test_no_parameter_holds_data_and_no_result_is_a_parameter(self, method, graph):
+        model = build(method).fit(graph)
+        assert not [name for name in model.get_params() if name.endswith("_") or name.startswith("_")]
+        assert all(
+            isinstance(value, int | float | str | bool | None) for value in model.get_params().values()
+        )
+
+    def test_the_unit_is_never_guessed(self, method):
+        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, none"):
+            METHODS[method]()
+
+    def test_set_params_suggests_the_nearest(self, method):
+        with pytest.raises(ConfigError, match=r"'epoch' is not a parameter of .*; did you mean 'epochs'\?"):
+            build(method).set_params(epoch=5)
+
+    def test_set_params_checks_values_and_changes_nothing_else(self, method):
+        model = build(method)
+        assert model.set_params(epochs=4).get_params()["epochs"] == 4
+        with pytest.raises(ConfigError, match="activation='rellu' is not one of .*did you mean 'relu'"):
+            model.set_params(activation="rellu")
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"mode": "strct"}, "mode='strct' is not one of strict, paper; did you mean 'strict'"),
+            ({"device": "tpu"}, "device='tpu' is not one of auto, cpu, cuda"),
+            ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
+            ({"hidden": 0}, "hidden=0 must be a whole number of at least 1"),
+            ({"dropout": 1.0}, "dropout=1.0 must lie between 0 and 0.99"),
+            ({"epochs": 0}, "epochs=0 must be a whole number of at least 1"),
+            ({"max_units": 0}, "max_units=0 must be a whole number of at least 1"),
+        ],
+    )
+    def test_values_outside_their_range(self, method, wrong, message):
+        with pytest.raises(ConfigError, match=message):
+            build(method, **wrong)
+
+    def test_later_units_are_named_as_such(self, method):
+        with pytest.raises(NotYetError, match="unit 'node-owner' is not available in this version"):
+            build(method, unit="node-owner")
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_a_private_unit_needs_a_budget(self, method):
+        with pytest.raises(ConfigError, match="needs a budget: pass epsilon="):
+            build(method, epsilon=None)
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    @pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan")])
+    def test_the_budget_is_a_positive_number(self, method, epsilon):
+        with pytest.raises(ConfigError, match="epsilon=.* must be a finite number above 0"):
+            build(method, epsilon=epsilon)
+
+
+class TestPlan:
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_a_plan_needs_no_data_and_meets_the_budget(self, method):
+        plan = build(method, delta=1e-7).plan(num_nodes=1000, num_classes=4)
+        assert 0.999 * 2 < plan.epsilon <= 2
+        assert all(std > 0 for std in plan.noise_std)
+
+    @pytest.mark.parametrize("method", sorted(set(ALL) - set(PRIVATE)))
+    def test_no_plan_where_nothing_is_asked(self, method):
+        assert build(method).plan(num_nodes=1000, num_classes=4) is None
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_a_promise_spends_nothing_and_is_kept(self, method, graph):
+        model = build(method)
+        plan, guarantee = model.promise(graph)
+        assert budget_of(graph.edge_set).entries == ()
+        model.fit(graph)
+        assert model.guarantee == guarantee
+        assert model.plan_ == plan
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_delta_must_hide_every_unit(self, method, graph):
+        with pytest.raises(ConfigError, match=r"delta=0\.01 must be below 1/B"):
+            build(method, delta=0.01).fit(graph)
+        build(method, delta=1e-4).fit(graph)
+        with pytest.raises(ConfigError, match=r"delta=0\.0001 must be below 1/B = 1e-05"):
+            build(method, delta=1e-4, max_units=100_000).fit(graph)
+
+
+class TestFit:
+    def test_results(self, method, graph):
+        model = build(method).fit(graph)
+        proba = model.predict_proba()
+        assert proba.shape == (graph.num_nodes, graph.num_classes)
+        torch.testing.assert_close(proba.sum(1), torch.ones(graph.num_nodes))
+        assert torch.equal(model.predict(), proba.argmax(1))
+        expected = float((model.predict() == graph.y)[graph.mask("test")].float().mean())
+        assert model.score(graph) == expected
+        assert model.seconds_["total"] > 0
+        assert len([row for stage, row in model.history_ if stage == "classifier"]) == 3
+
+    def test_one_seed_one_model(self, method, make_graph):
+        results = [
+            build(method, unsafe_noise_seed=1, **changes).fit(make_graph()).predict_proba()
+            for changes in ({}, {}, {"seed": 1})
+        ]
+        assert torch.equal(results[0], results[1])
+        assert not torch.equal(results[0], results[2])
+
+    def test_progress_is_reported(self, method, graph):
+        seen: list[tuple[str, int, int]] = []
+        build(method).fit(graph, on_progress=lambda *report: seen.append(report))
+        assert ("classifier", 2, 3) in seen
+        assert all(0 <= done <= total for _, done, total in seen)
+
+    def test_sparse_and_dense_features_agree(self, method, make_graph):
+        dense, sparse = (
+            build(method, unsafe_noise_seed=1).fit(make_graph(as_sparse=kind)).predict_proba()
+            for kind in (False, True)
+        )
+        torch.testing.assert_close(dense, sparse, atol=1e-5, rtol=1e-5)
+
+    def test_unfitted_models_say_so(self, method):
+        for ask in (Estimator.predict, Estimator.predict_proba, lambda model: model.guarantee):
+            with pytest.raises(ConfigError, match=r"not fitted yet; call fit\(graph\) first"):
+                ask(build(method))
+
+    def test_a_split_is_needed(self, method, graph):
+        bare = graph.replace(train_mask=None, val_mask=None, test_mask=None)
+        with pytest.raises(GraphError, match="has no split"):
+            build(method).fit(bare)
+        none = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        for train, val, part in ((none, graph.val_mask, "train"), (graph.train_mask, none, "val")):
+            with pytest.raises(GraphError, match=f"no labelled {part} nodes"):
+                build(method).fit(graph.with_split(train, val, none))
+        assert budget_of(graph.edge_set).entries == ()
+
+    def test_a_failed_fit_leaves_no_old_predictions(self, method, graph, make_graph):
+        model = build(method).fit(graph)
+
+        def stop(stage: str, done: int, total: int) -> None:
+            if stage == "classifier":
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            model.fit(make_graph(seed=1), on_progress=stop)
+        with pytest.raises(ConfigError, match="not fitted"):
+            model.predict()
+
+    def test_another_graph_needs_the_same_columns(self, method, graph, make_graph):
+        model = build(method).fit(graph)
+        other = make_graph(seed=1)
+        narrow = other.replace(x=other.x[:, :5])
+        with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
+            model.predict_proba(narrow)
+        assert budget_of(narrow.edge_set).entries == ()
+
+    def test_another_graph_is_predicted(self, method, graph, make_graph):
+        model = build(method, epochs=20).fit(graph)
+        other = make_graph(seed=1, nodes=90)
+        unsplit = other.replace(train_mask=None, val_mask=None, test_mask=None)
+        assert model.predict_proba(unsplit).shape == (90, 3)
+        assert model.score(other) > 0.4
+
+
+class TestGuarantee:
+    def test_units_that_do_not_fit_the_graph(self, make_graph):
+        with pytest.raises(UnitError, match="the graph is directed and unit 'undirected-edge'"):
+            build("gap").fit(make_graph(directed=True))
+        assert build("gap", unit="directed-edge").fit(make_graph(directed=True)).guarantee.valid
+
+    @pytest.mark.parametrize(
+        ("epsilon", "delta", "actual"),
+        [(4, 1e-7, 5.893), (1, 1e-7, 1.448), (8, 1e-7, 12.009), (4, 1e-5, 5.992), (0.1, 1e-5, 0.146)],
+    )
+    def test_directed_edges_of_an_undirected_graph(self, graph, epsilon, delta, actual):
+        model = build("gap", unit="directed-edge", epsilon=epsilon, delta=delta)
+        with pytest.raises(
+            UnitError, match=r"Use unit='undirected-edge' \(--unit undirected-edge\)"
+        ) as refusal:
+            model.fit(graph)
+        assert f"epsilon {actual:.3f} (delta {delta:g})" in str(refusal.value)
+        assert budget_of(graph.edge_set).entries == ()
+
+    def test_paper_mode_lists_what_is_wrong(self, graph):
+        model = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, delta=1e-7).fit(graph)
+        assert not model.guarantee.valid
+        friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7)
+        listed = " ".join(model.guarantee.deviations)
+        assert "Renyi accounting" in listed
+        assert f"a friendship is protected at eps = {friendship:.4g} only" in listed
+        assert model.guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode)")
+
+    def test_a_seed_for_the_noise_voids_the_guarantee(self, graph):
+        assert build("gap").fit(graph).guarantee.valid
+        seeded = build("gap", unsafe_noise_seed=3).fit(graph).guarantee
+        assert not seeded.valid
+        assert "the noise is reproducible from a seed" in seeded.deviations
+
+    def test_without_a_unit_nothing_is_promised(self, method, graph):
+        guarantee = build(method, unit="none", epsilon=None).fit(graph).guarantee
+        assert (guarantee.valid, guarantee.epsilon, guarantee.releases) == (False, float("inf"), 0)
+        assert guarantee.statement().startswith("No privacy")
+
+    def test_a_model_that_reads_no_edge_spends_nothing(self, graph):
+        model = build("mlp").fit(graph)
+        assert (model.guarantee.valid, model.guarantee.epsilon) == (True, 0.0)
+        assert budget_of(graph.edge_set).entries == ()
+
+
+class TestBudget:
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_every_fit_books_one_release(self, method, graph):
+        model = build(method)
+        for fits in (1, 2):
+            model.fit(graph)
+            entries = budget_of(graph.edge_set).entries
+            assert len(entries) == fits
+            assert all(entry.event == model.guarantee.event for entry in entries)
+            assert len({entry.release_id for entry in entries}) == fits
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_the_release_is_booked_before_any_work(self, method, graph):
+        def stop(stage: str, done: int, total: int) -> None:
+            if stage == "encoder":
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            build(method).fit(graph, on_progress=stop)
+        assert len(budget_of(graph.edge_set).entries) == 1
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_a_budget_that_is_spent_refuses_before_any_work(self, method, graph):
+        attach_budget(graph.edge_set, MemoryBudget(epsilon=2.5, delta=1e-7))
+        build(method, delta=1e-7).fit(graph)
+        stages: list[str] = []
+        with pytest.raises(gv.errors.BudgetError, match="would bring the total to epsilon"):
+            build(method, delta=1e-7).fit(graph, on_progress=lambda stage, *_: stages.append(stage))
+        assert set(stages) == {"calibrate"}
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_own_predictions_are_free_and_another_graph_pays(self, method, graph, make_graph):
+        model = build(method).fit(graph)
+        model.predict(graph)
+        model.score(graph)
+        model.predict(graph.with_split(graph.test_mask, graph.val_mask, graph.train_mask))
+        assert len(budget_of(graph.edge_set).entries) == 1
+        other = make_graph(seed=1)
+        for asked in (1, 2):
+            model.predict(other)
+            assert len(budget_of(other.edge_set).entries) == asked
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_a_part_of_the_fitted_graph_pays_from_the_same_budget(self, method, graph):
+        model = build(method).fit(graph)
+        half = torch.from_numpy(np.arange(graph.num_nodes) % 2 == 0)
+        model.predict(graph.subgraph(half))
+        entries = budget_of(graph.edge_set).entries
+        assert len(entries) == 2
+        assert isinstance(entries[1], Entry)
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_another_graph_of_the_wrong_kind_is_refused_unpaid(self, method, graph, make_graph):
+        model = build(method).fit(graph)
+        other = make_graph(seed=1, directed=True)
+        with pytest.raises(UnitError, match="the graph is directed"):
+            model.predict(other)
+        assert budget_of(other.edge_set).entries == ()
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_calibrated_noise_is_exact(self, method):
+        plan = build(method, delta=1e-7).plan(num_nodes=100, num_classes=3)
+        assert plan.mu == pytest.approx(mu_of(2.0, 1e-7), rel=1e-3)
+        assert plan.mu <= mu_of(2.0, 1e-7)
