@@ -21,7 +21,8 @@ def simplex_codes(classes: int) -> Tensor:
         basis[k - 1, k] = -float(k)
         basis[k - 1] /= (k * (k + 1)) ** 0.5
     codes = basis.T.contiguous()
-    return codes / codes.norm(dim=1, keepdim=True)
+    lengths: Tensor = codes.norm(dim=1, keepdim=True)
+    return codes / lengths
 
 
 def soft_codes(log_posteriors: Tensor, codes: Tensor) -> Tensor:

@@ -64,8 +64,8 @@ class ClassCode(Estimator):
         _check.within(0, 1, back=self.back)
         if isinstance(self.protected_unit, NoUnit):
             raise UnitError(
-                "classcode is calibrated to a budget and has no non-private form: pass unit='undirected-edge' and "
-                "an epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
+                "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
+                "epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
             )
 
     # -- the plan ------------------------------------------------------------------------------------------

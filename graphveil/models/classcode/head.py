@@ -17,7 +17,7 @@ _STEPS, _BATCH = 160, 2048
 
 
 class Head(nn.Module):
-    """logits = alpha Q + net(input), with alpha learned from one: training starts at the likelihood's answer."""
+    """logits = alpha Q + net(input), alpha learned from one: training starts at the likelihood's answer."""
 
     def __init__(self, widths: Sequence[int], dropout: float, *, generator: torch.Generator) -> None:
         """Draw the network's weights; ``widths`` runs from the inputs to the classes."""

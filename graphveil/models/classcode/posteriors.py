@@ -88,7 +88,8 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
     """Return one network's log-posteriors, shape (N, C)."""
     device = next(network.parameters()).device
     network.eval()
-    return network(batch_of(x, device=device)).log_softmax(dim=1).cpu()
+    scores: Tensor = network(batch_of(x, device=device))
+    return scores.log_softmax(dim=1).cpu()
 
 
 def build(widths: Sequence[int], input_dropout: float, generator: torch.Generator) -> FeedForward:

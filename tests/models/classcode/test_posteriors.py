@@ -1,0 +1,46 @@
+"""Public posteriors: a node's own label never informs its own posterior, and no edge is read."""
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from graphveil._random import PublicStreams
+from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
+from graphveil.models.classcode.posteriors import cross_fitted_posteriors, unit_rows
+from graphveil.models.context import FitContext
+
+
+def small() -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+
+
+def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    from graphveil.models.classcode import posteriors
+
+    monkeypatch.setattr(posteriors, "CANDIDATES", posteriors.CANDIDATES[:1])  # the choice may see labels
+    graph = small()
+    node = int(torch.nonzero(graph.mask("train"))[0])
+    labels = graph.y.clone()
+    labels[node] = (labels[node] + 1) % graph.num_classes
+    before, _ = cross_fitted_posteriors(graph, FitContext(PublicStreams(3)))
+    after, _ = cross_fitted_posteriors(graph.replace(y=labels), FitContext(PublicStreams(3)))
+    assert torch.equal(before[node], after[node])
+    others = torch.nonzero(graph.mask("train"))[1:, 0]
+    assert not torch.equal(before[others], after[others])
+
+
+def test_the_posteriors_do_not_depend_on_the_edges() -> None:
+    graph = small()
+    empty = Adjacency.from_edges(
+        np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), num_nodes=graph.num_nodes, directed=False
+    )
+    with_edges, _ = cross_fitted_posteriors(graph, FitContext(PublicStreams(0)))
+    without, _ = cross_fitted_posteriors(graph.replace(adjacency=empty), FitContext(PublicStreams(0)))
+    assert torch.equal(with_edges, without)
+
+
+def test_unit_rows_of_sparse_and_dense_features_agree() -> None:
+    dense = torch.tensor([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    scaled = unit_rows(sparse.csr_array(dense.numpy()))
+    assert not isinstance(scaled, torch.Tensor)
+    torch.testing.assert_close(torch.from_numpy(scaled.toarray()), unit_rows(dense))
