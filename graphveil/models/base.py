@@ -93,10 +93,17 @@ class Estimator(ABC):
                     f"{name!r} is not a parameter of {self.method}{_check.suggestion(name, known)}; "
                     f"parameters are {', '.join(known)}"
                 )
+        self._assign(params)
+        try:
+            self._check_config()
+        except Exception:
+            self._assign(known)
+            raise
+        return self
+
+    def _assign(self, params: dict[str, Any]) -> None:
         for name, value in params.items():
             setattr(self, name, value)
-        self._check_config()
-        return self
 
     @property
     def protected_unit(self) -> Unit:

@@ -53,11 +53,12 @@ class TestConfiguration:
         with pytest.raises(ConfigError, match=r"'epoch' is not a parameter of .*; did you mean 'epochs'\?"):
             build(method).set_params(epoch=5)
 
-    def test_set_params_checks_values_and_changes_nothing_else(self, method):
+    def test_set_params_checks_values_and_changes_all_or_nothing(self, method):
         model = build(method)
         assert model.set_params(epochs=4).get_params()["epochs"] == 4
-        with pytest.raises(ConfigError, match="activation='rellu' is not one of .*did you mean 'relu'"):
-            model.set_params(activation="rellu")
+        with pytest.raises(ConfigError, match=r"activation='rellu' is not one of .*did you mean 'relu'"):
+            model.set_params(epochs=9, activation="rellu")
+        assert (model.get_params()["epochs"], model.get_params()["activation"]) == (4, "selu")
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
@@ -87,7 +88,7 @@ class TestConfiguration:
     @pytest.mark.parametrize("method", PRIVATE)
     @pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan")])
     def test_the_budget_is_a_positive_number(self, method, epsilon):
-        with pytest.raises(ConfigError, match="epsilon=.* must be a finite number above 0"):
+        with pytest.raises(ConfigError, match=r"epsilon=.* must be a finite number above 0"):
             build(method, epsilon=epsilon)
 
 
