@@ -98,12 +98,10 @@ class PldCurve(Curve):
         def bound(epsilon: float) -> float:
             return math.exp(epsilon) * false_positive_rate + self.delta(epsilon)
 
+        # delta is convex in e^epsilon, so the bound has one minimum; every epsilon gives a valid bound.
         highest = max(1.0, math.log(1 / false_positive_rate))
-        grid = np.linspace(0.0, highest, 200)
-        start = int(np.argmin([bound(e) for e in grid]))
-        bracket = grid[max(0, start - 1)], grid[min(len(grid) - 1, start + 1)]
-        best = minimize_scalar(bound, bounds=bracket, method="bounded")
-        return min(1.0, bound(float(grid[start])), float(best.fun))
+        best = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-4})
+        return min(1.0, float(best.fun))
 
 
 def total_mu(event: Event) -> float | None:

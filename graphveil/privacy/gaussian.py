@@ -45,8 +45,8 @@ def epsilon_of(mu: float, delta: float) -> float:
     while delta_of(upper, mu) > delta:
         upper *= 2
     # brentq may stop just short of the root; adding its tolerance keeps the answer on the safe side.
-    root = brentq(lambda e: delta_of(e, mu) - delta, 0.0, upper, xtol=1e-12, rtol=1e-14)
-    return float(root) + 1e-12
+    root = float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, upper, xtol=1e-12, rtol=1e-14))
+    return root + 1e-12 + 1e-14 * root
 
 
 def mu_of(epsilon: float, delta: float) -> float:

@@ -189,4 +189,8 @@ class Guarantee:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.4g}"
+    """Print four digits, rounded up: a printed epsilon is never below the proved one."""
+    nearest = float(f"{value:.4g}")
+    if nearest < value * (1 - 1e-9):
+        nearest += 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{nearest:.4g}"

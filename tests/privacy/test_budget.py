@@ -1,0 +1,116 @@
+import gc
+import threading
+
+import pytest
+
+from graphveil.errors import BudgetError, ConfigError
+from graphveil.graph import EdgeSet
+from graphveil.privacy import Entry, Gaussian, MemoryBudget, attach_budget, budget_of, calibrate_mu
+from graphveil.privacy.events import NonPrivate
+
+
+def entry(name: str, epsilon: float = 1.0) -> Entry:
+    return Entry(name, "rows", Gaussian(calibrate_mu(epsilon, 1e-7)))
+
+
+def test_a_release_that_spends_the_limit_exactly_is_booked() -> None:
+    budget = MemoryBudget(epsilon=1.0, delta=1e-7)
+    budget.book(entry("a"))
+    assert [known.release_id for known in budget.entries] == ["a"]
+
+
+def test_a_release_over_the_limit_names_requested_spent_and_limit_and_books_nothing() -> None:
+    budget = MemoryBudget(epsilon=1.5, delta=1e-7)
+    budget.book(entry("a"))
+    with pytest.raises(BudgetError, match=r"total to epsilon 1\.44.*limit is 1\.4, spent so far 1\.0"):
+        _limited(1.4, budget).book(entry("b"))
+    budget.book(entry("b"))
+    assert len(budget.entries) == 2
+    with pytest.raises(BudgetError):
+        budget.book(entry("c"))
+    assert len(budget.entries) == 2
+
+
+def _limited(epsilon: float, like: MemoryBudget) -> MemoryBudget:
+    budget = MemoryBudget(epsilon=epsilon, delta=1e-7)
+    for known in like.entries:
+        budget.book(known)
+    return budget
+
+
+def test_a_release_id_is_booked_once() -> None:
+    budget = MemoryBudget()
+    budget.book(entry("a"))
+    with pytest.raises(BudgetError, match="already booked"):
+        budget.book(entry("a"))
+
+
+def test_the_slack_of_the_noise_counts_against_the_limit() -> None:
+    mu = calibrate_mu(1.0, 1e-7)
+    MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu)))
+    with pytest.raises(BudgetError):
+        MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu), slack=1e-8))
+    with pytest.raises(BudgetError, match="epsilon inf"):
+        MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu), slack=1e-7))
+
+
+def test_a_release_without_noise_never_fits_a_limit() -> None:
+    with pytest.raises(BudgetError, match="epsilon inf"):
+        MemoryBudget(epsilon=100.0, delta=1e-7).book(Entry("a", "raw", NonPrivate()))
+
+
+@pytest.mark.parametrize("half", [{"epsilon": 1.0}, {"delta": 1e-7}])
+def test_half_a_limit_is_refused_instead_of_ignored(half: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="both epsilon= and delta="):
+        MemoryBudget(**half)
+
+
+def test_a_budget_belongs_to_one_edge_set() -> None:
+    mine, yours = EdgeSet(), EdgeSet()
+    budget_of(mine).book(entry("a"))
+    assert len(budget_of(mine).entries) == 1
+    assert not budget_of(yours).entries
+
+
+def test_a_budget_goes_with_its_edge_set() -> None:
+    edges = EdgeSet()
+    budget_of(edges).book(entry("a"))
+    del edges
+    gc.collect()
+    assert not budget_of(EdgeSet()).entries
+
+
+def test_a_limit_is_attached_before_the_first_release_only() -> None:
+    edges = EdgeSet()
+    limit = MemoryBudget(epsilon=1.0, delta=1e-7)
+    attach_budget(edges, limit)
+    assert budget_of(edges) is limit
+    limit.book(entry("a"))
+    with pytest.raises(BudgetError, match="already booked"):
+        attach_budget(edges, MemoryBudget())
+
+
+def test_two_threads_cannot_both_take_the_rest() -> None:
+    budget = MemoryBudget(epsilon=1.0, delta=1e-7)
+    refused: list[str] = []
+
+    def book(name: str) -> None:
+        try:
+            budget.book(entry(name))
+        except BudgetError:
+            refused.append(name)
+
+    threads = [threading.Thread(target=book, args=(str(k),)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(budget.entries) == 1
+    assert len(refused) == 7
+
+
+def test_the_book_knows_the_curve_of_everything_booked() -> None:
+    budget = MemoryBudget()
+    for k in range(3):
+        budget.book(entry(str(k)))
+    assert budget.curve().epsilon(1e-7) == pytest.approx(1.800, abs=6e-4)

@@ -1,0 +1,62 @@
+import pytest
+
+from graphveil.errors import ConfigError
+from graphveil.privacy import Composed, Gaussian, PairwiseGaussian, PoissonGaussian, compose, within_partition
+from graphveil.privacy.accountant import total_mu
+
+ROWS = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
+
+
+@pytest.mark.parametrize("mu", [-0.1, float("nan"), float("inf")])
+def test_a_gaussian_needs_a_finite_mu(mu: float) -> None:
+    with pytest.raises(ConfigError, match="mu="):
+        Gaussian(mu)
+
+
+@pytest.mark.parametrize("table", [((1.0, 0.5), (0.4, 1.0)), ((1.0, 0.5),), ((1.0, -0.5), (-0.5, 1.0))])
+def test_a_table_over_pairs_is_square_symmetric_and_not_negative(
+    table: tuple[tuple[float, ...], ...],
+) -> None:
+    with pytest.raises(ConfigError, match="mu_squared"):
+        PairwiseGaussian("labels", table)
+
+
+def test_the_worst_pair_is_the_largest_entry() -> None:
+    assert ROWS.worst == 1.0
+    assert PairwiseGaussian("nobody", ()).worst == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_multiplier": 0},
+        {"sampling_rate": 1.1},
+        {"steps": -1},
+        {"steps": 1.5},
+        {"relation": "swap"},
+    ],
+)
+def test_training_parameters_are_checked(change: dict[str, object]) -> None:
+    good = {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 10, "relation": "replace"}
+    PoissonGaussian(**good)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        PoissonGaussian(**(good | change))  # type: ignore[arg-type]
+
+
+def test_composition_keeps_the_order_and_flattens() -> None:
+    parts = (Gaussian(1.0), ROWS, PoissonGaussian(1.0, 0.1, 2))
+    assert compose(parts[0], compose(parts[1], compose(parts[2]))) == Composed(parts)
+
+
+def test_the_same_groups_compose_pair_by_pair_and_other_groups_do_not() -> None:
+    counts = PairwiseGaussian("labels", ((1.0, 0.0), (0.0, 0.0)))
+    one_split = compose(within_partition(ROWS, "a"), within_partition(counts, "a"))
+    two_splits = compose(within_partition(ROWS, "a"), within_partition(counts, "b"))
+    assert total_mu(one_split) == pytest.approx(1.0)
+    assert total_mu(two_splits) == pytest.approx(2**0.5)
+
+
+def test_naming_the_groups_leaves_other_events_alone() -> None:
+    assert within_partition(compose(Gaussian(1.0), PoissonGaussian(1.0, 0.1, 2)), "a") == compose(
+        Gaussian(1.0), PoissonGaussian(1.0, 0.1, 2)
+    )

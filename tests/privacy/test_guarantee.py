@@ -1,0 +1,146 @@
+import json
+import math
+
+import pytest
+
+from graphveil.privacy import (
+    Composed,
+    DirectedEdge,
+    Gaussian,
+    Guarantee,
+    NoUnit,
+    PoissonGaussian,
+    UndirectedEdge,
+    calibrate_mu,
+    compose,
+)
+from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.guarantee import _figure
+from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
+
+MU = calibrate_mu(1.0, 1e-7)
+UNDIRECTED = Guarantee.of(UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1)
+
+
+def test_the_undirected_statement_is_verbatim() -> None:
+    assert UNDIRECTED.statement() == (
+        "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+        "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
+        "every node, and scores computed from them) are (1, 1e-07)-indistinguishable. This covers 1 "
+        "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features "
+        "or their labels; a person with k friendships is protected as a whole only at eps_k: 12.9 for k=10, "
+        "338.7 for k=100. Other runs on the same data add up: r equal releases have mu sqrt(r)."
+    )
+
+
+def test_the_directed_statement_names_what_a_mutual_edge_gets() -> None:
+    statement = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2).statement()
+    assert "differ in one stored directed edge" in statement
+    assert "This covers 2 release(s)" in statement
+    assert "A mutual edge is two stored edges and is protected at eps = 1.448." in statement
+    assert statement.endswith("Other runs on the same data add up: r equal releases have mu sqrt(r).")
+
+
+@pytest.mark.parametrize(("friends", "steered", "equal"), PERSON_WITH_FRIENDS)
+def test_a_person_with_friends_is_golden(friends: int, steered: float, equal: float) -> None:
+    both_ways = Guarantee.of(UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
+    assert UNDIRECTED._group_epsilon(friends) == pytest.approx(steered, rel=1e-4)
+    assert both_ways._group_epsilon(friends) == pytest.approx(equal, rel=1e-4)
+
+
+def test_a_person_with_one_friend_is_protected_like_the_edge() -> None:
+    assert UNDIRECTED._group_epsilon(1) == pytest.approx(UNDIRECTED.epsilon)
+
+
+def test_a_directed_friend_is_two_stored_edges() -> None:
+    directed = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1)
+    assert directed._group_epsilon(1) == pytest.approx(directed._mutual_epsilon())
+
+
+@pytest.mark.parametrize(
+    ("directed", "mutual"), [row[1:] for row in DIRECTED_IS_UNDIRECTED if row[0] == 1e-7]
+)
+def test_the_mutual_figure_is_golden(directed: float, mutual: float) -> None:
+    event = Gaussian(calibrate_mu(directed, 1e-7))
+    guarantee = Guarantee.of(DirectedEdge(), event, delta=1e-7, releases=1)
+    assert guarantee._mutual_epsilon() == pytest.approx(mutual, abs=6e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "times", "together"), REPEATED_RELEASES)
+def test_repeated_runs_are_golden(epsilon: float, times: int, together: float) -> None:
+    one = Guarantee.of(UndirectedEdge(), Gaussian(calibrate_mu(epsilon, 1e-7)), delta=1e-7, releases=2)
+    every = one.repeated(times)
+    assert every.epsilon == pytest.approx(together, abs=6e-4)
+    assert every.releases == 2 * times
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [(0.0, "0"), (math.inf, "inf"), (1.0, "1"), (1 - 1e-12, "1"), (12.892, "12.9"), (0.0123412, "0.01235")],
+)
+def test_a_printed_epsilon_is_never_below_the_proved_one(value: float, printed: str) -> None:
+    assert _figure(value) == printed
+
+
+def test_slack_raises_epsilon_and_adds_up_over_runs() -> None:
+    with_slack = Guarantee.of(UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, slack=1e-9)
+    assert with_slack.epsilon > UNDIRECTED.epsilon
+    assert with_slack.repeated(3).slack == pytest.approx(3e-9)
+    assert with_slack.attacker_rate > UNDIRECTED.attacker_rate
+
+
+def test_deviations_come_first_and_void_the_guarantee() -> None:
+    guarantee = Guarantee.of(
+        UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, mode="paper", deviations=("a flaw", "a seed")
+    )
+    assert not guarantee.valid
+    assert guarantee.statement().startswith(
+        "NOT A VALID GUARANTEE (paper mode). Known deviations: a flaw; a seed. It would read:"
+    )
+
+
+def test_without_a_unit_there_is_no_claim() -> None:
+    guarantee = Guarantee.of(NoUnit(), NonPrivate(), delta=0.0, releases=0)
+    assert not guarantee.valid
+    assert guarantee.epsilon == math.inf
+    assert guarantee.attacker_rate == 1.0
+    assert guarantee.statement().startswith("No privacy")
+
+
+def test_edges_that_were_never_read_have_epsilon_zero_and_their_own_words() -> None:
+    guarantee = Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
+    assert guarantee.epsilon == 0.0
+    assert guarantee.attacker_rate == pytest.approx(0.01)
+    assert guarantee.statement().startswith("The edges were never read")
+
+
+def test_a_statement_about_noise_free_edges_says_infinity() -> None:
+    statement = Guarantee.of(UndirectedEdge(), NonPrivate(), delta=1e-7, releases=1).statement()
+    assert "(inf, 1e-07)-indistinguishable" in statement
+    assert "inf for k=10" in statement
+
+
+def test_a_guarantee_with_training_in_it_is_certified_as_a_whole() -> None:
+    event = compose(PoissonGaussian(3.0077, 256 / 20000, 781), Gaussian(1 / 3.0077))
+    guarantee = Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=1)
+    assert 0 < guarantee.epsilon < 2
+    assert guarantee.curve.delta(guarantee.epsilon) <= 1e-5 * (1 + 1e-6)
+
+
+def test_notes_stand_in_the_statement() -> None:
+    guarantee = Guarantee.of(
+        UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, notes=("classes are treated as public",)
+    )
+    assert "Note: classes are treated as public." in guarantee.statement()
+
+
+def test_the_record_is_plain_json() -> None:
+    record = json.loads(json.dumps(UNDIRECTED.as_dict(), allow_nan=False))
+    assert record["unit"] == "undirected-edge"
+    assert record["mu"] == pytest.approx(MU)
+    assert record["tpr_at_1pct_fpr"] == pytest.approx(0.0173, abs=5e-5)
+
+
+def test_an_infinite_epsilon_is_null_in_the_record() -> None:
+    record = Guarantee.of(NoUnit(), NonPrivate(), delta=0.0, releases=0).as_dict()
+    assert json.loads(json.dumps(record, allow_nan=False))["epsilon"] is None
