@@ -225,7 +225,9 @@ def test_the_default_folder_says_method_and_data(invoke: Invoke, files: Files) -
 def test_without_a_unit_to_protect_the_edges_are_counted_and_nothing_is_promised(
     invoke: Invoke, files: Files
 ) -> None:
-    record = invoke("train", "gap", *files.flags, "--unit", "none", *QUICK, "--out", "first", "--json").json
+    answer = invoke("train", "gap", *files.flags, "--unit", "none", *QUICK, "--out", "first", "--json")
+    record = answer.json
+    assert "publish none of it" in answer.err
     assert record["edges_stored"] > 0
     assert record["epsilon"] is None
     assert record["covered"] is record["guarantee"]["valid"] is False
@@ -518,6 +520,12 @@ def test_a_folder_in_use_is_left_alone(invoke: Invoke, files: Files) -> None:
     assert "not an empty folder" in answer.err
     assert invoke("train", "mlp", *files.flags, *PRIVATE, "--out", "mine", "--resume").code == 2
     assert [path.name for path in Path("mine").iterdir()] == ["letter.txt"]
+
+
+def test_an_output_that_cannot_be_written_is_misuse(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", files.nodes / "first")
+    assert answer.code == 2
+    assert "choose another --out" in answer.err
 
 
 def test_resuming_with_other_flags_names_what_differs(invoke: Invoke, files: Files) -> None:

@@ -79,7 +79,8 @@ def _failure_of(error: Exception) -> CommandError:
 def _usage(error: Any) -> str:
     """Return a usage error with the command whose help explains it."""
     command = error.ctx.command_path if error.ctx else "graphveil"
-    return f"{error.format_message()} See `{command} --help`."
+    message = error.format_message() or "No command was given."
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See `{command} --help`."
 
 
 def _name(error: Exception) -> str:

@@ -202,7 +202,11 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     screen.say("")
     screen.say(metrics["statement"])
     screen.say("")
-    screen.say(f"Run folder: {folder.root} (release/ may be published, internal/ must not)")
+    valid = metrics["guarantee"]["valid"]
+    publish = (
+        "release/ may be published, internal/ must not" if valid else "no guarantee holds: publish none of it"
+    )
+    screen.say(f"Run folder: {folder.root} ({publish})")
     screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")
     screen.emit(metrics)
 

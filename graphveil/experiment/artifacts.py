@@ -103,7 +103,12 @@ class RunFolder:
         """Create the folder and lock its configuration, unless a resumed run has done so."""
         if not self.lock.exists():
             content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
-            write_json(self.lock, content)
+            try:
+                write_json(self.lock, content)
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot write to {self.root} ({error.strerror}); choose another --out"
+                ) from None
 
     def workspace(self, seed: int) -> Path:
         """Return where the run of a seed keeps its state."""

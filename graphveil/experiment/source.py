@@ -46,7 +46,7 @@ class Source:
             )
         if missing:
             raise ConfigError(
-                f"two files and four columns make a graph; {', '.join(missing)} is missing: add it"
+                f"a graph from files needs two files and the names of four columns: add {', '.join(missing)}"
             )
 
     @property

@@ -65,7 +65,10 @@ def check_suffix(path: Path) -> None:
 def write_predictions(path: Path, table: Table) -> None:
     """Write the table, whole or not at all, as its suffix says."""
     check_suffix(path)
-    write_atomic(path, encode(table, path.suffix))
+    try:
+        write_atomic(path, encode(table, path.suffix))
+    except OSError as error:
+        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
 
 
 def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:

@@ -124,7 +124,7 @@ def find_release(folder: str | Path) -> Path:
     release = root if (root / MODEL).exists() else root / "release"
     if not (release / MODEL).exists():
         raise ArtifactError(f"{root} holds no saved model ({MODEL}); give the folder of a finished run")
-    if release.is_symlink() or any((release / name).is_symlink() for name in FILES):
+    if (release != root and release.is_symlink()) or any((release / name).is_symlink() for name in FILES):
         raise ArtifactError(f"{release} is or holds a link, which a release may not; copy the files instead")
     for name in FILES:
         if not (release / name).is_file():
