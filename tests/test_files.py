@@ -1,0 +1,86 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from graphveil._files import whole_folder, write_atomic
+
+
+class Killed(BaseException):
+    """What a signal does to a process, as an exception."""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "run" / "record.json", b"one")
+    write_atomic(tmp_path / "run" / "record.json", b"two")
+    assert (tmp_path / "run" / "record.json").read_bytes() == b"two"
+    assert names(tmp_path / "run") == ["record.json"]
+
+
+def test_a_write_that_dies_leaves_the_old_file_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_atomic(tmp_path / "record.json", b"old")
+
+    def die(_: int) -> None:
+        raise Killed
+
+    monkeypatch.setattr(os, "fsync", die)
+    with pytest.raises(Killed):
+        write_atomic(tmp_path / "record.json", b"new")
+    assert (tmp_path / "record.json").read_bytes() == b"old"
+    assert names(tmp_path) == ["record.json"]
+
+
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
+    with whole_folder(tmp_path / "release") as work:
+        (work / "a").write_text("a")
+        assert not (tmp_path / "release").exists()
+    assert names(tmp_path / "release") == ["a"]
+    assert names(tmp_path) == ["release"]
+
+
+def test_a_folder_that_fails_vanishes(tmp_path: Path) -> None:
+    with pytest.raises(Killed), whole_folder(tmp_path / "release") as work:
+        (work / "a").write_text("a")
+        raise Killed
+    assert names(tmp_path) == []
+
+
+def test_a_new_folder_replaces_the_old_one_whole(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with whole_folder(tmp_path / "release") as work:
+            (work / name).write_text(name)
+    assert names(tmp_path / "release") == ["b"]
+    assert names(tmp_path) == ["release"]
+
+
+def test_a_replacement_that_dies_leaves_the_old_folder_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with whole_folder(tmp_path / "release") as work:
+        (work / "a").write_text("a")
+    replace, moves = Path.replace, 0
+
+    def die_on_the_second(self: Path, target: Path) -> Path:
+        nonlocal moves
+        moves += 1
+        if moves == 2:
+            raise Killed
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", die_on_the_second)
+    with pytest.raises(Killed), whole_folder(tmp_path / "release") as work:
+        (work / "b").write_text("b")
+    assert names(tmp_path / "release") == ["a"]
+    assert names(tmp_path) == ["release"]
+
+
+def test_a_published_folder_can_be_read_by_others(tmp_path: Path) -> None:
+    with whole_folder(tmp_path / "release") as work:
+        (work / "a").write_text("a")
+    assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
