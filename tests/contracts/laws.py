@@ -1,0 +1,62 @@
+"""What noise must look like, as checks that take samples: the shipped noise passes, a wrong one does not.
+
+Each check raises an AssertionError with probability below ``FALSE_ALARM`` on noise of the right law, over
+the randomness of the key; the keys of the tests are fixed, so they pass always or never.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+FALSE_ALARM = 1e-6
+
+Samples = npt.NDArray[np.floating] | npt.NDArray[np.signedinteger]
+
+
+def has_the_law(samples: Samples, sigma: float) -> None:
+    """Integer samples of N(0, sigma^2), sigma at least 20: their distribution function and variance."""
+    flat = np.asarray(samples, dtype=np.float64).reshape(-1)
+    spread = flat + np.random.default_rng(0).random(flat.size) - 0.5  # a uniform in each integer's cell
+    p = stats.kstest(spread / math.hypot(sigma, math.sqrt(1 / 12)), "norm").pvalue
+    assert p > FALSE_ALARM / 2, f"distribution is not N(0, {sigma}^2): p = {p:.2g}"
+    has_the_variance(flat, sigma)
+
+
+def has_the_variance(samples: Samples, sigma: float) -> None:
+    """The sum of squares over sigma^2 is chi-square."""
+    p = _two_sided(np.square(samples / sigma).sum(), samples.size)
+    assert p > FALSE_ALARM / 2, f"variance is off {sigma}^2: p = {p:.2g}"
+
+
+def covers_everything(samples: Samples, sigma: float) -> None:
+    """No row and no column goes without noise, or with less: each has the variance on its own."""
+    for axis in (0, 1):
+        squares = np.square(samples / sigma).sum(axis=axis)
+        level = FALSE_ALARM / (2 * squares.size)
+        p = _two_sided(squares, samples.shape[axis])
+        assert p.min() > level, f"the variance along axis {axis} is off in {int((p <= level).sum())} places"
+
+
+def are_unrelated(first: Samples, second: Samples) -> None:
+    """Two sets of independent noise: their correlation is that of chance."""
+    x, y = (np.asarray(part, dtype=np.float64).reshape(-1) for part in (first, second))
+    r = float(x @ y / math.sqrt((x @ x) * (y @ y)))
+    bound = stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(x.size)
+    assert abs(r) < bound, f"correlation {r:.4f} exceeds {bound:.4f}"
+
+
+def rows_are_unrelated(samples: Samples) -> None:
+    """Neighbouring rows, columns and rows half a matrix apart share nothing."""
+    half = len(samples) // 2
+    for first, second in (
+        (samples[:-1], samples[1:]),
+        (samples[:half], samples[half : 2 * half]),
+        (samples[:, :-1], samples[:, 1:]),
+    ):
+        are_unrelated(first, second)
+
+
+def _two_sided(squares: npt.NDArray[np.floating], degrees: int) -> npt.NDArray[np.floating]:
+    return 2 * np.minimum(stats.chi2.sf(squares, degrees), stats.chi2.cdf(squares, degrees))
