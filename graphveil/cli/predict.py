@@ -45,7 +45,7 @@ def predict(
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
     price = _price(model, graph)
-    screen.facts("Price of predicting another graph, booked before it is computed", _facts(graph, price))
+    screen.facts("The price of asking another graph's edges", _facts(graph, price))
     table = predictions_of(model, model.predict_proba(graph), graph.ids)
     _deliver(model, table, out, screen, price=price)
 

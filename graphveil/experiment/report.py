@@ -117,7 +117,11 @@ def _guarantee(guarantee: Guarantee) -> str:
 
 def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
     inner = [(step / _STEPS) ** 3 for step in range(1, _STEPS)]  # dense where the curve is steep
-    caught = guarantee.curve.true_positive_rate
+    curve_of = guarantee.curve.true_positive_rate
+
+    def caught(alarms: float) -> float:
+        return min(1.0, curve_of(alarms) + guarantee.slack)
+
     curve: list[Point] = [(0.0, 0.0), *((alarms, caught(alarms)) for alarms in inner), (1.0, 1.0)]
     chart = line_chart(
         [Line("best attacker", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
