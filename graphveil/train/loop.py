@@ -71,7 +71,7 @@ def train(
     Args:
         network: the parameters to train.
         logits: maps node indices to logits (B, C); it calls ``network``.
-        labels: int64 (N).
+        labels: classes, int64 (N), or class probabilities (N, C) to imitate; accuracy is then of the mode.
         train_nodes: node indices to fit.
         val_nodes: node indices to select the epoch on; with none of them the last epoch is kept.
         schedule: epochs, learning rate, selection.
@@ -117,7 +117,8 @@ def evaluate(network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Te
     network.eval()
     scores = logits(nodes).contiguous()  # argmax reads rows ten times faster than columns
     loss = _loss(scores, labels[nodes])
-    return float(loss), float((scores.argmax(1) == labels[nodes]).float().mean())
+    wanted = labels[nodes] if labels.ndim == 1 else labels[nodes].argmax(1)
+    return float(loss), float((scores.argmax(1) == wanted).float().mean())
 
 
 def _epoch(
@@ -145,7 +146,8 @@ def _epoch(
 
 def _loss(scores: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross entropy; with the classes in front it costs a quarter of the time on a CPU."""
-    return cross_entropy(scores.t().unsqueeze(0), labels.unsqueeze(0))
+    wanted = labels if labels.ndim == 1 else labels.t()
+    return cross_entropy(scores.t().unsqueeze(0), wanted.unsqueeze(0))
 
 
 def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:

@@ -12,12 +12,20 @@ from graphveil.errors import NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
-from graphveil.models.classcode.posteriors import FOLDS, cross_fitted_posteriors, restore_network
+from graphveil.models.classcode.posteriors import (
+    FOLDS,
+    Posteriors,
+    distilled_posteriors,
+    public_posteriors,
+    restore_network,
+)
 from graphveil.models.classcode.queries import TARGET, Steering, groups_of
 from graphveil.models.classcode.rounds import Rounds
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
 from graphveil.privacy import NoUnit
+
+_FEW_TO_LEARN_FROM = 5000  # labelled nodes
 
 
 @dataclass(kw_only=True, eq=False)
@@ -37,6 +45,8 @@ class ClassCode(Estimator):
         count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
         few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
         back: weight from targets back to labelled nodes in that variant (b).
+        distil: train the feature networks a second time, on what the rows said, before the last decision;
+            None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
 
     Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
     presented as if they were targets'.
@@ -53,6 +63,7 @@ class ClassCode(Estimator):
     count_share: float = 0.05
     few_labels: bool | None = None
     back: float = 0.3
+    distil: bool | None = None
 
     gate_: tuple[float, ...] = field(default=(), init=False, repr=False)
     _networks: tuple[FeedForward, ...] = field(default=(), init=False, repr=False)
@@ -94,28 +105,42 @@ class ClassCode(Estimator):
         if plan is None:
             raise UnitError("classcode has no non-private form")
         with context.stage("encoder"):
-            prior, self._networks = cross_fitted_posteriors(graph, context)
+            public = public_posteriors(graph, context)
+        self._networks = public.networks
         release = self._release(plan, graph, context, groups_of(graph))
-        rounds = Rounds(graph, plan, release, prior)
+        rounds = Rounds(graph, plan, release)
         with context.stage("aggregate"):
             rounds.count()
-        log = rounds.prior
-        for _ in rounds.hops:
+        decided = prior = public.log
+        for number, _ in enumerate(rounds.hops, start=1):
             with context.stage("aggregate"):
-                rounds.listen(log)
-            with context.stage("classifier"):
-                log = self._decide(rounds, graph, context)
+                rounds.listen(decided)
+            decided = self._decide(graph, context, rounds, prior, public)
+            if self._distils(graph):
+                with context.stage("classifier"):
+                    name = f"distilled-{number}"
+                    prior = distilled_posteriors(graph, context, public, decided, name)
+                decided = self._decide(graph, context, rounds, prior, public)
         release.close()
         self.aggregates_ = rounds.released
-        return log.exp().to(torch.float32)
+        return decided.exp().to(torch.float32)
 
-    def _decide(self, rounds: Rounds, graph: Graph, context: FitContext) -> Tensor:
-        """Return log-posteriors from the public posterior and the rows so far."""
-        likely, inputs = rounds.evidence()
+    def _distils(self, graph: Graph) -> bool:
+        if self.distil is not None:
+            return self.distil
+        return int((groups_of(graph) != TARGET).sum()) < _FEW_TO_LEARN_FROM
+
+    def _decide(
+        self, graph: Graph, context: FitContext, rounds: Rounds, prior: Tensor, public: Posteriors
+    ) -> Tensor:
+        """Return log-posteriors from what the features and the rows so far say."""
         train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
-        self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
-        self.gate_, log = fit_gate((headed, likely, rounds.prior), graph.y, val_nodes)
-        return log
+        with context.stage("classifier"):
+            likely, inputs = rounds.evidence(prior)
+            self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
+            experts = (headed, likely, public.log.to(torch.float64))
+            self.gate_, decided = fit_gate(experts, graph.y, val_nodes)
+        return decided
 
     # -- prediction and files ------------------------------------------------------------------------------
 

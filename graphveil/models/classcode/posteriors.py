@@ -5,17 +5,18 @@ labels are public like the training labels and are fitted too; out of fold, they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import nll_loss, normalize
+from torch.nn.functional import nll_loss, normalize, one_hot
 
 from graphveil.graph import Features, Graph, to_dense
 from graphveil.models.base import State, nodes_of
+from graphveil.models.classcode.similarity import with_similar_nodes
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward, batch_of
 from graphveil.train import Schedule, train
@@ -34,6 +35,18 @@ class Candidate:
     weight_decay: float = 0.0
     unit_rows: bool = False  # features scaled to rows of norm one, as suits bags of words of unequal length
 
+    @property
+    def schedule(self) -> Schedule:
+        """The training schedule; the last epoch is kept, since the choice is made between candidates."""
+        return Schedule(
+            epochs=self.epochs,
+            learning_rate=_RATE,
+            weight_decay=self.weight_decay,
+            batch_size=_BATCH,
+            decay="cosine",
+            select="last",
+        )
+
 
 CANDIDATES = (
     Candidate(10),
@@ -42,23 +55,43 @@ CANDIDATES = (
 )
 
 
-def cross_fitted_posteriors(graph: Graph, context: FitContext) -> tuple[Tensor, tuple[FeedForward, ...]]:
-    """Return log-posteriors of all nodes, shape (N, C), and the networks that they come from.
+@dataclass(frozen=True)
+class Posteriors:
+    """Log-posteriors of all nodes (N, C), the candidate that was chosen, and the networks behind them."""
 
-    The labelled nodes are split in folds and one network is trained without each fold. A labelled node
-    takes the posterior of the network that did not see it; every other node the mean of all.
+    log: Tensor
+    candidate: Candidate
+    networks: tuple[FeedForward, ...]
+
+
+def public_posteriors(graph: Graph, context: FitContext) -> Posteriors:
+    """Return posteriors cross-fitted on the public labels: training and validation, no edges."""
+    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+    fit = CrossFit(graph, context, "posterior", nodes, graph.y)
+    candidate = CANDIDATES[int(context.once("posterior-choice", fit.choose)["candidate"])]
+    trained = fit.posteriors(candidate)
+    return replace(trained, log=with_similar_nodes(trained.log, graph))
+
+
+def distilled_posteriors(
+    graph: Graph, context: FitContext, public: Posteriors, decided: Tensor, name: str
+) -> Tensor:
+    """Return posteriors that imitate a decision made with the rows, blended with the public ones.
+
+    A feature network learns from every node what its neighbourhood said: targets teach it too, and unsure
+    labels count less. It is cross-fitted over all nodes, so what it says of a node is independent of that
+    node's own row. Post-processing of the release and public labels.
+
+    Args:
+        decided: log-posteriors of the decision, (N, C).
+        name: names the stage.
     """
-    folds = _Folds(graph, context)
-    candidate = CANDIDATES[int(context.once("posterior-choice", folds.choose)["candidate"])]
-    networks = tuple(
-        restore_network(context.once(f"posterior-{k}", partial(folds.state, k, candidate)))
-        for k in range(FOLDS)
-    )
-    x = prepared(graph.x, candidate)
-    each = torch.stack([log_posterior(network.to(context.device), x) for network in networks])
-    log = each.mean(dim=0).log_softmax(dim=1)
-    log[folds.nodes] = each[folds.of_node, folds.nodes]
-    return log, networks
+    targets = decided.exp().to(torch.float32)
+    labelled = graph.mask("train") | graph.mask("val")
+    targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
+    fit = CrossFit(graph, context, name, torch.arange(graph.num_nodes), targets)
+    imitated = fit.posteriors(public.candidate).log
+    return ((public.log + imitated) / 2).log_softmax(dim=1)
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:
@@ -108,52 +141,56 @@ def restore_network(state: State) -> FeedForward:
     return network
 
 
-class _Folds:
-    """The folds of a graph's labelled nodes, and the networks trained without one of them."""
+class CrossFit:
+    """Feature networks, each trained without one fold of the nodes.
 
-    def __init__(self, graph: Graph, context: FitContext) -> None:
-        self._graph, self._context = graph, context
-        self.nodes = nodes_of(graph.mask("train") | graph.mask("val"))
-        shuffled = torch.randperm(len(self.nodes), generator=context.streams.torch("folds"))
-        self.of_node = shuffled % FOLDS
+    A node of a fold takes the posterior of the network that did not see it; every other node the mean of all.
+    """
+
+    def __init__(self, graph: Graph, context: FitContext, name: str, nodes: Tensor, targets: Tensor) -> None:
+        """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
+        self._graph, self._context, self._name = graph, context, name
+        self._nodes, self._targets = nodes, targets
+        shuffled = torch.randperm(len(nodes), generator=context.streams.torch(f"{name}-folds"))
+        self._fold_of = shuffled % FOLDS
 
     def choose(self) -> State:
-        """Return the number of the candidate that explains the first fold's public labels best."""
-        held_out = self.nodes[self.of_node == 0]
+        """Return the number of the candidate that explains the first fold's classes best."""
+        held_out = self._nodes[self._fold_of == 0]
         losses = []
         for candidate in CANDIDATES:
-            network = self.fit(0, candidate)
-            log = log_posterior(network, prepared(self._graph.x, candidate))
-            losses.append(nll_loss(log[held_out], self._graph.y[held_out]))
+            log = log_posterior(self._train(0, candidate), prepared(self._graph.x, candidate))
+            losses.append(nll_loss(log[held_out], self._targets[held_out]))
         return {"candidate": torch.stack(losses).argmin()}
 
-    def state(self, fold: int, candidate: Candidate) -> State:
-        """Return the weights of :meth:`fit`."""
-        return dict(self.fit(fold, candidate).state_dict())
+    def posteriors(self, candidate: Candidate) -> Posteriors:
+        """Return the cross-fitted posteriors of all nodes."""
+        stages = [(f"{self._name}-{k}", partial(self._state, k, candidate)) for k in range(FOLDS)]
+        networks = tuple(restore_network(self._context.once(*stage)) for stage in stages)
+        x = prepared(self._graph.x, candidate)
+        each = torch.stack([log_posterior(network.to(self._context.device), x) for network in networks])
+        log = each.mean(dim=0).log_softmax(dim=1)
+        log[self._nodes] = each[self._fold_of, self._nodes]
+        return Posteriors(log, candidate, networks)
 
-    def fit(self, fold: int, candidate: Candidate) -> FeedForward:
+    def _state(self, fold: int, candidate: Candidate) -> State:
+        return dict(self._train(fold, candidate).state_dict())
+
+    def _train(self, fold: int, candidate: Candidate) -> FeedForward:
         """Return the network that does not see one fold."""
         graph, context = self._graph, self._context
-        generator = context.streams.torch(f"posterior-{fold}")
+        generator = context.streams.torch(f"{self._name}-{fold}")
         widths = [graph.num_features, _HIDDEN, graph.num_classes]
         network = build(widths, candidate.input_dropout, generator).to(context.device)
         x = prepared(graph.x, candidate)
-        schedule = Schedule(
-            epochs=candidate.epochs,
-            learning_rate=_RATE,
-            weight_decay=candidate.weight_decay,
-            batch_size=_BATCH,
-            decay="cosine",
-            select="last",
-        )
         train(
             network,
             lambda index: network(batch_of(x, index, context.device)).cpu(),
-            graph.y,
-            self.nodes[self.of_node != fold],
-            self.nodes[:0],
-            schedule,
+            self._targets,
+            self._nodes[self._fold_of != fold],
+            self._nodes[:0],
+            candidate.schedule,
             generator=generator,
-            on_epoch=context.epochs(f"encoder {fold + 1} of {FOLDS}", candidate.epochs),
+            on_epoch=context.epochs(f"{self._name} {fold + 1} of {FOLDS}", candidate.epochs),
         )
         return network

@@ -21,13 +21,12 @@ from graphveil.models.classcode.queries import TARGET, expected_length, groups_o
 class Rounds:
     """What a release has told so far, in the order of its plan: counts first, then rows round by round."""
 
-    def __init__(self, graph: Graph, plan: ReleasePlan, release: Release, prior: Tensor) -> None:
-        """Start from the public log-posteriors ``prior``, shape (N, C)."""
+    def __init__(self, graph: Graph, plan: ReleasePlan, release: Release) -> None:
+        """Check that the plan is one of ClassCode's."""
         cells, *hops = plan.queries
         self.hops = [hop for hop in hops if isinstance(hop, HopQuery)]
         if not isinstance(cells, CellQuery) or len(self.hops) != len(hops):
             raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
-        self.prior = prior.to(torch.float64)
         self.released: State = {}
         self._graph, self._release, self._cells = graph, release, cells
         self._groups = groups_of(graph)
@@ -60,7 +59,7 @@ class Rounds:
         self.released[f"rows{len(self._rows) + 1}"] = rows
         self._rows.append(in_noise_units(rows, hop, self._groups))
 
-    def evidence(self) -> tuple[Tensor, Tensor]:
+    def evidence(self, prior: Tensor) -> tuple[Tensor, Tensor]:
         """Return the likelihood's log-posterior, shape (N, C), and the head's inputs, for the rounds."""
         if self._affinity is None:
             raise ReleaseError("the counts come before the rows")
@@ -70,8 +69,8 @@ class Rounds:
         length = expected_length(self.hops[0], self._groups, self._affinity.mean_degree) * math.sqrt(count)
         means = self._affinity.neighbours @ self._codes
         train_nodes = nodes_of(self._graph.mask("train"))
-        _, updated = fit_shape(merged, length, means, self.prior, self._graph.y, train_nodes)
+        _, updated = fit_shape(merged, length, means, prior.to(torch.float64), self._graph.y, train_nodes)
         # Groups receive at different weights: at equal expected length one head serves them all.
         level = (length.mean() / length.clamp_min(1e-9))[:, None]
         rows = [merged, self._rows[-1]] if count > 1 else [merged]
-        return updated, head_inputs(updated, self.prior, [row * level for row in rows])
+        return updated, head_inputs(updated, prior, [row * level for row in rows])

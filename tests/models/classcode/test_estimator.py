@@ -68,14 +68,14 @@ def test_few_labels_switch_to_two_rounds(graph: Graph) -> None:
 
 
 def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Path) -> None:
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def kill(stage: str, done: int, total: int) -> None:
         if stage == "classifier":
-            raise Killed
+            raise KilledError
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         make().fit(graph, on_progress=kill, workspace=tmp_path)
     resumed = make().fit(graph, workspace=tmp_path)
     assert torch.equal(resumed.predict_proba(), make().fit(graph).predict_proba())

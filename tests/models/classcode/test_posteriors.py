@@ -6,7 +6,7 @@ from scipy import sparse
 
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
-from graphveil.models.classcode.posteriors import cross_fitted_posteriors, unit_rows
+from graphveil.models.classcode.posteriors import public_posteriors, unit_rows
 from graphveil.models.context import FitContext
 
 
@@ -22,8 +22,8 @@ def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> N
     node = int(torch.nonzero(graph.mask("train"))[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % graph.num_classes
-    before, _ = cross_fitted_posteriors(graph, FitContext(PublicStreams(3)))
-    after, _ = cross_fitted_posteriors(graph.replace(y=labels), FitContext(PublicStreams(3)))
+    before = public_posteriors(graph, FitContext(PublicStreams(3))).log
+    after = public_posteriors(graph.replace(y=labels), FitContext(PublicStreams(3))).log
     assert torch.equal(before[node], after[node])
     others = torch.nonzero(graph.mask("train"))[1:, 0]
     assert not torch.equal(before[others], after[others])
@@ -34,8 +34,8 @@ def test_the_posteriors_do_not_depend_on_the_edges() -> None:
     empty = Adjacency.from_edges(
         np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), num_nodes=graph.num_nodes, directed=False
     )
-    with_edges, _ = cross_fitted_posteriors(graph, FitContext(PublicStreams(0)))
-    without, _ = cross_fitted_posteriors(graph.replace(adjacency=empty), FitContext(PublicStreams(0)))
+    with_edges = public_posteriors(graph, FitContext(PublicStreams(0))).log
+    without = public_posteriors(graph.replace(adjacency=empty), FitContext(PublicStreams(0))).log
     assert torch.equal(with_edges, without)
 
 
