@@ -86,11 +86,12 @@ class Release:
         self._engine = engine or InMemoryEngine()
         self._journal = journal or MemoryJournal()
         self._position = 0
-        resumed = self._journal.resume(self._plan_record())
+        self._promise = _promise(plan, adjacency)
+        resumed = self._journal.resume(self._promise)
         self._key = resumed or key or ReleaseKey.fresh()
         self._book(budget, label)
         if resumed is None:
-            self._journal.begin(self._key, self._plan_record())
+            self._journal.begin(self._key, self._promise)
         self._alone = key is None and not self._journal.durable
         self._edges_digest = self._digest(adjacency.indptr, adjacency.indices)
 
@@ -122,7 +123,7 @@ class Release:
                 f"the plan's hop takes rows of shape ({self._adjacency.num_nodes}, {query.dim}), got "
                 f"{tuple(vectors.shape)}; the release stays booked"
             )
-        return self._answer(query, vectors, partial(self._draw_rows, query, vectors))
+        return self._answer(vectors, partial(self._draw_rows, query, vectors))
 
     def cells(self, labels: Tensor) -> Tensor:
         """Answer the next query, counts by class pair: float64, shape (C, C), in the upper triangle.
@@ -139,7 +140,7 @@ class Release:
                 f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
                 f"{query.classes - 1}; the release stays booked"
             )
-        return self._answer(query, labels, partial(self._draw_cells, query, labels, inside))
+        return self._answer(labels, partial(self._draw_cells, query, labels, inside))
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
@@ -174,12 +175,12 @@ class Release:
             )
         return self._plan.queries[self._position]
 
-    def _answer(self, query: Query, data: Tensor, draw: Callable[[RowStream], Tensor]) -> Tensor:
+    def _answer(self, data: Tensor, draw: Callable[[RowStream], Tensor]) -> Tensor:
         """Commit the query's descriptor, draw under its key, and keep the noisy answer."""
         index, self._position = self._position, self._position + 1
         if self._key.erased:
             return self._published(index)
-        descriptor = self._descriptor(index, query, data)
+        descriptor = self._descriptor(index, data)
         self._journal.commit(index, descriptor)
         answer = self._journal.load(index)
         if answer is None:
@@ -206,22 +207,10 @@ class Release:
             event = within_partition(event, hashlib.sha256(self._groups.numpy().tobytes()).hexdigest()[:16])
         budget.book(Entry(self._key.release_id, label, event, self._plan.slack))
 
-    def _plan_record(self) -> dict[str, object]:
-        """Return everything public that fixes the release."""
-        return {
-            "version": _VERSION,
-            "unit": self._plan.unit.name,
-            "queries": [_plain(query) for query in self._plan.queries],
-            "sampler": self._plan.sampler.__name__,
-            "nodes": self._adjacency.num_nodes,
-            "directed": self._adjacency.directed,
-        }
-
-    def _descriptor(self, index: int, query: Query, data: Tensor) -> dict[str, object]:
+    def _descriptor(self, index: int, data: Tensor) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""
         return {
-            **self._plan_record(),
-            "queries": [_plain(query)],
+            **self._promise,
             "index": index,
             "edges": self._edges_digest,
             "input": self._digest(data),
@@ -376,7 +365,19 @@ def _outside(values: Tensor, count: int) -> bool:
     return bool(((values < 0) | (values >= count)).any())
 
 
+def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
+    """Return everything public that fixes a release."""
+    return {
+        "version": _VERSION,
+        "unit": plan.unit.name,
+        "queries": [_plain(query) for query in plan.queries],
+        "sampler": plan.sampler.__name__,
+        "nodes": adjacency.num_nodes,
+        "directed": adjacency.directed,
+    }
+
+
 def _plain(query: Query) -> dict[str, object]:
-    """Return a query's parameters for a descriptor, sigma as exact hexadecimal."""
+    """Return a query's parameters, sigma as exact hexadecimal."""
     values = {k: v for k, v in asdict(query).items() if k != "sigma"}
     return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.sigma]}
