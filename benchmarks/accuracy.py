@@ -68,10 +68,8 @@ def measure(name: str, graph: Graph, epsilons: list[float], splits: int) -> None
             ours = [_run(part, epsilon, seed, Path(folder)) for seed, part in enumerate(parts)]
             seconds = (time.process_time() - started) / splits
             gains = [a - b for a, b in zip(ours, mlp, strict=True)]
-            print(
-                f"| {name} | {epsilon:g} | {_figure(ours)} | {_figure(mlp)} | {_figure(gains)} | {seconds:.1f} |",
-                flush=True,
-            )
+            cells = [name, f"{epsilon:g}", *map(_figure, (ours, mlp, gains)), f"{seconds:.1f}"]
+            print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def _run(graph: Graph, epsilon: float, seed: int, folder: Path) -> float:

@@ -9,7 +9,7 @@ from graphveil.models.classcode.similarity import similar_nodes_posterior, with_
 
 
 def twins() -> Graph:
-    """Six nodes in three pairs of equal features; the pairs (0, 1) and (2, 3) share a label, (4, 5) do not."""
+    """Six nodes in three pairs of equal features; (0, 1) and (2, 3) share a label, (4, 5) do not."""
     x = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
     graph = Graph.from_edges(x, [0, 0, 1, 1, 0, 1], [0], [1], directed=False)
     everyone = torch.ones(6, dtype=torch.bool)
