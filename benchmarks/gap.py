@@ -3,8 +3,8 @@
 Run ``python benchmarks/gap.py``: Berkeley13 through ``$GRAPHVEIL_DATA`` or ``../shared/data``, otherwise a
 synthetic graph of about its size. Each row is a process of its own: calibration, encoder (100 epochs), two
 noisy hops, classifier (100 epochs), predictions. ``first`` is the process's first run, with whatever it still
-has to import; the other columns are the shortest of five. A busy machine inflates CPU seconds by half and more,
-so measure on an idle one. The reference is the paper's public code on Berkeley13.
+has to import; the other columns are the shortest of five. A busy machine inflates CPU seconds by half or
+more, so measure on an idle one. The reference is the paper's public code on Berkeley13.
 """
 
 import argparse

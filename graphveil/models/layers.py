@@ -19,6 +19,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "selu": functional.selu,
     "tanh": torch.tanh,
 }
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "selu": torch.selu_,
+    "tanh": torch.tanh_,
+}
 _TINY = 1e-12  # a shorter row is divided by this instead of its norm
 _NARROW = 12  # outputs below which a product is computed transposed
 COMBINATIONS = ("concat", "sum", "attention")
@@ -63,8 +68,12 @@ class SparseRows:
 
     def transposed_times(self, matrix: Tensor) -> Tensor:
         """Return the transpose's product with a dense matrix (B, m): (width, m)."""
-        order, owner, offsets = self._by_column
-        return _bag(owner, self.values[order], offsets, matrix)
+        _, owner, offsets = self._by_column
+        return _bag(owner, self._values_by_column, offsets, matrix)
+
+    @cached_property
+    def _values_by_column(self) -> Tensor:
+        return self.values[self._by_column[0]]
 
     @cached_property
     def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -203,7 +212,8 @@ class Hidden(nn.Module):
         """Build the parts that are asked for."""
         super().__init__()
         self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
-        self._activation = ACTIVATIONS[activation]
+        # Nobody else holds batch norm's output, so the activation may overwrite it.
+        self._activation = (_IN_PLACE if batch_norm else ACTIVATIONS)[activation]
         self._dropout = Dropout(dropout, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
