@@ -27,7 +27,7 @@ def test_no_change_exceeds_its_price_in_ten_thousand_pairs(method: Method, unit:
 @pytest.mark.parametrize("bits", [GRID_BITS, FINE])
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_the_price_is_attained_by_some_change_of_every_type_of_pair(method: Method, bits: int) -> None:
-    attained = replay.no_change_exceeds_its_price(method, UndirectedEdge(), pairs=400, seed=3, bits=bits)
+    attained = replay.no_change_exceeds_its_price(method, UndirectedEdge(), pairs=250, seed=3, bits=bits)
     # A vector loses at most one step in each of its two coordinates.
     least = 1 - math.sqrt(2) * 2 ** (1 - bits) if bits == GRID_BITS else 1 - 1e-5
     assert set(attained) == set(PAIR_TYPES)
@@ -58,14 +58,9 @@ def test_few_labels_charge_no_pair_more_than_the_budget() -> None:
 
 
 def test_a_directed_edge_into_a_target_costs_the_whole_budget() -> None:
-    attained = replay.no_change_exceeds_its_price(STEERED, DirectedEdge(), pairs=400, seed=4, bits=FINE)
+    attained = replay.no_change_exceeds_its_price(STEERED, DirectedEdge(), pairs=250, seed=4, bits=FINE)
     assert attained["Tr-T"] > 1 - 1e-5
     assert attained["V-T"] > 1 - 1e-5
-
-
-@pytest.mark.parametrize(("method", "unit"), EVERY)
-def test_only_the_two_ends_hear_of_it(method: Method, unit: Unit) -> None:
-    replay.only_the_two_ends_hear_of_it(method, unit)
 
 
 @pytest.mark.parametrize(("method", "unit"), EVERY)
