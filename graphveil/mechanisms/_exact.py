@@ -4,9 +4,10 @@ P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are
 zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
 
 1. its lowest bits are a place in a narrow strip, and the next 14 a slot: strip b owns ``count[b]`` of them;
-2. strip and place are the candidate n (the place in a wide strip takes a few bits more);
-3. the highest bits begin a uniform u; accept n if u < scale rho(n) / count[b]. The counts are rounded up, so
-   this never exceeds one, and an accepted n has a probability proportional to rho(n).
+2. strip and place are the candidate n (the place in a wide strip takes a few bits more). A strip ``ratio``
+   times as wide as a narrow one proposes each of its integers with chance count[b] / ratio;
+3. the highest bits begin a uniform u; accept n if u < scale ratio rho(n) / count[b]. The counts are rounded
+   up, so this never exceeds one, and an accepted n has a probability proportional to rho(n).
 
 Most words lie below a threshold of their slot: wherever the place is and however u goes on, n is accepted.
 The others draw further bits. Then a float64 comparison decides, unless the two sides come within
@@ -99,7 +100,8 @@ class _Source:
     def refine(self, i: int, high: int, bits: int) -> decimal.Decimal:
         """Return the uniform of sample i to 128 more bits; it starts with the ``bits`` bits of ``high``."""
         first, second = (int(word) for word in self._blocks(_REFINE + self.attempt, slice(i, i + 1))[0])
-        return decimal.Decimal((high << 128) | (first << 64) | second) / (1 << (128 + bits))
+        with decimal.localcontext(prec=80):  # the default 28 digits would drop most of the new bits
+            return decimal.Decimal((high << 128) | (first << 64) | second) / (1 << (128 + bits))
 
     def _blocks(self, place: int, part: slice) -> Words:
         return self.stream.blocks(self.rows[part], _OWN + self.coordinates[part] * _SPAN + place)
@@ -141,18 +143,20 @@ class _Strips:
         n = self.start[slot] + place
         first, rest = words >> np.uint32(_WORD - self.bits), more >> np.uint64(_WIDE_BITS)
         u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
-        p = self.scale / self.count[slot] * np.exp(_exponent(n, self.numerator))
+        p = self.scale * (1.0 + self.more[slot]) / self.count[slot] * np.exp(_exponent(n, self.numerator))
         accepted = u < p
         for i in np.flatnonzero(np.abs(u - p) < AMBIGUOUS).tolist():
             high = (int(first[i]) << (64 - _WIDE_BITS)) | int(rest[i])
             exact = source.refine(i, high, self.bits + 64 - _WIDE_BITS)
-            accepted[i] = exact < self._probability(int(n[i]), int(self.count[slot[i]]))
+            accepted[i] = exact < self._probability(int(n[i]), int(slot[i]))
         return n, accepted
 
-    def _probability(self, n: int, count: int) -> decimal.Decimal:
+    def _probability(self, n: int, slot: int) -> decimal.Decimal:
+        """Return the chance to accept the candidate n of a slot, to 80 digits."""
+        ratio, count = 1 + int(self.more[slot]), int(self.count[slot])
         with decimal.localcontext(prec=80):
             exponent = decimal.Decimal(n * n * DENOMINATOR**2) / (2 * self.numerator**2)
-            return self.scale * (-exponent).exp() / count
+            return self.scale * ratio * (-exponent).exp() / count
 
 
 @lru_cache(maxsize=16)
@@ -162,7 +166,8 @@ def _strips(numerator: int, ambiguous: float) -> _Strips:
     start = np.concatenate([near, -near - width])  # the mirror of [a, a + w) is [-a - w, -a)
     width = np.concatenate([width, width])
     closest = np.concatenate([near, near + 1])  # the smallest |n| of a strip
-    rho = np.exp(_exponent(closest, numerator))
+    ratio = width // width[0]
+    rho = ratio * np.exp(_exponent(closest, numerator))
     scale = _largest_scale(rho, closest)
     count = _counts(scale, rho, closest)
     count[-1] += (1 << _SLOT_BITS) - count.sum()  # spare slots: candidates far out, all but surely rejected

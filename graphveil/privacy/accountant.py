@@ -116,6 +116,21 @@ def total_mu(event: Event) -> float | None:
     return math.sqrt(scalar + sum(_worst_pair(tables) for tables in pairwise.values()))
 
 
+def stand_alone(event: Event) -> Event:
+    """Return the event with its pairwise tables reduced to their worst pair.
+
+    Tables add pair by pair within one release only. Two releases may share a partition's name and not its
+    groups (another split moves nodes), and then the worst pairs of both must be added.
+
+    >>> table = PairwiseGaussian("train/val/target", ((1.0, 0.0), (0.0, 0.25)))
+    >>> total_mu(stand_alone(table))
+    1.0
+    """
+    scalar, pairwise, rest = _split(event)
+    worst = scalar + sum(_worst_pair(tables) for tables in pairwise.values())
+    return Composed((Gaussian(math.sqrt(worst)), *rest) if worst else tuple(rest))
+
+
 def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
     """Return the privacy curve of an event.
 

@@ -3,13 +3,14 @@
 A budget belongs to one protected edge set. The default lives in memory; a durable one can be attached.
 """
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.privacy.accountant import Curve, privacy_curve
+from graphveil.privacy.accountant import Curve, privacy_curve, stand_alone
 from graphveil.privacy.events import Event, compose
 
 
@@ -74,7 +75,7 @@ the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limi
 
     def curve(self) -> Curve:
         """Return the privacy curve of everything booked."""
-        return privacy_curve(compose(*(entry.event for entry in self._entries)))
+        return _curve(self._entries)
 
     def _check_limit(self, entry: Entry) -> None:
         if self._epsilon is None or self._delta is None:
@@ -91,8 +92,12 @@ the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limi
 
 def _epsilon(entries: list[Entry], delta: float) -> float:
     """Return the epsilon of some entries together, at the delta that their slack leaves."""
-    curve = privacy_curve(compose(*(entry.event for entry in entries)))
-    return curve.epsilon(delta - sum(entry.slack for entry in entries))
+    left = delta - sum(entry.slack for entry in entries)
+    return _curve(entries).epsilon(left) if left > 0 else math.inf
+
+
+def _curve(entries: list[Entry]) -> Curve:
+    return privacy_curve(compose(*(stand_alone(entry.event) for entry in entries)))
 
 
 _books: WeakKeyDictionary[object, Budget] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
+from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, stand_alone, total_mu
 from graphveil.privacy.events import Event, compose
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.unit import DirectedEdge, NoUnit, Unit
@@ -114,14 +114,15 @@ class Guarantee:
         return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
     def repeated(self, runs: int) -> "Guarantee":
-        """Return the guarantee of ``runs`` equal releases on the same data together."""
-        event, slack = compose(*[self.event] * runs), self.slack * runs
+        """Return the guarantee of ``runs`` equal releases on the same data together, each with its own split."""
+        event, slack = compose(*[stand_alone(self.event)] * runs), self.slack * runs
         curve = NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(event)
+        left = self.delta - slack
         return replace(
             self,
             event=event,
             slack=slack,
-            epsilon=curve.epsilon(self.delta - slack),
+            epsilon=curve.epsilon(left) if left > 0 or slack == 0 else math.inf,
             releases=self.releases * runs,
         )
 

@@ -72,8 +72,26 @@ def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: 
     assert start[0] <= -14 * sigma
     assert start[-1] + width[-1] >= 14 * sigma
     closest = np.where(start >= 0, start, -start - width + 1)
-    for n, count in zip(closest.tolist(), owned.tolist(), strict=True):
-        assert strips._probability(n, count) <= 1, (n, count)
+    for n, slot in zip(closest.tolist(), first.tolist(), strict=True):
+        assert strips._probability(n, slot) <= 1, (n, slot)
+
+
+@pytest.mark.parametrize("numerator", [100, 1331, 5 * 1024 + 1, 46_421, 100 * 1024, 4791 * 1024 + 7])
+def test_the_law_of_one_attempt_is_the_target_everywhere_the_tail_included(numerator: int) -> None:
+    # Not a sample: the chance that an attempt proposes n and accepts it, computed from the tables.
+    strips = _exact._strips(numerator, _exact.AMBIGUOUS)
+    slots = np.unique(strips.start, return_index=True)[1]
+    ratio = strips.more[slots].astype(np.int64) + 1
+    law = {}
+    for slot, wide in zip(slots.tolist(), ratio.tolist(), strict=True):
+        first, width = int(strips.start[slot]), wide << strips.place_bits
+        proposed = float(strips.count[slot]) / (1 << 14) / width
+        for n in {first, first + width // 2, first + width - 1}:
+            law[n] = proposed * float(strips._probability(n, slot))
+    sigma = numerator / _exact.DENOMINATOR
+    for n, chance in law.items():
+        if abs(n) < 12 * sigma:
+            assert chance / law[0] == pytest.approx(np.exp(-((n / sigma) ** 2) / 2), rel=1e-9), n
 
 
 def test_a_threshold_accepts_only_what_arbitrary_precision_accepts() -> None:
@@ -81,7 +99,7 @@ def test_a_threshold_accepts_only_what_arbitrary_precision_accepts() -> None:
     for slot in np.unique(strips.start, return_index=True)[1].tolist():
         first, width = int(strips.start[slot]), (int(strips.more[slot]) + 1) << strips.place_bits
         farthest = max(abs(first), abs(first + width - 1))
-        least = strips._probability(farthest, int(strips.count[slot]))
+        least = strips._probability(farthest, slot)
         assert Fraction(int(strips.sure[slot]), 1 << 32) <= Fraction(str(least))
 
 
