@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
 from graphveil.errors import ConfigError, GraphError, UnitError
-from graphveil.graph import EdgeSet, Graph
+from graphveil.graph import Adjacency, Graph
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.privacy import (
     Composed,
@@ -74,7 +75,7 @@ class Estimator(ABC):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        self._edge_set: EdgeSet | None = None
+        self._edges: weakref.ref[Adjacency] | None = None
         self._shape: dict[str, int] = {}
         self._check_config()
 
@@ -151,14 +152,14 @@ class Estimator(ABC):
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
         self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
-        self._edge_set = graph.edge_set
+        self._edges = weakref.ref(graph.adjacency)
         self.history_ = context.history
         self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
         return self
 
     def predict_proba(self, graph: Graph | None = None) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price."""
-        if graph is None or (self._edge_set is graph.edge_set and graph.num_nodes == len(self._fitted())):
+        if graph is None or (self._edges is not None and self._edges() is graph.adjacency):
             return self._fitted()
         return self._predict_other(graph)
 

@@ -190,7 +190,8 @@ class TestFit:
         assert budget_of(narrow.edge_set).entries == ()
 
     def test_another_graph_is_predicted(self, method, graph, make_graph):
-        model = build(method, epochs=20).fit(graph)
+        little_noise = {"epsilon": 50.0, "unsafe_noise_seed": 0} if method in PRIVATE else {}
+        model = build(method, epochs=30, **little_noise).fit(graph)
         other = make_graph(seed=1, nodes=90)
         unsplit = other.replace(train_mask=None, val_mask=None, test_mask=None)
         assert model.predict_proba(unsplit).shape == (90, 3)
@@ -292,6 +293,13 @@ class TestBudget:
         entries = budget_of(graph.edge_set).entries
         assert len(entries) == 2
         assert isinstance(entries[1], Entry)
+
+    @pytest.mark.parametrize("method", PRIVATE)
+    def test_other_edges_between_the_same_nodes_pay_too(self, method, graph):
+        model = build(method).fit(graph)
+        fewer = graph.replace(adjacency=graph.adjacency.without_crossing(graph.test_mask))
+        assert not torch.equal(model.predict_proba(fewer), model.predict_proba())
+        assert len(budget_of(graph.edge_set).entries) == 2
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_another_graph_of_the_wrong_kind_is_refused_unpaid(self, method, graph, make_graph):
