@@ -1,0 +1,381 @@
+"""Deliberately broken copies of the mechanism: each function breaks one thing, as a careless change might.
+
+A bug lives for the length of one test, and names the check that has to catch it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from contracts import checks
+from graphveil import _random
+from graphveil.aggregate import (
+    CellQuery,
+    FolderJournal,
+    GroupWeights,
+    HopQuery,
+    Release,
+    ReleaseKey,
+    journal,
+    normalize,
+    release,
+)
+from graphveil.aggregate.engine import Edges
+from graphveil.mechanisms import DiscreteGaussian
+from graphveil.privacy import UndirectedEdge, calibration, gaussian
+from graphveil.privacy import accountant as accounting
+
+Patch = pytest.MonkeyPatch
+Bug = Callable[[Patch], None]
+BUGS: list[tuple[Bug, Callable[[], None]]] = []
+
+
+def caught_by(check: Callable[[], None]) -> Callable[[Bug], Bug]:
+    """Register a bug with the check that has to catch it."""
+
+    def register(bug: Bug) -> Bug:
+        BUGS.append((bug, check))
+        return bug
+
+    return register
+
+
+def table(
+    vectors: Tensor,
+    groups: Tensor | None,
+    query: HopQuery,
+    *,
+    to_grid: Callable[[Tensor], Tensor] = torch.trunc,
+    checked: bool = True,
+    weights: tuple[tuple[float, ...], ...] | None = None,
+) -> Tensor:
+    """Do what the shipped table of contributions does, more slowly, with parts that can be broken."""
+    copies = []
+    own = torch.zeros(len(vectors), dtype=torch.int64) if groups is None else groups
+    for into in range(query.groups):
+        column = [row[into] for row in weights or query.weights.table]
+        bound = torch.tensor(column, dtype=torch.float64)[own, None] * query.steps
+        grid = to_grid(vectors.double() * bound)
+        fits = grid.square().sum(dim=1, keepdim=True) <= bound.square()
+        copies.append(torch.where(fits, grid, 0.0) if checked else grid)
+    return torch.cat(copies).float()
+
+
+def _table(patch: Patch, **broken: Any) -> None:
+    patch.setattr(release, "_grid_table", lambda *args: table(*args, **broken))
+
+
+def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.ndarray]) -> None:
+    draw = DiscreteGaussian.draw
+    patch.setattr(DiscreteGaussian, "draw", lambda law, *args: broken(law, draw(law, *args)))
+
+
+# -- sensitivity -------------------------------------------------------------------------------------------
+
+
+@caught_by(checks.a_long_row_counts_for_nothing)
+def rows_are_not_checked_against_their_bound(patch: Patch) -> None:
+    _table(patch, checked=False)
+
+
+@caught_by(checks.hops_cost_what_they_are_booked_with)
+def rows_are_rounded_to_the_nearest_step_unchecked(patch: Patch) -> None:
+    _table(patch, to_grid=torch.round, checked=False)
+
+
+@caught_by(checks.hops_cost_what_they_are_booked_with)
+def an_undirected_edge_is_charged_for_one_row(patch: Patch) -> None:
+    patch.setattr(UndirectedEdge, "pair_shift", lambda self, forward, backward: max(forward, backward))
+
+
+@caught_by(checks.hops_cost_what_they_are_booked_with)
+def three_hops_are_charged_as_one(patch: Patch) -> None:
+    patch.setattr(accounting, "_worst_pair", lambda tables: max(table.worst for table in tables))
+
+
+@caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
+def the_steered_table_is_completed(patch: Patch) -> None:
+    whole = tuple(tuple(weight or 1.0 for weight in row) for row in GroupWeights.steered().table)
+    _table(patch, weights=whole)
+
+
+@caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
+def an_edge_is_counted_in_both_directions(patch: Patch) -> None:
+    cells = release._noisy_cells
+    patch.setattr(release, "_noisy_cells", lambda graph, *args: cells(replace(graph, directed=True), *args))
+
+
+@caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
+def counts_are_not_charged(patch: Patch) -> None:
+    event = CellQuery.event
+
+    def free(query: CellQuery, unit: Any) -> Any:
+        return replace(event(query, unit), mu_squared=((0.0,) * len(query.labelled),) * len(query.labelled))
+
+    patch.setattr(CellQuery, "event", free)
+
+
+@caught_by(checks.few_labels_cost_what_they_are_booked_with)
+def the_weight_back_is_not_charged(patch: Patch) -> None:
+    shifts = GroupWeights.shifts
+
+    def one_way(self: GroupWeights, unit: Any, scale: tuple[float, ...] | None = None) -> Any:
+        kept = tuple(tuple(w if w > 0.5 else 0.0 for w in row) for row in self.table)
+        return shifts(replace(self, table=kept), unit, scale)
+
+    patch.setattr(GroupWeights, "shifts", one_way)
+
+
+@caught_by(checks.hops_cost_what_they_are_booked_with)
+def contributions_are_divided_by_the_senders_degree(patch: Patch) -> None:
+    draw = Release._draw_rows
+
+    def by_degree(self: Release, query: HopQuery, vectors: Tensor, stream: Any) -> Tensor:
+        out_degree = torch.bincount(self._adjacency.indices, minlength=len(vectors)).clamp_min(1)
+        return draw(self, query, vectors / out_degree[:, None], stream)
+
+    patch.setattr(Release, "_draw_rows", by_degree)
+
+
+@caught_by(checks.the_path_is_the_same_for_neighbours)
+def isolated_nodes_are_dropped(patch: Patch) -> None:
+    rows = Release.rows
+    patch.setattr(Release, "rows", lambda self, x: rows(self, x)[self._adjacency.indptr.diff() > 0])
+
+
+@caught_by(checks.the_path_is_the_same_for_neighbours)
+def isolated_nodes_get_no_noise(patch: Patch) -> None:
+    noise = release._noise_rows
+
+    def connected_only(edges: Edges, own: Any, laws: Any, stream: Any, dim: int) -> Tensor:
+        out = noise(edges, own, laws, stream, dim)
+        keep = np.flatnonzero(edges.degrees.numpy())
+        laws[0].draw(stream, keep + edges.start, dim)
+        out[np.setdiff1d(np.arange(len(edges)), keep)] = 0
+        return out
+
+    patch.setattr(release, "_noise_rows", connected_only)
+
+
+@caught_by(checks.inputs_are_never_longer_than_one)
+def rows_are_normalised_without_a_margin_to_a_hair_above_one(patch: Patch) -> None:
+    patch.setattr(normalize, "_MARGIN", 1 - 1e-6)
+
+
+@caught_by(checks.inputs_are_never_longer_than_one)
+def the_next_hop_takes_noisy_rows_as_they_are(patch: Patch) -> None:
+    patch.setattr(checks, "shrink_unit", lambda noisy, std: noisy.double())
+
+
+# -- noise -------------------------------------------------------------------------------------------------
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_is_zero(patch: Patch) -> None:
+    _noise(patch, lambda law, drawn: np.zeros_like(drawn))
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_is_three_percent_too_small(patch: Patch) -> None:
+    _noise(patch, lambda law, drawn: np.rint(0.97 * drawn).astype(drawn.dtype))
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_covers_one_end_only(patch: Patch) -> None:
+    def every_second(law: DiscreteGaussian, drawn: np.ndarray) -> np.ndarray:
+        drawn[1::2] = 0
+        return drawn
+
+    _noise(patch, every_second)
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_leaves_out_the_last_column(patch: Patch) -> None:
+    def all_but_one(law: DiscreteGaussian, drawn: np.ndarray) -> np.ndarray:
+        drawn[:, -1] = 0
+        return drawn
+
+    _noise(patch, all_but_one)
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def every_group_gets_the_first_groups_noise(patch: Patch) -> None:
+    noise = release._noise_rows
+    patch.setattr(
+        release, "_noise_rows", lambda edges, own, laws, *args: noise(edges, own, (laws[-1],) * 3, *args)
+    )
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_has_light_tails(patch: Patch) -> None:
+    _noise(
+        patch,
+        lambda law, drawn: np.rint(law.sigma * 1.7320508 * np.tanh(drawn / law.sigma)).astype(drawn.dtype),
+    )
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_is_addressed_by_the_place_in_its_block(patch: Patch) -> None:
+    noise = release._noise_rows
+    patch.setattr(release.InMemoryEngine.__init__, "__defaults__", (1000,))
+    patch.setattr(
+        release,
+        "_noise_rows",
+        lambda edges, *args: noise(Edges(0, len(edges), edges.offsets, edges.sources), *args),
+    )
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def neighbouring_rows_share_words(patch: Patch) -> None:
+    patch.setattr(_random, "ROW_SHIFT", 0)
+    patch.setattr(_random, "_check_offsets", lambda blocks: None)
+    patch.setattr(_random, "_is_run", lambda rows: False)
+
+
+@caught_by(checks.every_cell_has_noise)
+def all_cells_share_one_noise(patch: Patch) -> None:
+    cells = release._noisy_cells
+
+    def shared(graph: Any, labels: Any, inside: Any, query: Any, noise: Any, stream: Any) -> Tensor:
+        class First:
+            def draw(self, stream: Any, rows: np.ndarray, dim: int) -> np.ndarray:
+                return np.repeat(noise.draw(stream, rows[:1], dim), len(rows), axis=0)
+
+        return cells(graph, labels, inside, query, First(), stream)
+
+    patch.setattr(release, "_noisy_cells", shared)
+
+
+@caught_by(checks.every_cell_has_noise)
+def counts_between_classes_go_without_noise(patch: Patch) -> None:
+    cells = release._noisy_cells
+
+    def diagonal(*args: Any) -> Tensor:
+        noisy = cells(*args)
+        return torch.where(torch.eye(len(noisy), dtype=torch.bool), noisy, noisy.round() * 0)
+
+    patch.setattr(release, "_noisy_cells", diagonal)
+
+
+@caught_by(checks.hops_share_no_noise)
+def every_hop_reuses_the_first_hops_noise(patch: Patch) -> None:
+    describe = Release._descriptor
+    patch.setattr(Release, "_descriptor", lambda self, index, data: describe(self, 0, data))
+
+
+@caught_by(checks.releases_share_no_noise)
+def every_release_has_the_same_key(patch: Patch) -> None:
+    patch.setattr(ReleaseKey, "fresh", lambda: ReleaseKey("b" * 32, bytes(32), bytes(range(32))))
+
+
+@caught_by(checks.neighbours_share_no_noise_under_one_key)
+def a_descriptor_leaves_out_the_data(patch: Patch) -> None:
+    patch.setattr(Release, "_digest", lambda self, *arrays: "")
+
+
+# -- exact sums --------------------------------------------------------------------------------------------
+
+
+@caught_by(checks.sums_depend_on_nothing_but_the_edges)
+def contributions_stay_off_the_grid(patch: Patch) -> None:
+    _table(patch, to_grid=lambda x: x, checked=False)
+
+
+@caught_by(checks.a_hub_is_summed_exactly)
+def long_rows_are_summed_in_float32(patch: Patch) -> None:
+    patch.setattr(release, "_FLOAT32_EXACT", 1 << 40)
+
+
+# -- accounting and booking --------------------------------------------------------------------------------
+
+
+@caught_by(checks.calibrated_plans_cost_at_most_their_target)
+def calibration_rounds_mu_up(patch: Patch) -> None:
+    exact = gaussian.mu_of
+    patch.setattr(gaussian, "mu_of", lambda epsilon, delta: exact(epsilon, delta) * 1.001)
+    patch.setattr(accounting.gaussian, "epsilon_of", lambda mu, delta: 0.0)
+
+
+@caught_by(checks.calibrated_plans_cost_at_most_their_target)
+def calibration_forgets_the_slack(patch: Patch) -> None:
+    exact = calibration.gaussian.mu_of
+    patch.setattr(gaussian, "mu_of", lambda epsilon, delta: exact(epsilon, 1.01 * delta))
+    patch.setattr(accounting.gaussian, "epsilon_of", lambda mu, delta: 0.0)
+
+
+@caught_by(checks.calibrated_plans_cost_at_most_their_target)
+def five_hops_get_the_noise_of_one(patch: Patch) -> None:
+    real = checks.hops
+    patch.setattr(checks, "hops", lambda mu, count, dim, unit=None: real(mu, 1, dim, unit) * count)
+    patch.setattr(accounting, "_worst_pair", lambda tables: max(table.worst for table in tables))
+
+
+@caught_by(checks.a_release_is_booked_before_it_is_computed)
+def a_release_is_booked_after_it_is_computed(patch: Patch) -> None:
+    answer, book = Release._answer, Release._book
+    late: dict[int, Any] = {}
+    patch.setattr(Release, "_book", lambda self, *args: late.update({id(self): args}))
+
+    def then_book(self: Release, *args: Any) -> Tensor:
+        answered = answer(self, *args)
+        book(self, *late[id(self)])
+        return answered
+
+    patch.setattr(Release, "_answer", then_book)
+
+
+@caught_by(checks.a_release_is_booked_before_it_is_computed)
+def one_hop_of_three_is_booked(patch: Patch) -> None:
+    patch.setattr(release.ReleasePlan, "event", property(lambda plan: plan.queries[0].event(plan.unit)))
+
+
+@caught_by(checks.a_refused_release_computes_nothing)
+def a_refusal_is_ignored(patch: Patch) -> None:
+    patch.setattr(checks.MemoryBudget, "_check_limit", lambda self, entry: None)
+
+
+@caught_by(checks.two_splits_add_up)
+def two_splits_share_a_partition(patch: Patch) -> None:
+    patch.setattr(release, "within_partition", lambda event, groups: event)
+
+
+# -- resuming ----------------------------------------------------------------------------------------------
+
+
+@caught_by(checks.a_resume_finishes_the_same_release_only)
+def a_resume_compares_nothing(patch: Patch) -> None:
+    patch.setattr(journal, "_same", lambda known, record: None)
+
+
+@caught_by(checks.a_resume_finishes_the_same_release_only)
+def a_resume_forgets_the_later_hops(patch: Patch) -> None:
+    promise = release._promise
+    patch.setattr(
+        release, "_promise", lambda plan, graph: promise(replace(plan, queries=plan.queries[:1]), graph)
+    )
+
+
+@caught_by(checks.a_resume_finishes_the_same_release_only)
+def a_resume_draws_afresh(patch: Patch) -> None:
+    patch.setattr(FolderJournal, "resume", lambda self, plan: None)
+
+
+@caught_by(checks.a_closed_release_forgets_its_key)
+def a_published_release_keeps_its_key(patch: Patch) -> None:
+    patch.setattr(journal.KeyStore, "erase", lambda self, release_id: None)
+
+
+@caught_by(checks.a_seeded_release_says_so_after_a_resume)
+def a_resume_forgets_the_seed(patch: Patch) -> None:
+    resume = FolderJournal.resume
+
+    def forgetful(self: FolderJournal, plan: Any) -> ReleaseKey | None:
+        key = resume(self, plan)
+        return None if key is None else replace(key, reproducible=False)
+
+    patch.setattr(FolderJournal, "resume", forgetful)

@@ -1,0 +1,421 @@
+"""What a release must do, as checks: the shipped one passes all of them, and every seeded bug fails one.
+
+A check raises, or returns nothing. Those that draw noise use reproducible keys, so they pass always or never.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from contracts import laws, replay
+from contracts.doubles import unnoised
+from contracts.replay import CODES, FEW_LABELS, ONE, STEERED
+from graphveil.aggregate import (
+    CellQuery,
+    FolderJournal,
+    GroupWeights,
+    HopQuery,
+    InMemoryEngine,
+    KeyStore,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    calibrate_plan,
+    safe_unit,
+    shrink_unit,
+)
+from graphveil.aggregate.engine import Edges, Engine
+from graphveil.aggregate.plan import hops
+from graphveil.errors import BudgetError, ReleaseError
+from graphveil.graph import Adjacency, EdgeSet
+from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge, compose, privacy_curve
+from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.gaussian import delta_of
+
+KEY = ReleaseKey.from_seed(2024, "checks")
+NODES, DIM = 30_000, 6
+
+
+def path(nodes: int = 5) -> Adjacency:
+    """A path graph."""
+    return Adjacency.from_edges(range(nodes - 1), range(1, nodes), num_nodes=nodes, directed=False)
+
+
+def edgeless(nodes: int) -> Adjacency:
+    """A graph whose sums are zero, so that its answers are the noise."""
+    return Adjacency.from_edges([], [], num_nodes=nodes, directed=False)
+
+
+def plan_of(count: int = 1, dim: int = 2, mu: float = 1.0) -> ReleasePlan:
+    """Equal hops of weight one."""
+    return ReleasePlan(UndirectedEdge(), hops(mu, count, dim), delta=1e-5)
+
+
+def random_graph(nodes: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw two ends for every edge; repeats and loops may occur."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(nodes, size=edges), rng.integers(nodes, size=edges)
+
+
+# -- sensitivity -------------------------------------------------------------------------------------------
+
+
+def hops_cost_what_they_are_booked_with() -> None:
+    """Neighbour replay of three hops of weight one."""
+    replay.no_change_exceeds_its_price(ONE, UndirectedEdge(), pairs=60)
+
+
+def steered_rows_and_counts_cost_what_they_are_booked_with() -> None:
+    """Neighbour replay of the steered release with counts."""
+    replay.no_change_exceeds_its_price(STEERED, UndirectedEdge(), pairs=150, seed=5)
+
+
+def few_labels_cost_what_they_are_booked_with() -> None:
+    """Neighbour replay of the release for few labels, directed too."""
+    for unit in (UndirectedEdge(), DirectedEdge()):
+        replay.no_change_exceeds_its_price(FEW_LABELS, unit, pairs=60, seed=6)
+
+
+def the_path_is_the_same_for_neighbours() -> None:
+    """Shapes, laws and rows of noise do not depend on an edge."""
+    replay.neighbours_draw_the_same_noise(STEERED, UndirectedEdge(), pairs=40)
+
+
+def a_long_row_counts_for_nothing() -> None:
+    """A contribution over its bound is replaced by zero, silently; one at the bound counts."""
+    vectors = torch.tensor([[1.0, 0.0], [1.01, 0.0], [0.6, 0.8], [float("nan"), 0.0], [float("inf"), 0.0]])
+    star = Adjacency.from_edges([0, 1, 2, 3, 4], [5] * 5, num_nodes=6, directed=True)
+    plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
+    rows = torch.cat([vectors, torch.zeros(1, 2)])
+    answer = Release(plan, star, budget=MemoryBudget()).rows(rows)
+    assert answer[5].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
+
+
+def inputs_are_never_longer_than_one() -> None:
+    """safe_unit and shrink_unit keep every norm at most one, whatever the scale of the rows."""
+    rng = np.random.default_rng(3)
+    for scale in (1e-300, 1e-20, 1.0, 1e20, 1e300):
+        x = torch.from_numpy(rng.normal(size=(500, 5)) * scale)
+        for rows in (safe_unit(x), shrink_unit(x, 0.5 * scale), safe_unit(x.float().nan_to_num(0, 0, 0))):
+            assert bool((rows.norm(dim=1) <= 1).all()), f"a row of scale {scale} is longer than one"
+
+
+# -- noise -------------------------------------------------------------------------------------------------
+
+
+def every_row_has_its_groups_noise() -> None:
+    """The noise of each group of rows has that group's law, in every row and column."""
+    sigma = (3.0, 2.0, 1.0)
+    query = HopQuery(GroupWeights.steered(), sigma, DIM)
+    groups = torch.arange(NODES) % 3
+    plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
+    release = Release(plan, edgeless(NODES), groups, budget=MemoryBudget(), key=KEY)
+    noise = release.rows(torch.zeros(NODES, DIM)).double().numpy() * query.steps
+    for group in range(3):
+        own = noise[groups.numpy() == group]
+        law = sigma[group] * query.steps
+        laws.has_the_law(own, law)
+        laws.covers_everything(own, law)
+        laws.rows_are_unrelated(own)
+    laws.rows_are_unrelated(noise)
+
+
+def every_cell_has_noise() -> None:
+    """Many counts of few cells: each cell of the triangle has the law, and no two share it."""
+    query = CellQuery("train", (True,), 3, (5.0,))
+    plan = ReleasePlan(UndirectedEdge(), (query,) * 400, delta=1e-2)
+    labels, groups = torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.int64)
+    release = Release(plan, edgeless(3), groups, budget=MemoryBudget(), key=KEY)
+    rows, columns = np.triu_indices(3)
+    cells = np.stack([release.cells(labels).numpy()[rows, columns] for _ in plan.queries])
+    laws.covers_everything(cells, 5.0)
+    laws.are_unrelated(cells[:, :-1], cells[:, 1:])
+    laws.are_unrelated(cells[:-1], cells[1:])
+
+
+def hops_share_no_noise() -> None:
+    """Two hops of one release, asked with the same rows, have independent noise."""
+    release = Release(plan_of(2, DIM), edgeless(NODES), budget=MemoryBudget(), key=KEY)
+    first, second = (release.rows(torch.zeros(NODES, DIM)).numpy() for _ in range(2))
+    laws.are_unrelated(first, second)
+
+
+def releases_share_no_noise() -> None:
+    """Two releases of the same plan, graph and rows have different noise."""
+    answers = [
+        Release(plan_of(), edgeless(50), budget=MemoryBudget()).rows(torch.zeros(50, 2)) for _ in range(2)
+    ]
+    assert not (answers[0] == answers[1]).any()
+
+
+def neighbours_share_no_noise_under_one_key() -> None:
+    """A key that meets two graphs, or two inputs, draws two noises: their difference tells nothing."""
+    rows = CODES[[0, 0, 1, 1, 2]]
+    other = rows.clone()
+    other[4] = 0.0
+    answers = [
+        Release(plan_of(), graph, budget=MemoryBudget(), key=KEY).rows(x)
+        for graph, x in ((path(), rows), (edgeless(5), rows), (path(), other))
+    ]
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert (answers[first] != answers[second]).all()
+
+
+# -- exact sums --------------------------------------------------------------------------------------------
+
+
+def sums_depend_on_nothing_but_the_edges() -> None:
+    """Bit for bit the same for every order of the edges, size of blocks and number of threads."""
+    nodes = 300
+    source, target = random_graph(nodes, 4000)
+    rows = safe_unit(torch.from_numpy(np.random.default_rng(1).normal(size=(nodes, 5))))
+    plan = ReleasePlan(DirectedEdge(), hops(1.0, 1, 5, DirectedEdge()), delta=1e-5)
+    threads = torch.get_num_threads()
+    answers = []
+    for block_rows, count, seed in ((1 << 16, 1, None), (1, 1, 0), (64, 2, 1), (97, 2, 2)):
+        order = slice(None) if seed is None else np.random.default_rng(seed).permutation(len(source))
+        torch.set_num_threads(count)
+        graph = _unsorted(source[order], target[order], nodes)
+        engine = InMemoryEngine(block_rows=block_rows)
+        key = ReleaseKey("a" * 32, bytes(32), bytes(range(32)))
+        release = Release(plan, graph, budget=MemoryBudget(), key=key, engine=engine)
+        release._digest = lambda *_: ""  # type: ignore[method-assign]  # two orders must meet one key here
+        release._edges_digest = ""
+        answers.append(release.rows(rows))
+    torch.set_num_threads(threads)
+    for answer in answers[1:]:
+        assert torch.equal(answer, answers[0])
+
+
+def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
+    """Store the edges by target, in the order given."""
+    by_target = np.argsort(target, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=nodes))])
+    return Adjacency(
+        torch.from_numpy(indptr.astype(np.int64)),
+        torch.from_numpy(source[by_target].astype(np.int32)),
+        True,
+        EdgeSet(),
+    )
+
+
+def a_hub_is_summed_exactly() -> None:
+    """In-degrees around and far above 2^14, where float32 would round, against an oracle in int64."""
+    for degree in (2**14 - 1, 2**14, 2**14 + 1, 2**15, 2**16 + 12_345):
+        nodes = degree + 2
+        rng = np.random.default_rng(degree)
+        rows = safe_unit(torch.from_numpy(np.abs(rng.normal(size=(nodes, 3)))))
+        graph = Adjacency.from_edges(np.arange(2, nodes), np.full(degree, 1), num_nodes=nodes, directed=True)
+        plan = unnoised(DirectedEdge(), hops(1.0, 1, 3, DirectedEdge()))
+        answer = Release(plan, graph, budget=MemoryBudget()).rows(rows)
+        oracle = np.trunc(rows.numpy()[2:] * 1024).astype(np.int64).sum(axis=0) / 1024
+        assert answer[1].tolist() == oracle.astype(np.float32).tolist(), degree
+        assert not answer[0].any()
+
+
+# -- accounting and booking --------------------------------------------------------------------------------
+
+
+def calibrated_plans_cost_at_most_their_target() -> None:
+    """What is certified is at most what was asked for, and at most 1 % below."""
+    for unit in (UndirectedEdge(), DirectedEdge()):
+        for epsilon in (0.1, 0.5, 1.0, 4.0, 8.0):
+            for delta in (1e-9, 1e-7, 1e-5):
+                for count in (1, 2, 5):
+                    plan = calibrate_plan(
+                        unit, epsilon, delta, lambda mu, n=count, u=unit: hops(mu, n, 16, u), num_nodes=100
+                    )
+                    spent = _certified(plan)
+                    assert 0.99 * epsilon <= spent <= epsilon, (epsilon, delta, spent)
+
+
+def _certified(plan: ReleasePlan) -> float:
+    """Account for a plan anew: from sigmas and the pair's two rows, not from the plan's own event."""
+    squares = 0.0
+    for query in plan.queries:
+        assert isinstance(query, HopQuery)
+        ends = 2 if isinstance(plan.unit, UndirectedEdge) else 1
+        squares += ends / query.sigma[0] ** 2
+    noise = plan.sampler(max(query.sigma[0] * query.steps for query in plan.queries))
+    slack = noise.slack(epsilon=plan.epsilon, delta=plan.delta, changed=2 * 16 * len(plan.queries))
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_low = delta_of(middle, squares**0.5) > plan.delta - slack
+        low, high = (middle, high) if too_low else (low, middle)
+    return high
+
+
+class Broken(Engine):
+    """An engine that fails, or that must not be reached."""
+
+    def __init__(self) -> None:
+        self.reached = False
+
+    def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
+        """Fail."""
+        self.reached = True
+        raise MemoryError
+
+
+def a_release_is_booked_before_it_is_computed() -> None:
+    """A failing engine leaves the booking in place, with the whole plan's event."""
+    budget, plan = MemoryBudget(), plan_of(3)
+    release = Release(plan, path(), budget=budget, engine=Broken())
+    assert [entry.release_id for entry in budget.entries] == [release.release_id]
+    with pytest.raises(MemoryError):
+        release.rows(torch.zeros(5, 2))
+    assert len(budget.entries) == 1
+    assert total_mu(budget.entries[0].event) == pytest.approx(1.0)
+    assert budget.curve().epsilon(1e-5) == pytest.approx(privacy_curve(plan.event).epsilon(1e-5))
+
+
+def a_refused_release_computes_nothing() -> None:
+    """Over the limit, nothing is booked and no engine is reached."""
+    budget, engine = MemoryBudget(epsilon=0.5, delta=1e-5), Broken()
+    with pytest.raises(BudgetError):
+        Release(plan_of(), path(), budget=budget, engine=engine)
+    assert not budget.entries
+    assert not engine.reached
+
+
+def two_splits_add_up() -> None:
+    """Releases under two splits are not composed pair by pair: their worst pairs may meet in one edge."""
+    weights = GroupWeights("train/test", ((0.0, 0.0), (0.0, 1.0)))
+    plan = ReleasePlan(UndirectedEdge(), (HopQuery(weights, (1.0, 1.0), 2),), delta=1e-3)
+    budget = MemoryBudget()
+    worst = plan.mu**2
+    flipped = ReleasePlan(
+        UndirectedEdge(),
+        (HopQuery(GroupWeights("train/test", ((1.0, 0.0), (0.0, 0.0))), (1.0, 1.0), 2),),
+        delta=1e-3,
+    )
+    # A pair inside group 1 of the first split and inside group 0 of the second pays for both.
+    Release(plan, path(4), torch.tensor([0, 0, 1, 1]), budget=budget)
+    Release(flipped, path(4), torch.tensor([1, 1, 0, 0]), budget=budget)
+    spent = sum(total_mu(entry.event) ** 2 for entry in budget.entries)
+    assert total_mu_of(budget) ** 2 == pytest.approx(spent) == pytest.approx(2 * worst)
+
+
+def total_mu_of(budget: MemoryBudget) -> float:
+    """Return the mu of everything booked."""
+    return total_mu(compose(*(entry.event for entry in budget.entries))) or 0.0
+
+
+# -- resuming ----------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """What a signal does to a process, as an exception."""
+
+
+class DiesOnStore(FolderJournal):
+    """A run that is killed after it has committed and drawn, before it has stored."""
+
+    def store(self, index: int, answer: Tensor) -> None:
+        """Die."""
+        raise Killed
+
+
+def resume_cases() -> dict[str, tuple[ReleasePlan, Adjacency, Tensor, Tensor]]:
+    """The first run, and what a resume may have changed: each must be refused but the first."""
+    rows, groups = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 2, 2, 0])
+    hop = HopQuery(GroupWeights.steered(), (2.0, 2.0, 1.0), 2)
+    plan = ReleasePlan(UndirectedEdge(), (hop, hop), delta=1e-3)
+    quieter = HopQuery(GroupWeights.steered(), (2.0, 2.0, 0.9), 2)
+    other = rows.clone()
+    other[0] = other[2]
+    with_more = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 4], num_nodes=5, directed=False)
+    few = HopQuery(GroupWeights.few_labels(0.3), (2.0, 2.0, 1.0), 2)
+    return {
+        "nothing": (plan, path(), groups, rows),
+        "an edge": (plan, with_more, groups, rows),
+        "the weights": (ReleasePlan(UndirectedEdge(), (few, few), delta=1e-3), path(), groups, rows),
+        "sigma": (ReleasePlan(UndirectedEdge(), (quieter, hop), delta=1e-3), path(), groups, rows),
+        "sigma of a later hop": (
+            ReleasePlan(UndirectedEdge(), (hop, quieter), delta=1e-3),
+            path(),
+            groups,
+            rows,
+        ),
+        "the groups": (plan, path(), torch.tensor([0, 1, 2, 2, 1]), rows),
+        "the input": (plan, path(), groups, other),
+    }
+
+
+def a_resume_finishes_the_same_release_only() -> None:
+    """Killed between drawing and storing: a resume redraws the same noise, for the same data only."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
+        plan, graph, groups, rows = resume_cases()["nothing"]
+        drawn: list[Tensor] = []
+
+        class Witness(DiesOnStore):
+            def store(self, index: int, answer: Tensor) -> None:
+                drawn.append(answer)
+                super().store(index, answer)
+
+        budget = MemoryBudget()
+        with pytest.raises(Killed):
+            Release(plan, graph, groups, budget=budget, journal=Witness(run, keys)).rows(rows)
+        for name, (other, edges, split, x) in resume_cases().items():
+            if name != "nothing":
+                with pytest.raises(ReleaseError, match="same noise for different data"):
+                    journal = FolderJournal(run, keys)
+                    Release(other, edges, split, budget=MemoryBudget(), journal=journal).rows(x)
+        release = Release(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
+        assert torch.equal(release.rows(rows), drawn[0])
+        assert len(budget.entries) == 1
+
+
+def a_closed_release_forgets_its_key() -> None:
+    """After publication no key is left anywhere, and the answers can still be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, keys = Path(folder) / "run", Path(folder) / "keys"
+        release = Release(
+            plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, KeyStore(keys))
+        )
+        answer = release.rows(CODES[[0, 0, 1, 1, 2]])
+        assert len(list(keys.iterdir())) == 1
+        release.close()
+        assert not list(keys.iterdir())
+        again = Release(plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, KeyStore(keys)))
+        assert torch.equal(again.rows(CODES[[0, 0, 1, 1, 2]]), answer)
+
+
+def a_seeded_release_says_so_after_a_resume() -> None:
+    """Noise from a seed stays marked, also when the resume asks for none."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
+        Release(plan_of(), path(), budget=MemoryBudget(), key=KEY, journal=FolderJournal(run, keys))
+        resumed = Release(plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, keys))
+        assert resumed.reproducible
+
+
+CHECKS: tuple[Callable[[], None], ...] = (
+    hops_cost_what_they_are_booked_with,
+    steered_rows_and_counts_cost_what_they_are_booked_with,
+    few_labels_cost_what_they_are_booked_with,
+    the_path_is_the_same_for_neighbours,
+    a_long_row_counts_for_nothing,
+    inputs_are_never_longer_than_one,
+    every_row_has_its_groups_noise,
+    every_cell_has_noise,
+    hops_share_no_noise,
+    releases_share_no_noise,
+    neighbours_share_no_noise_under_one_key,
+    sums_depend_on_nothing_but_the_edges,
+    a_hub_is_summed_exactly,
+    calibrated_plans_cost_at_most_their_target,
+    a_release_is_booked_before_it_is_computed,
+    a_refused_release_computes_nothing,
+    two_splits_add_up,
+    a_resume_finishes_the_same_release_only,
+    a_closed_release_forgets_its_key,
+    a_seeded_release_says_so_after_a_resume,
+)
