@@ -1,0 +1,22 @@
+"""A release is booked each time, whatever key it brings."""
+
+import pytest
+import torch
+
+from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
+from graphveil.aggregate.plan import hops
+from graphveil.errors import BudgetError
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryBudget, UndirectedEdge
+
+PATH = Adjacency.from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), num_nodes=3, directed=False)
+
+
+def test_a_key_brought_twice_cannot_open_a_second_release_for_free() -> None:
+    budget, key = MemoryBudget(), ReleaseKey.fresh()
+    cheap = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5)
+    dear = ReleasePlan(UndirectedEdge(), hops(5.0, 1, 2), delta=1e-5)
+    Release(cheap, PATH, budget=budget, key=key)
+    with pytest.raises(BudgetError, match="already booked"):
+        Release(dear, PATH, budget=budget, key=key)
+    assert len(budget.entries) == 1
