@@ -21,6 +21,7 @@ from graphveil.privacy.accountant import total_mu
 
 GRID_BITS = 10
 MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
+MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class HopQuery:
     def __post_init__(self) -> None:
         """Check every field."""
         _check.integer_at_least(1, dim=self.dim)
+        _check.within(1, MAX_DIM, dim=self.dim)
         _check_noise(self.sigma, self.weights.groups, self.grid_bits)
         if self.weights.largest == 0:
             raise ConfigError(
@@ -64,8 +66,11 @@ class HopQuery:
 
     @property
     def steps(self) -> float:
-        """Grid steps in a vector of norm one; the largest contribution is 2^grid_bits of them."""
-        return 2.0**self.grid_bits / self.weights.largest
+        """Grid steps in a vector of norm one: a power of two, so that going back to vectors rounds nothing.
+
+        The largest contribution has between 2^(grid_bits - 1) and 2^grid_bits of them.
+        """
+        return 2.0 ** (self.grid_bits - math.ceil(math.log2(self.weights.largest)))
 
 
 @dataclass(frozen=True)
@@ -173,8 +178,11 @@ class ReleasePlan:
 
     @property
     def one_way(self) -> bool:
-        """Whether any query weighs the two directions of an edge differently (a person's k edges add up)."""
-        return any(isinstance(query, HopQuery) and not query.weights.symmetric for query in self.queries)
+        """Whether a person's k edges may add up to k times one edge: anything but rows of equal weight."""
+        return any(
+            isinstance(query, CellQuery) or not query.weights.symmetric or len(set(query.sigma)) > 1
+            for query in self.queries
+        )
 
     @property
     def noise_std(self) -> list[float]:

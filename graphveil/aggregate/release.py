@@ -89,8 +89,9 @@ class Release:
         self._promise = _promise(plan, adjacency)
         resumed = self._journal.resume(self._promise)
         self._key = resumed or key or ReleaseKey.fresh()
+        self._resumed = resumed is not None
         self._book(budget, label)
-        if resumed is None:
+        if not self._resumed:
             self._journal.begin(self._key, self._promise)
         self._alone = key is None and not self._journal.durable
         self._edges_digest = self._digest(adjacency.indptr, adjacency.indices)
@@ -199,8 +200,8 @@ class Release:
         return answer
 
     def _book(self, budget: Budget, label: str) -> None:
-        """Charge the budget, once a release id."""
-        if any(entry.release_id == self._key.release_id for entry in budget.entries):
+        """Charge the budget; a resumed release may stand in it already, a new one never does."""
+        if self._resumed and any(entry.release_id == self._key.release_id for entry in budget.entries):
             return
         event = self._plan.event
         if self._groups is not None:  # public, like the split that it comes from
