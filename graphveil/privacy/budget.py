@@ -10,7 +10,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.privacy.accountant import Curve, privacy_curve, stand_alone
+from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
 
 
@@ -97,7 +97,7 @@ def _epsilon(entries: list[Entry], delta: float) -> float:
 
 
 def _curve(entries: list[Entry]) -> Curve:
-    return privacy_curve(compose(*(stand_alone(entry.event) for entry in entries)))
+    return privacy_curve(compose(*(entry.event for entry in entries)))
 
 
 _books: WeakKeyDictionary[object, Budget] = WeakKeyDictionary()

@@ -83,8 +83,8 @@ class Guarantee:
     ) -> "Guarantee":
         """Account for an event.
 
-        ``slack`` is the part of delta that the noise's finite resolution costs; ``one_way`` False marks equal
-        weights in both directions of an edge.
+        ``slack`` is the part of delta that the noise's finite resolution costs; ``one_way`` False marks rows
+        alone, of equal weights and noise in both directions of an edge.
         """
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
@@ -114,7 +114,7 @@ class Guarantee:
         return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
     def repeated(self, runs: int) -> "Guarantee":
-        """Return the guarantee of ``runs`` equal releases on the same data together, each with its own split."""
+        """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
         event, slack = compose(*[stand_alone(self.event)] * runs), self.slack * runs
         curve = NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(event)
         left = self.delta - slack
@@ -173,16 +173,23 @@ class Guarantee:
         )
 
     def _group_epsilon(self, friendships: int) -> float:
-        """Return epsilon for all of one person's k friendships together."""
-        mu = self._mu()
-        if self.unit == DirectedEdge.name:  # k friends are 2k stored edges: k into one row, one into k rows
-            return epsilon_of(mu * math.sqrt(friendships * (friendships + 1)), self.delta)
+        """Return epsilon for all of one person's k friendships together.
+
+        Shifts add up at worst in length: k mu. Rows of equal weight and noise leave less: k edges meet in one
+        row only, and k other rows move by one edge each.
+        """
+        edges = 2 if self.unit == DirectedEdge.name else 1  # stored edges that differ in one friendship
         if self.one_way:
-            return epsilon_of(mu * friendships, self.delta)
-        return epsilon_of(mu * math.sqrt(friendships * (friendships + 1) / 2), self.delta)
+            return self._epsilon_at(self._mu() * friendships * edges)
+        return self._epsilon_at(self._mu() * math.sqrt(friendships * (friendships + 1) * edges / 2))
 
     def _mutual_epsilon(self) -> float:
-        return epsilon_of(math.sqrt(2) * self._mu(), self.delta)
+        """Return epsilon for both stored directions of one friendship: two rows, or worse."""
+        return self._epsilon_at(self._mu() * (2 if self.one_way else math.sqrt(2)))
+
+    def _epsilon_at(self, mu: float) -> float:
+        left = self.delta - self.slack
+        return epsilon_of(mu, left) if left > 0 else math.inf
 
     def _mu(self) -> float:
         mu = total_mu(self.event)

@@ -1,5 +1,4 @@
 import gc
-import math
 import threading
 
 import pytest
@@ -7,8 +6,7 @@ import pytest
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.graph import EdgeSet
 from graphveil.privacy import Entry, Gaussian, MemoryBudget, attach_budget, budget_of, calibrate_mu
-from graphveil.privacy.accountant import GaussianCurve
-from graphveil.privacy.events import NonPrivate, PairwiseGaussian
+from graphveil.privacy.events import NonPrivate
 
 
 def entry(name: str, epsilon: float = 1.0) -> Entry:
@@ -116,13 +114,3 @@ def test_the_book_knows_the_curve_of_everything_booked() -> None:
     for k in range(3):
         budget.book(entry(str(k)))
     assert budget.curve().epsilon(1e-7) == pytest.approx(1.800, abs=6e-4)
-
-
-def test_releases_with_different_splits_add_their_worst_pairs() -> None:
-    labelled = PairwiseGaussian("train/val/target", ((1.0, 0.5), (0.5, 0.2)))
-    targets = PairwiseGaussian("train/val/target", ((0.2, 0.5), (0.5, 1.0)))
-    budget = MemoryBudget()
-    budget.book(Entry("a", "rows", labelled))
-    budget.book(Entry("b", "rows", targets))
-    # One edge may join two labelled nodes in the first split and two targets in the second.
-    assert budget.curve().epsilon(1e-5) == pytest.approx(GaussianCurve(math.sqrt(2)).epsilon(1e-5))

@@ -9,12 +9,14 @@ from graphveil.privacy import (
     Gaussian,
     Guarantee,
     NoUnit,
+    PairwiseGaussian,
     PoissonGaussian,
     UndirectedEdge,
     calibrate_mu,
     compose,
 )
 from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.guarantee import _figure
 from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
 
@@ -34,7 +36,7 @@ def test_the_undirected_statement_is_verbatim() -> None:
 
 
 def test_the_directed_statement_names_what_a_mutual_edge_gets() -> None:
-    statement = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2).statement()
+    statement = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2, one_way=False).statement()
     assert "differ in one stored directed edge" in statement
     assert "This covers 2 release(s)" in statement
     assert "A mutual edge is two stored edges and is protected at eps = 1.448." in statement
@@ -53,7 +55,7 @@ def test_a_person_with_one_friend_is_protected_like_the_edge() -> None:
 
 
 def test_a_directed_friend_is_two_stored_edges() -> None:
-    directed = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1)
+    directed = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
     assert directed._group_epsilon(1) == pytest.approx(directed._mutual_epsilon())
 
 
@@ -62,7 +64,7 @@ def test_a_directed_friend_is_two_stored_edges() -> None:
 )
 def test_the_mutual_figure_is_golden(directed: float, mutual: float) -> None:
     event = Gaussian(calibrate_mu(directed, 1e-7))
-    guarantee = Guarantee.of(DirectedEdge(), event, delta=1e-7, releases=1)
+    guarantee = Guarantee.of(DirectedEdge(), event, delta=1e-7, releases=1, one_way=False)
     assert guarantee._mutual_epsilon() == pytest.approx(mutual, abs=6e-4)
 
 
@@ -144,3 +146,16 @@ def test_the_record_is_plain_json() -> None:
 def test_an_infinite_epsilon_is_null_in_the_record() -> None:
     record = Guarantee.of(NoUnit(), NonPrivate(), delta=0.0, releases=0).as_dict()
     assert json.loads(json.dumps(record, allow_nan=False))["epsilon"] is None
+
+
+def test_counts_make_both_directions_of_a_friendship_add_up_in_length() -> None:
+    rows = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
+    counts = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2, one_way=True)
+    assert "eps = 1.448." in rows.statement()  # two rows: sqrt 2 mu
+    assert f"eps = {epsilon_of(2 * MU, 1e-7):.3f}"[:-1] in counts.statement()  # one cell: 2 mu
+
+
+def test_repeated_runs_do_not_assume_that_their_splits_agree() -> None:
+    table = PairwiseGaussian("train/val/target", ((1.0, 0.5), (0.5, 0.2)))
+    once = Guarantee.of(UndirectedEdge(), table, delta=1e-5, releases=1)
+    assert once.repeated(4).epsilon == pytest.approx(epsilon_of(2.0, 1e-5))
