@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,8 @@ class EdgeSet:
     """The identity of one protected set of edges, on which a privacy budget can be kept.
 
     Two edge sets are equal only if they are the same object: a hash of the edges would tell neighbouring
-    graphs apart. Copies are the same object too, so that copying a graph does not copy its budget.
+    graphs apart. Copies are the same object too, so that copying a graph does not copy its budget. Pickling
+    is refused, because a budget does not leave its process.
 
     Args:
         id: a public name such as ``"dataset:cora"``; by default a random one.
@@ -56,6 +57,13 @@ class EdgeSet:
     def __deepcopy__(self, memo: object) -> EdgeSet:
         """Return the same edge set."""
         return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be pickled: what comes out would be another edge set, with an empty budget."""
+        raise GraphError(
+            "an edge set cannot be pickled or sent to another process: its budget would not go with it; load "
+            "the graph where it is used, and add up what all processes spend"
+        )
 
     def __repr__(self) -> str:
         """Show the public name."""

@@ -1,5 +1,6 @@
 import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -176,6 +177,12 @@ class TestEdgeSet:
     def test_copies_are_the_same_edge_set(self):
         graph = build([0], [1], 2)
         assert copy.deepcopy(graph).edge_set is copy.copy(graph).edge_set is graph.edge_set
+
+    @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+    def test_it_cannot_be_pickled_because_its_budget_would_be_lost(self, protocol):
+        for holder in (EdgeSet(), build([0], [1], 2)):
+            with pytest.raises(GraphError, match=r"edge set cannot be pickled.*budget.*load the graph"):
+                pickle.dumps(holder, protocol)
 
     def test_random_ids_differ(self):
         assert EdgeSet().id != EdgeSet().id and len(EdgeSet().id) == 32
