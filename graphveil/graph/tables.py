@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._check import suggestion
 from graphveil.errors import GraphError
 
 if TYPE_CHECKING:
@@ -26,14 +25,15 @@ CSV = (".csv", ".csv.gz")
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
     """Return the file's column names, each of which must be unique and among which all wanted ones must be.
 
-    Names that were not asked for are never listed: the first row of a CSV without a header is data.
+    A name that is missing is answered with the number of columns only: the first row of a CSV without a
+    header is data, so no near name can be suggested. Once all wanted names are there, it is a header.
     """
     names = _read_names(path)
     for name in wanted:
         if name not in names:
             raise GraphError(
-                f"{path.name} has no column {name!r}{suggestion(name, names)}; "
-                "name a column of the file (a CSV needs a header row)"
+                f"{path.name} has no column {name!r} among its {len(names)}; name a column of the file, "
+                "spelt as in the file (a CSV needs a header row)"
             )
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:

@@ -143,7 +143,7 @@ class TestRefusals:
             (
                 {"team": None, "teams": ["a", "b", "a", "b"]},
                 {},
-                "'team'; did you mean 'teams'?; name a column",
+                "has no column 'team' among its 5; name a column",
             ),
             ({}, {"a": None}, "edges.{suffix} has no column 'a'"),
         ],
@@ -210,6 +210,10 @@ class TestFiles:
     def test_a_header_that_is_data_is_not_quoted(self, tmp_path):
         paths = write_text(tmp_path, f"{SECRET},red,1\nu2,blue,2\n")
         assert "a CSV needs a header row" in refused(read_graph, *paths, **self.roles)
+
+    def test_a_name_that_nearly_matches_data_is_not_corrected_to_it(self, tmp_path):
+        paths = write_text(tmp_path, f"{SECRET},red,1\nu2,blue,2\n")
+        assert "among its 3; " in refused(read_graph, *paths, **(self.roles | {"id": SECRET[:-1]}))
 
     def test_repeated_columns_are_named(self, tmp_path):
         paths = write_text(tmp_path, "user,team,age,age\nu1,red,1,1\nu2,blue,2,2\n")
