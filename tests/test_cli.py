@@ -295,6 +295,17 @@ def test_paper_mode_on_directed_edges_runs_and_lists_the_deviation(invoke: Invok
     assert record["statement"].startswith("NOT A VALID GUARANTEE")
 
 
+def test_paper_mode_lists_the_recipe_once_for_the_method_and_its_baseline(
+    invoke: Invoke, files: Files
+) -> None:
+    for method in ("gap", "mlp"):
+        flags = [*PRIVATE, "--mode", "paper", *QUICK]
+        record = invoke("train", method, *files.flags, *flags, "--json").json
+        assert record["guarantee"]["valid"] is False
+        assert sum("isolated nodes" in deviation for deviation in record["deviations"]) == 1
+        assert record["statement"].count("isolated nodes were dropped") == 1
+
+
 def test_fixed_noise_gives_the_same_bytes_and_no_guarantee(invoke: Invoke, files: Files) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--unsafe-noise-seed", 3]
     first, second = (invoke(*base, "--out", name, "--json").json for name in ("one", "two"))

@@ -96,19 +96,6 @@ class Experiment:
             )
         return graph
 
-    def caveats(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what the recipe adds to a guarantee: notes, and deviations that void it.
-
-        That features and labels are public is what every statement about an edge begins with.
-        """
-        from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC, RECIPES
-
-        if self.recipe_name is None:
-            return (), ()
-        recipe = RECIPES[self.recipe_name]
-        notes = tuple(note for note in recipe.public_notes if note not in (CLASSES_PUBLIC, RANGES_PUBLIC))
-        return notes, recipe.paper_deviations if self.paper else ()
-
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
         return {

@@ -1,7 +1,7 @@
 """What a run will do and cost, from public figures alone, before anything is computed or spent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphveil.errors import PrivacyError
@@ -67,8 +67,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
     """
     model, split = experiment.model(0), experiment.split(graph, 0)
     experiment.baseline(0).promise(split)
-    plan, bare = model.promise(split)
-    guarantee = with_caveats(bare, experiment)
+    plan, guarantee = model.promise(split)
     return Preview(
         experiment=experiment,
         nodes=graph.num_nodes,
@@ -80,19 +79,6 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
         estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
-    )
-
-
-def with_caveats(guarantee: Guarantee, experiment: Experiment) -> Guarantee:
-    """Add what the recipe has to say; a deviation voids the guarantee."""
-    if guarantee.unit == NoUnit.name:
-        return guarantee
-    notes, deviations = experiment.caveats()
-    return replace(
-        guarantee,
-        notes=guarantee.notes + notes,
-        deviations=guarantee.deviations + deviations,
-        valid=guarantee.valid and not deviations,
     )
 
 

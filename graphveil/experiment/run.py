@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil.errors import InputError, PrivacyError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.preview import Preview, together, with_caveats
+from graphveil.experiment.preview import Preview, together
 from graphveil.experiment.results import Summary
 from graphveil.models.cards import Card, other_runs
 from graphveil.privacy import Guarantee, NoUnit, budget_of
@@ -84,7 +84,6 @@ def _run(
     model = experiment.model(index).fit(
         split, on_progress=_labelled(show, prefix), workspace=workspace / "method"
     )
-    model.guarantee_ = with_caveats(model.guarantee, experiment)
     baseline = None
     if experiment.method != "mlp":
         baseline = experiment.baseline(index)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphveil.graph.graph import Graph
 
 MASKS = ("train_mask", "val_mask", "test_mask")
+REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # by their name in a Data
 
 
 def load(module: str) -> ModuleType:
@@ -30,10 +31,11 @@ def load(module: str) -> ModuleType:
 
 
 def to_data(graph: Graph) -> Data:
-    """Return a graph as ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks."""
+    """Return a graph as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, and remarks if any."""
     masks = {mask: getattr(graph, mask) for mask in MASKS} if graph.has_split else {}
+    remarks = {there: list(found) for here, there in REMARKS.items() if (found := getattr(graph, here))}
     x, edge_index = features.to_dense(graph.x), graph.adjacency.edge_index()
-    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **masks)
+    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **masks, **remarks)
     return data
 
 
@@ -43,7 +45,8 @@ def fields_of(data: Data) -> dict[str, Any]:
         if getattr(data, part, None) is None:
             raise GraphError(f"the Data object has no {part!r}; set data.{part} before converting it")
     source, target = data.edge_index.cpu()
-    return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data)}
+    remarks = {here: found for here, there in REMARKS.items() if (found := getattr(data, there, None))}
+    return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data), **remarks}
 
 
 def _masks(data: Data) -> dict[str, Tensor]:

@@ -41,7 +41,8 @@ def load_dataset(
         root: the folder of the data sets; by default ``$GRAPHVEIL_DATA``, then ``../shared/data``.
         recipe: one of gap, lpgnn, weighted and planetoid, or none for the data as they are.
         seed: of the split, none for a random one. Several seeds split one graph: see ``Recipe.split``.
-        mode: ``paper`` also does what reads protected data, as the recipe's ``paper_deviations`` say.
+        mode: ``paper`` also does what reads protected data, which stays on the graph as its ``deviations``:
+            no model on it, strict or not, has a valid guarantee.
 
     Raises:
         ConfigError: an unknown name, recipe or mode.

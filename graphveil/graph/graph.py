@@ -40,6 +40,8 @@ class Graph:
         name: what tables and reports call the graph.
         ids: the caller's own node ids (N), in node order.
         class_names: the caller's own label per class, in class order.
+        notes: what a guarantee has to say about how the data were prepared.
+        deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
 
     Raises:
         GraphError: shapes that do not fit, non-finite features, labels out of range, no node, one class.
@@ -59,12 +61,16 @@ class Graph:
     name: str = "graph"
     ids: npt.NDArray[Any] | None = None
     class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Convert and check every field."""
         object.__setattr__(self, "x", features.as_features(self.x))
         object.__setattr__(self, "y", _labels(self.y))
         object.__setattr__(self, "class_names", tuple(self.class_names))
+        for remarks in ("notes", "deviations"):
+            object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
         self._check_sizes()
         self._check_classes()
         self._check_masks()

@@ -71,8 +71,9 @@ class Recipe:
         class_filters: by data set (``facebook100/Reed98``) or family (``facebook100``).
         unit_features: scale every feature to [0, 1].
         drop_crossing: remove the edges between the nodes of test and all others.
-        public_notes: what a guarantee has to say about this recipe.
-        paper_deviations: what paper mode does on top, each of which voids a guarantee.
+        public_notes: what a guarantee has to say about this recipe; goes with the graph (``Graph.notes``).
+        paper_deviations: what paper mode does on top, each of which voids a guarantee; goes with the graph
+            (``Graph.deviations``).
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -91,10 +92,6 @@ class Recipe:
         """Whether the split is the data's own, so that every seed gives the same."""
         return self.shares is None
 
-    def notes(self, *, paper: bool) -> tuple[str, ...]:
-        """Return what a guarantee has to carry in strict or in paper mode."""
-        return self.public_notes + (self.paper_deviations if paper else ())
-
     def prepare(self, graph: Graph, *, paper: bool = False) -> Graph:
         """Return the graph as the paper uses it, before it is split.
 
@@ -109,7 +106,8 @@ class Recipe:
         if self.unit_features:
             drop = paper and CONSTANT_DROPPED in self.paper_deviations
             graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
-        return graph
+        # Marked whether or not anything was dropped: a mark that depends on the data would tell about them.
+        return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
     def split(self, graph: Graph, seed: int | None) -> Graph:
         """Return a prepared graph with the split that the seed gives.
@@ -119,6 +117,7 @@ class Recipe:
         Raises:
             GraphError: the recipe uses the data's own split and there is none.
         """
+        graph = graph.replace(notes=graph.notes + self.public_notes)
         if self.shares is None:
             graph.mask("train")
             return graph

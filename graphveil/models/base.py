@@ -18,6 +18,7 @@ from graphveil._random import PublicStreams
 from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
 from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.graph import Adjacency, Graph
+from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.privacy import (
     Composed,
@@ -35,6 +36,8 @@ from graphveil.privacy.guarantee import Mode
 from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]
+
+_SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
 
 
 @dataclass(kw_only=True, eq=False)
@@ -237,21 +240,22 @@ class Estimator(ABC):
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         unit = self.protected_unit
         delta = self._delta(graph.num_nodes)
-        if plan is None:
+        if isinstance(unit, NoUnit):
             return Guarantee.of(unit, Composed(()), delta=delta, releases=0, mode=self.mode)
         return Guarantee.of(
             unit,
-            plan.event,
+            Composed(()) if plan is None else plan.event,
             delta=delta,
-            releases=len(plan.queries),
-            slack=plan.slack,
+            releases=0 if plan is None else len(plan.queries),
+            slack=0.0 if plan is None else plan.slack,
             mode=self.mode,
-            deviations=self._deviations(plan, graph),
-            one_way=plan.one_way,
+            deviations=(() if plan is None else self._deviations(plan, graph)) + graph.deviations,
+            notes=tuple(note for note in graph.notes if note not in _SAID_ANYWAY),
+            one_way=plan is None or plan.one_way,
         )
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
-        """Return why the guarantee is not valid, in words; empty if it is."""
+        """Return why this method's release keeps no promise, in words; empty if it does."""
         found = []
         if self.mode == "paper":
             found.append("noise calibrated by the paper's Renyi accounting")

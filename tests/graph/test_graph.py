@@ -149,6 +149,12 @@ class TestPyg:
         assert torch.equal(back.x, graph.x) and torch.equal(back.y, graph.y)
         assert torch.equal(back.test_mask, graph.test_mask) and back.name == "back"
 
+    def test_what_was_done_to_the_data_goes_there_and_back(self):
+        graph = path(notes=("a note",), deviations=("a flaw",))
+        back = Graph.from_pyg(graph.to_pyg())
+        assert (back.notes, back.deviations) == (("a note",), ("a flaw",))
+        assert "graphveil_notes" not in path().to_pyg() and Graph.from_pyg(path().to_pyg()).deviations == ()
+
     def test_sparse_features_are_written_dense(self):
         assert torch.equal(path(x=sparse.csr_array(X.numpy())).to_pyg().x, X)
 

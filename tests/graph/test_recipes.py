@@ -8,9 +8,11 @@ from scipy import sparse
 from graphveil.errors import GraphError
 from graphveil.graph import RECIPES, Graph, Recipe, to_dense
 from graphveil.graph.recipes import (
+    CLASSES_PUBLIC,
     CONSTANT_DROPPED,
     ISOLATED_DROPPED,
     NO_CROSSING,
+    RANGES_PUBLIC,
     ClassFilter,
 )
 
@@ -78,13 +80,30 @@ class TestTable:
 
     @pytest.mark.parametrize("name", list(RECIPES))
     def test_every_recipe_says_that_classes_and_split_are_public(self, name):
-        assert "classes, vocabulary and split are treated as public" in RECIPES[name].notes(paper=False)
+        graph = small().with_split(*torch.eye(7, dtype=torch.bool)[:3])
+        split = RECIPES[name].split(RECIPES[name].prepare(graph), 0)
+        assert CLASSES_PUBLIC in split.notes and split.deviations == ()
 
     def test_notes(self):
-        gap, lpgnn = RECIPES["gap"], RECIPES["lpgnn"]
-        assert gap.notes(paper=True) == (*gap.notes(paper=False), ISOLATED_DROPPED)
-        assert "the range of every feature is treated as public" in lpgnn.notes(paper=False)
-        assert NO_CROSSING in RECIPES["weighted"].notes(paper=False)
+        assert RECIPES["lpgnn"].split(large(), 0).notes == (CLASSES_PUBLIC, RANGES_PUBLIC)
+        assert RECIPES["weighted"].split(large(), 0).notes == (CLASSES_PUBLIC, NO_CROSSING)
+
+    @pytest.mark.parametrize(
+        ("name", "marks"),
+        [("gap", (ISOLATED_DROPPED,)), ("lpgnn", (CONSTANT_DROPPED,)), ("weighted", ()), ("planetoid", ())],
+    )
+    def test_what_paper_mode_did_stays_on_the_graph(self, name, marks):
+        graph = RECIPES[name].prepare(small(), paper=True)
+        assert graph.deviations == marks
+        assert RECIPES[name].prepare(graph, paper=True).deviations == marks  # listed once
+        masks = torch.eye(graph.num_nodes, dtype=torch.bool)[:3]
+        everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
+        for derived in (graph.with_split(*masks), graph.subgraph(everybody), graph.replace(name="other")):
+            assert derived.deviations == marks
+
+    def test_the_mark_does_not_tell_whether_a_node_was_isolated(self):
+        ring = Graph.from_edges(torch.eye(4), [0, 1, 0, 1], range(4), [1, 2, 3, 0], directed=False)
+        assert RECIPES["gap"].prepare(ring, paper=True).deviations == (ISOLATED_DROPPED,)
 
     def test_only_planetoid_has_a_fixed_split(self):
         assert [name for name, recipe in RECIPES.items() if recipe.fixed_split] == ["planetoid"]
@@ -129,7 +148,6 @@ class TestLpgnn:
 
     def test_constant_features_go_in_paper_mode_only(self):
         assert self.recipe.prepare(small(), paper=True).num_features == 1
-        assert CONSTANT_DROPPED in self.recipe.notes(paper=True)
 
     @pytest.mark.parametrize("paper", [False, True])
     def test_sparse_features_stay_sparse(self, paper):
@@ -177,7 +195,9 @@ class TestPlanetoid:
     def test_the_split_of_the_data_stays(self):
         masks = torch.eye(7, dtype=torch.bool)[:3]
         graph = small().with_split(*masks)
-        assert self.recipe.split(graph, 5) is graph
+        split = self.recipe.split(graph, 5)
+        assert all(torch.equal(split.mask(part), graph.mask(part)) for part in ("train", "val", "test"))
+        assert split.adjacency is graph.adjacency
 
     def test_without_one_it_is_refused(self):
         with pytest.raises(GraphError, match="has no split"):

@@ -8,6 +8,7 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.graph.recipes import ISOLATED_DROPPED, NO_CROSSING
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.privacy import Entry, MemoryBudget, attach_budget, budget_of
@@ -225,6 +226,23 @@ class TestGuarantee:
         assert "Renyi accounting" in listed
         assert f"a friendship is protected at eps = {friendship:.4g} only" in listed
         assert model.guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode)")
+
+    @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
+    def test_a_graph_that_a_paper_prepared_voids_a_strict_guarantee(self, method):
+        graph = gv.load_dataset("synthetic/tiny", mode="paper")
+        model = METHODS[method](unit="undirected-edge", epsilon=2.0, seed=0)
+        for guarantee in (model.promise(graph)[1], model.fit(graph).guarantee):
+            assert not guarantee.valid
+            assert guarantee.deviations == (ISOLATED_DROPPED,)
+            assert "isolated nodes were dropped" in guarantee.statement()
+        assert model.set_params(mode="strict").promise(gv.load_dataset("synthetic/tiny"))[1].valid
+
+    def test_what_a_recipe_has_to_say_is_said_once(self, graph):
+        plain = build("gap").promise(graph)[1]
+        weighted = gv.load_dataset("synthetic/tiny", recipe="weighted")
+        found = build("gap").promise(weighted)[1]
+        assert (plain.notes, found.notes) == ((), (NO_CROSSING,))  # that labels are public is said anyway
+        assert found.valid and build("gap", unit="none").promise(weighted)[1].notes == ()
 
     def test_a_seed_for_the_noise_voids_the_guarantee(self, graph):
         assert build("gap").fit(graph).guarantee.valid
