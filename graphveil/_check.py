@@ -50,7 +50,8 @@ def one_of(choices: Collection[str], **named: object) -> None:
     """
     for name, value in named.items():
         if value not in choices:
-            raise ConfigError(f"{name}={value!r} is not one of {', '.join(choices)}{suggestion(value, choices)}")
+            known = ", ".join(choices)
+            raise ConfigError(f"{name}={value!r} is not one of {known}{suggestion(value, choices)}")
 
 
 def suggestion(value: object, choices: Iterable[str]) -> str:
