@@ -6,10 +6,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from graphveil.aggregate.arrays import empty_rows
 from graphveil.errors import InputError
 
 _MARGIN = 1 + 1e-6  # keeps the norm below one after any rounding
-_ENTRIES = 1 << 15  # at a time: the intermediate arrays stay in the cache
+_ENTRIES = 1 << 16  # at a time: the intermediate arrays stay in the cache
 
 
 def safe_unit(x: Tensor) -> Tensor:
@@ -49,7 +50,7 @@ def _rescaled(x: Tensor, length: Callable[[Tensor], Tensor]) -> Tensor:
     """Return each row at ``length`` of its norm, less the margin."""
     if x.requires_grad:
         raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
-    out = torch.empty(x.shape, dtype=torch.float64)
+    out = empty_rows(len(x), x.shape[1], torch.float64)
     at_once = max(1, _ENTRIES // max(1, x.shape[1]))
     finite = True
     for first in range(0, len(x), at_once):

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
+from graphveil.aggregate.arrays import empty_rows
 from graphveil.aggregate.engine import Edges, Engine, blocks
 from graphveil.aggregate.journal import Journal, MemoryJournal
 from graphveil.aggregate.keys import ReleaseKey
@@ -35,7 +36,7 @@ _SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
 _NOISE_ENTRIES = 1 << 18  # of noise drawn at a time: it stays in the cache,
 _SUM_ENTRIES = 1 << 16  # and so do the sums
 _SUM_EDGES = 1 << 22
-_GRID_ENTRIES = 1 << 15  # and the contributions that are truncated
+_GRID_ENTRIES = 1 << 16  # and the contributions that are truncated
 
 Groups = npt.NDArray[np.int64]
 
@@ -246,7 +247,7 @@ def _noisy_rows(
     for piece in edges.pieces(max(1, _SUM_ENTRIES // query.dim), _SUM_EDGES):
         part = slice(piece.start - edges.start, piece.stop - edges.start)
         total = _exact_sum(piece, table, None if own is None else own[part], query)
-        rows[part] = (total + rows[part]) / query.steps
+        rows[part].add_(total).mul_(1 / query.steps)
     return rows.to(torch.float32)
 
 
@@ -258,12 +259,11 @@ def _noise_rows(
     out = np.empty((len(edges), dim), dtype=np.float32 if fits else np.float64)
     at_once = max(1, _NOISE_ENTRIES // dim)
     for law in set(noise):
-        places = np.arange(len(edges))
-        if own is not None:
-            places = places[np.array([other == law for other in noise])[own]]
-        for first in range(0, len(places), at_once):
-            some = places[first : first + at_once]
-            out[some] = law.draw(stream, some + edges.start, dim)
+        rows = np.arange(edges.start, edges.stop)
+        chosen = None if own is None else np.flatnonzero(np.array([other == law for other in noise])[own])
+        for first in range(0, len(rows) if chosen is None else len(chosen), at_once):
+            some = slice(first, first + at_once) if chosen is None else chosen[first : first + at_once]
+            out[some] = law.draw(stream, rows[some], dim)
     return torch.from_numpy(out)
 
 
@@ -295,7 +295,7 @@ def _grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery) -> Tens
     Truncation toward zero never lengthens a row; a row still over its bound contributes nothing.
     """
     count = len(vectors)
-    table = torch.empty((query.groups * count, query.dim), dtype=torch.float32)
+    table = empty_rows(query.groups * count, query.dim)
     weights = np.array(query.weights.table) * query.steps
     at_once = max(1, _GRID_ENTRIES // query.dim)
     for first in range(0, count, at_once):
@@ -306,9 +306,10 @@ def _grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery) -> Tens
             bound = from_group[:, into, None]
             grid = np.multiply(exact, bound)
             np.trunc(grid, out=grid)
+            out = table[into * count + some.start : into * count + some.stop].numpy()
+            np.copyto(out, grid, casting="unsafe")
             fits = np.einsum("nd,nd->n", grid, grid)[:, None] <= np.square(bound)
-            out = table[into * count + some.start : into * count + some.stop]
-            out.copy_(torch.from_numpy(np.where(fits, grid, 0.0)))
+            np.copyto(out, 0.0, where=~fits)
     return table
 
 
