@@ -607,6 +607,17 @@ def test_another_graph_is_priced_and_booked(
     assert len(read(Path("p.csv"))) == NODES + 1
 
 
+@pytest.mark.parametrize("flags", [["--unsafe-noise-seed", 3], ["--mode", "paper"]])
+def test_what_is_charged_is_no_more_valid_than_the_model(
+    invoke: Invoke, files: Files, flags: list[object]
+) -> None:
+    assert invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, *flags, "--out", "first").code == 0
+    answer = invoke("predict", "first", "--nodes", files.nodes, "--edges", files.edges, "--json")
+    assert answer.json["charged"]["valid"] is False
+    assert answer.json["charged"]["deviations"] == answer.json["guarantee"]["deviations"]
+    assert all(deviation in answer.err for deviation in answer.json["charged"]["deviations"])
+
+
 def test_predictions_need_a_known_suffix(invoke: Invoke, trained: Path) -> None:
     answer = invoke("predict", trained, "--out", "p.xlsx")
     assert answer.code == 2

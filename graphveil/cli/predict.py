@@ -44,7 +44,7 @@ def predict(
         _deliver(model, predictions_of(model), out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
-    price = _price(model, graph)
+    price = model.price(graph)
     screen.facts("The price of asking another graph's edges", _facts(graph, price))
     table = predictions_of(model, model.predict_proba(graph), graph.ids)
     _deliver(model, table, out, screen, price=price)
@@ -73,18 +73,6 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     }
 
 
-def _price(model: "Estimator", graph: "Graph") -> "Guarantee | None":
-    """Return what the other graph's edges will be charged, or None if they are not read privately."""
-    from graphveil.privacy import Guarantee
-
-    plan = model.plan(num_nodes=graph.num_nodes, num_classes=len(model.class_names_))
-    if plan is None:
-        return None
-    return Guarantee.of(
-        plan.unit, plan.event, delta=plan.delta, releases=len(plan.queries), slack=plan.slack, mode=model.mode
-    )
-
-
 def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
 
@@ -96,6 +84,7 @@ def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:
         ("price", f"epsilon {price.epsilon:.4g} at delta {price.delta:g}, on the edges of this graph"),
         ("attacker", catch_rate(price)),
         ("adds up", "if these edges are the training edges, or share any with them, the two budgets add"),
+        *(("deviation", deviation) for deviation in price.deviations),
     ]
 
 

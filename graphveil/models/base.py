@@ -37,6 +37,7 @@ from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]
 
+_SEEDED = "the noise is reproducible from a seed"
 _SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
 
 
@@ -137,8 +138,8 @@ class Estimator(ABC):
     def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
-        The release is booked in the graph's budget before anything is computed; a second ``fit`` books a
-        second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
+        The release is booked in the graph's budget before the edges are read; a second ``fit`` books a second
+        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
 
         Raises:
             UnitError: the unit does not fit the graph.
@@ -162,9 +163,23 @@ class Estimator(ABC):
 
     def predict_proba(self, graph: Graph | None = None) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price."""
+        fitted = self._fitted()
         if graph is None or (self._edges is not None and self._edges() is graph.adjacency):
-            return self._fitted()
+            return fitted
         return self._predict_other(graph)
+
+    def price(self, graph: Graph) -> Guarantee | None:
+        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+
+        It is the guarantee of that graph's release alone, and no more valid than the model's own. Nothing is
+        spent.
+        """
+        self._fitted()
+        self._check_unit(graph)
+        plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
+        if plan is None:
+            return None
+        return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
 
     def predict(self, graph: Graph | None = None) -> Tensor:
         """Return class numbers, shape (N)."""
@@ -221,13 +236,16 @@ class Estimator(ABC):
     def _release(
         self, plan: ReleasePlan, graph: Graph, context: FitContext, groups: Tensor | None = None
     ) -> Release:
-        """Open this method's release on a graph: booked here, before anything is computed."""
+        """Open this method's release on a graph: booked here, before its edges are read.
+
+        A release that was begun with a seed stays reproducible in a fit that resumes it without one.
+        """
         key = (
             None
             if self.unsafe_noise_seed is None
             else ReleaseKey.from_seed(self.unsafe_noise_seed, self.method)
         )
-        return Release(
+        release = Release(
             plan,
             graph.adjacency,
             groups,
@@ -236,6 +254,9 @@ class Estimator(ABC):
             journal=context.journal(),
             label=self.method,
         )
+        if release.reproducible:
+            self.guarantee_ = _with_deviations(self.guarantee, (_SEEDED,))
+        return release
 
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         unit = self.protected_unit
@@ -266,7 +287,7 @@ class Estimator(ABC):
                     f"is protected at eps = {mutual:.4g} only"
                 )
         if self.unsafe_noise_seed is not None:
-            found.append("the noise is reproducible from a seed")
+            found.append(_SEEDED)
         return tuple(found)
 
     def _budgeted(self) -> float:
@@ -339,6 +360,12 @@ class Estimator(ABC):
             f"{actual:.3f} (delta {delta:g}) only. Use unit='undirected-edge' (--unit undirected-edge), or "
             "mode='paper' (--mode paper) to reproduce the paper with this deviation listed"
         )
+
+
+def _with_deviations(guarantee: Guarantee, more: tuple[str, ...]) -> Guarantee:
+    """Return a guarantee that lists further deviations, each once."""
+    listed = tuple(dict.fromkeys((*guarantee.deviations, *more)))
+    return dataclasses.replace(guarantee, deviations=listed, valid=guarantee.valid and not listed)
 
 
 def nodes_of(mask: Tensor) -> Tensor:

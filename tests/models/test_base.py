@@ -155,10 +155,13 @@ class TestFit:
         )
         torch.testing.assert_close(dense, sparse, atol=1e-5, rtol=1e-5)
 
-    def test_unfitted_models_say_so(self, method):
+    def test_unfitted_models_say_so(self, method, graph):
         for ask in (Estimator.predict, Estimator.predict_proba, lambda model: model.guarantee):
             with pytest.raises(ConfigError, match=r"not fitted yet; call fit\(graph\) first"):
                 ask(build(method))
+        for ask_another in (Estimator.predict, Estimator.price):
+            with pytest.raises(ConfigError, match="not fitted yet"):
+                ask_another(build(method), graph)
 
     def test_a_split_is_needed(self, method, graph):
         bare = graph.replace(train_mask=None, val_mask=None, test_mask=None)
@@ -250,6 +253,20 @@ class TestGuarantee:
         assert not seeded.valid
         assert "the noise is reproducible from a seed" in seeded.deviations
 
+    @pytest.mark.parametrize("at", [("encoder", 0), ("classifier", 0)])
+    def test_a_seed_stays_listed_in_a_resumed_fit_without_it(self, graph, tmp_path, at):
+        def stop(stage: str, done: int, total: int) -> None:
+            if (stage, done) == at:
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            build("gap", unsafe_noise_seed=3).fit(graph, on_progress=stop, workspace=tmp_path / "fit")
+        resumed = build("gap").fit(graph, workspace=tmp_path / "fit")
+        seeded = build("gap", unsafe_noise_seed=3).fit(graph)
+        assert torch.equal(resumed.aggregates_["hop1"], seeded.aggregates_["hop1"])
+        assert resumed.guarantee.deviations == seeded.guarantee.deviations
+        assert not resumed.guarantee.valid
+
     def test_without_a_unit_nothing_is_promised(self, method, graph):
         guarantee = build(method, unit="none", epsilon=None).fit(graph).guarantee
         assert (guarantee.valid, guarantee.epsilon, guarantee.releases) == (False, float("inf"), 0)
@@ -302,6 +319,35 @@ class TestBudget:
         for asked in (1, 2):
             model.predict(other)
             assert len(budget_of(other.edge_set).entries) == asked
+
+    @pytest.mark.parametrize(
+        ("changes", "deviation"),
+        [
+            ({}, None),
+            ({"unsafe_noise_seed": 3}, "reproducible from a seed"),
+            ({"mode": "paper"}, "Renyi accounting"),
+            ({"mode": "paper", "unit": "directed-edge"}, "stored twice"),
+        ],
+    )
+    def test_the_price_of_another_graph_is_that_of_its_release(self, graph, make_graph, changes, deviation):
+        model, other = build("gap", **changes).fit(graph), make_graph(seed=1, nodes=90)
+        price = model.price(other)
+        assert budget_of(other.edge_set).entries == ()
+        model.predict(other)
+        (entry,) = budget_of(other.edge_set).entries
+        assert (entry.event, entry.slack) == (price.event, price.slack)
+        assert price.valid is (deviation is None)
+        assert deviation is None or deviation in price.statement()
+
+    def test_the_price_lists_what_voids_the_model_or_the_graph(self, graph, make_graph):
+        model = build("gap").fit(graph.replace(deviations=("a flaw of the first",)))
+        assert not model.price(make_graph(seed=1)).valid
+        other = make_graph(seed=1).replace(deviations=("a flaw of the second",))
+        assert set(model.price(other).deviations) == {"a flaw of the first", "a flaw of the second"}
+
+    def test_a_model_that_asks_nothing_has_no_price(self, graph, make_graph):
+        for name in ("mlp", "sage"):
+            assert build(name).fit(graph).price(make_graph(seed=1)) is None
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_part_of_the_fitted_graph_pays_from_the_same_budget(self, method, graph):
