@@ -150,7 +150,10 @@ def test_train_prints_plan_table_statement_and_folder(invoke: Invoke, files: Fil
     assert "noise standard deviation" in answer.err
     assert re.search(r"^gap +\d", answer.out, re.MULTILINE)
     assert re.search(r"^mlp \(no graph\) +\d", answer.out, re.MULTILINE)
-    assert "at most 1.7 %" in answer.out
+    assert "at most 1.74 %" in answer.out  # 1.732 %, and never below
+    assert "at most 1.74 %" in answer.err
+    assert re.search(r"mlp \(no graph\).* at most 1\.00 %", answer.out)
+    assert "≤ 1.74 %" in Path("first/internal/report.html").read_text()
     assert "Other runs on the same data add up: r equal releases have mu sqrt(r)." in answer.out
     assert "first" in answer.out
     assert "One run, so no interval" in answer.out
@@ -629,7 +632,7 @@ def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path
     (trained / "release").rename(alone)
     answer = invoke("explain", alone)
     assert answer.code == 0
-    for words in ("1.7 in 100", "rows", "Not covered", "add up"):
+    for words in ("1.74 in 100", "at most 1.74 %", "rows", "Not covered", "add up"):
         assert words in answer.out
     record = invoke("explain", alone, "--json").json
     assert record["guarantee"]["epsilon"] <= 1
@@ -663,6 +666,9 @@ def test_calibrate_prints_the_golden_noise(
     assert undirected["noise_std"] == pytest.approx([sigma * 2**0.5] * hops, rel=1e-4)
     assert directed["sensitivity"] == 1
     assert directed["epsilon"] <= epsilon
+    printed = re.search(r"at most ([\d.]+) %", invoke(*base[:-1], "--unit", "directed-edge").out)
+    assert printed is not None
+    assert 0 <= float(printed[1]) - 100 * directed["tpr_at_1pct_fpr"] <= 0.01
     assert {"mu", "delta", "tpr_at_1pct_fpr", "releases"} <= set(directed)
 
 

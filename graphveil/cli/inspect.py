@@ -114,13 +114,15 @@ def calibrate(
 
 
 def _words(found: Any) -> list[str]:
+    from graphveil.models import cards
+
     noise = ", ".join(f"{sigma:.5g}" for sigma in found.noise_std) or "none: the edges are never read"
     budget = f"epsilon {found.epsilon:.5g} at delta {found.delta:g}, mu {found.mu:.6g}"
     return [
         f"{found.method}, unit {found.unit}: {budget}",
         f"noise standard deviation, one figure a release: {noise}",
         f"largest sensitivity: {found.sensitivity:.6g}",
-        f"catch rate at 1 % false alarms: at most {100 * found.tpr_at_1pct_fpr:.1f} %",
+        f"catch rate at 1 % false alarms: at most {cards.percent_up(found.tpr_at_1pct_fpr)} %",
     ]
 
 

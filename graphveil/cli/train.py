@@ -181,16 +181,18 @@ def _noise(plan: "Preview") -> str:
 def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the statement, and where things are."""
     from graphveil.experiment.results import Summary
+    from graphveil.models.cards import percent_up
+    from graphveil.privacy.guarantee import FALSE_ALARMS
 
     single = metrics["runs"] == 1
     accuracy = "test accuracy, %" + ("" if single else " [95 % CI]")
     own = Summary.of(metrics["test_accuracy"]["values"]).percent()
     epsilon = "none" if metrics["epsilon"] is None else f"{metrics['epsilon']:g}"
-    rate = f"at most {100 * metrics['tpr_at_1pct_fpr']:.1f} %"
+    rate = f"at most {percent_up(metrics['tpr_at_1pct_fpr'])} %"
     rows = [(metrics["method"], own, epsilon, f"{metrics['delta']:g}" if metrics["epsilon"] else "0", rate)]
     if metrics["method"] != "mlp":
         baseline = Summary.of(metrics["mlp_test_accuracy"]["values"]).percent()
-        rows.append(("mlp (no graph)", baseline, "0", "0", "at most 1.0 %"))
+        rows.append(("mlp (no graph)", baseline, "0", "0", f"at most {percent_up(FALSE_ALARMS)} %"))
     screen.say("")
     screen.table(("method", accuracy, "epsilon", "delta", "attacker catches"), rows)
     if metrics["epsilon"]:
@@ -212,13 +214,15 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
 
 
 def _together(metrics: dict[str, Any]) -> str:
+    from graphveil.models.cards import percent_up
+
     total = metrics["guarantee_all_runs"]
     if total["epsilon"] is None:
         return f"{metrics['runs']} runs."
-    rate = 100 * metrics["tpr_at_1pct_fpr_all_runs"]
+    rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return (
         f"Epsilon is that of one run; all {metrics['runs']} runs on these edges together: epsilon "
-        f"{total['epsilon']:.4g} at delta {total['delta']:g}, catch rate at most {rate:.1f} %."
+        f"{total['epsilon']:.4g} at delta {total['delta']:g}, catch rate at most {rate} %."
     )
 
 

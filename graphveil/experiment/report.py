@@ -7,7 +7,7 @@ from typing import Any
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Summary
-from graphveil.models.cards import ReleaseRow, plain_words, release_cells
+from graphveil.models.cards import ReleaseRow, percent_up, plain_words, release_cells
 from graphveil.privacy import Guarantee
 from graphveil.privacy.guarantee import FALSE_ALARMS
 
@@ -65,7 +65,7 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
             _figure(metrics["epsilon"]),
             f"epsilon, at delta {metrics['delta']:g}" if metrics["delta"] else "epsilon",
         ),
-        (f"≤ {100 * metrics['tpr_at_1pct_fpr']:.1f} %", "caught by an attacker at 1\u00a0% false alarms"),
+        (f"≤ {percent_up(metrics['tpr_at_1pct_fpr'])} %", "caught by an attacker at 1\u00a0% false alarms"),
     ]
     return (
         '<div class="tiles">'
@@ -98,7 +98,7 @@ def _row(
 ) -> tuple[str, ...]:
     accuracy = Summary.of(metrics[key]["values"]).percent()
     delta = f"{metrics['delta']:g}" if epsilon else "0"
-    return name, accuracy, _figure(epsilon), delta, f"at most {100 * rate:.1f} %"
+    return name, accuracy, _figure(epsilon), delta, f"at most {percent_up(rate)} %"
 
 
 def _all_runs(metrics: Mapping[str, Any]) -> str:
@@ -130,7 +130,7 @@ def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
         title="The best attacker's trade-off between false alarms and edges caught",
         marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
     )
-    figures = [(f"{100 * alarms:g} %", f"{100 * caught(alarms):.1f} %") for alarms in _ALARMS]
+    figures = [(f"{100 * alarms:g} %", f"{percent_up(caught(alarms))} %") for alarms in _ALARMS]
     table = _table(("false alarms", "caught, at most"), figures)
     words = (
         "No test about one edge does better than the curve, whatever the attacker knows about the rest. The "

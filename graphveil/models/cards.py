@@ -1,5 +1,6 @@
 """The pages of a release that people read: what is promised, in whose words, and what the model is."""
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,9 +60,19 @@ def catch_rate(guarantee: Guarantee) -> str:
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> catch_rate(Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
-    'catch rate at 1 % false alarms: at most 1.7 %'
+    'catch rate at 1 % false alarms: at most 1.74 %'
     """
-    return f"catch rate at 1 % false alarms: at most {100 * guarantee.attacker_rate:.1f} %"
+    return f"catch rate at 1 % false alarms: at most {percent_up(guarantee.attacker_rate)} %"
+
+
+def percent_up(rate: float) -> str:
+    """Return a rate in percent with two decimals, rounded up: what stands after "at most" has to be true.
+
+    >>> percent_up(0.01732), percent_up(0.01)
+    ('1.74', '1.00')
+    """
+    hundredths = math.ceil(1e4 * rate * (1 - 1e-9))  # which a figure's own rounding may exceed
+    return f"{hundredths / 100:.2f}"
 
 
 def plain_words(guarantee: Guarantee) -> str:
@@ -77,8 +88,8 @@ def plain_words(guarantee: Guarantee) -> str:
     return (
         f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
         "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
-        f"the edges that do not exist, any test finds at most {100 * guarantee.attacker_rate:.1f} in 100 of "
-        "those that do; guessing blindly finds 1. This holds for every method and any computing power."
+        f"the edges that do not exist, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 "
+        "of those that do; guessing blindly finds 1. This holds for every method and any computing power."
     )
 
 
