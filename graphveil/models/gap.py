@@ -24,7 +24,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph, to_dense
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
-from graphveil.models.hops import Encoder, HopClassifier, scaled_by_norm
+from graphveil.models.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
 from graphveil.models.layers import (
     ACTIVATIONS,
     COMBINATIONS,
@@ -224,7 +224,11 @@ class GAP(Estimator):
     ) -> HopClassifier:
         generator = context.streams.torch("classifier")
         classifier = self._build_classifier(generator).to(context.device)
-        inputs = lru_cache(maxsize=2)(lambda index: [view[index].to(context.device) for view in views])
+
+        def rows(index: Tensor) -> list[FixedRows]:
+            return [FixedRows(view[index].to(context.device)) for view in views]
+
+        inputs = lru_cache(maxsize=2)(rows)  # full batches ask for the same two indices in every epoch
         self._train(
             "classifier", classifier, lambda index: classifier(inputs(index)), graph, generator, context
         )
@@ -235,7 +239,7 @@ class GAP(Estimator):
         if self._classifier is None:
             raise ConfigError("the model is not fitted yet; call fit(graph) first")
         device = _device(self._classifier)
-        logits: Tensor = self._classifier([view.to(device) for view in views])
+        logits: Tensor = self._classifier([FixedRows(view.to(device)) for view in views])
         return logits.softmax(dim=1).cpu()
 
     def _train(

@@ -1,6 +1,8 @@
 """The networks around noisy hops: an encoder before them, a classifier after them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -8,6 +10,8 @@ from torch import Tensor, nn
 
 from graphveil.aggregate import plain_unit
 from graphveil.models.layers import Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+
+_FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch
 
 
 class Encoder(nn.Module):
@@ -47,8 +51,86 @@ class Encoder(nn.Module):
         return cast(Tensor, self._head(self._norm(self.rows(x))))
 
 
+@dataclass(frozen=True, eq=False)
+class FixedRows:
+    """Dense rows (B, d) that no gradient flows into, and their mean (d) and covariance (d, d)."""
+
+    values: Tensor
+
+    @cached_property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of the rows."""
+        mean = self.values.mean(dim=0)
+        centred = self.values - mean
+        return mean, centred.t() @ centred / len(self.values)
+
+
+class NormedLinear(nn.Module):
+    """A linear map and batch norm in one: batch norm as a factor on the weights.
+
+    Over rows with mean m and covariance C the map x W has mean m W and variance diag(W^T C W), so batch norm
+    needs no pass over the output, neither forward nor backward: it equals ``Linear`` and ``BatchNorm1d``.
+
+    Shapes: (B, inputs) -> (B, outputs).
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__()
+        self.weight = Linear(inputs, outputs, generator=generator).weight  # batch norm would undo a bias
+        self._norm = nn.BatchNorm1d(outputs, momentum=_FOLLOW)
+
+    def forward(self, x: FixedRows) -> Tensor:
+        """Return the normed map of the rows."""
+        mean, variance = self._moments(x) if self.training else self._running()
+        scale = self._norm.weight * torch.rsqrt(variance + self._norm.eps)
+        return torch.addmm(self._norm.bias - mean * scale, x.values, self.weight * scale)
+
+    def _moments(self, x: FixedRows) -> tuple[Tensor, Tensor]:
+        """Return the output's mean and variance over this batch, and let the running ones follow."""
+        mean, covariance = x.moments
+        moments = mean @ self.weight, (self.weight * (covariance @ self.weight)).sum(dim=0)
+        unbiased = len(x.values) / max(1, len(x.values) - 1)
+        with torch.no_grad():
+            running_mean, running_variance = self._running()
+            running_mean.lerp_(moments[0], _FOLLOW)
+            running_variance.lerp_(moments[1] * unbiased, _FOLLOW)
+        return moments
+
+    def _running(self) -> tuple[Tensor, Tensor]:
+        return cast(Tensor, self._norm.running_mean), cast(Tensor, self._norm.running_var)
+
+
+class Branch(nn.Module):
+    """What one hop's rows pass on their own: affine maps, each with batch norm and activation.
+
+    Shapes: (B, widths[0]) -> (B, widths[-1]).
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        generator: torch.Generator,
+        activation: str,
+        batch_norm: bool,
+        dropout: float,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        style: dict[str, Any] = {"generator": generator, "activation": activation, "dropout": dropout}
+        self._first = (NormedLinear if batch_norm else Linear)(*widths[:2], generator=generator)
+        self._hidden = Hidden(widths[1], batch_norm=False, **style)
+        self._rest = FeedForward(widths[1:], batch_norm=batch_norm, plain_last=False, **style)
+
+    def forward(self, x: FixedRows) -> Tensor:
+        """Return the hop's hidden rows."""
+        first = self._first(x if isinstance(self._first, NormedLinear) else x.values)
+        return cast(Tensor, self._rest(self._hidden(first)))
+
+
 class HopClassifier(nn.Module):
-    """A network for each hop, their combination, and a head.
+    """A branch for each hop, their combination, and a head.
 
     Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
     """
@@ -68,15 +150,14 @@ class HopClassifier(nn.Module):
         """Draw the weights."""
         super().__init__()
         layers: dict[str, Any] = {"activation": activation, "batch_norm": batch_norm, "dropout": dropout}
-        self._bases = nn.ModuleList(FeedForward(base, generator=generator, **layers) for _ in range(hops))
+        self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
         self._combine = Combine(combine, hops, base[-1], generator=generator)
-        self._hidden = Hidden(self._combine.outputs, generator=generator, **layers)
         self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
 
-    def forward(self, views: Sequence[Tensor]) -> Tensor:
+    def forward(self, views: Sequence[FixedRows]) -> Tensor:
         """Return logits."""
-        parts = [base(view) for base, view in zip(self._bases, views, strict=True)]
-        return cast(Tensor, self._head(self._hidden(self._combine(parts))))
+        parts = [branch(view) for branch, view in zip(self._branches, views, strict=True)]
+        return cast(Tensor, self._head(self._combine(parts)))
 
 
 def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:

@@ -14,12 +14,7 @@ from torch.nn import functional
 
 from graphveil.graph import Features, rows
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": functional.relu,
-    "selu": functional.selu,
-    "tanh": torch.tanh,
-}
-_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its argument
     "relu": torch.relu_,
     "selu": torch.selu_,
     "tanh": torch.tanh_,
@@ -106,7 +101,7 @@ class _SparseProduct(torch.autograd.Function):
         return batch.transposed_times(grads[0].contiguous()), None
 
 
-Batch = Tensor | SparseRows
+Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns, side by side
 
 
 def batch_of(x: Features, index: Tensor | None = None, device: torch.device | str = "cpu") -> Batch:
@@ -124,7 +119,7 @@ def batches_of(x: Features, device: torch.device | str = "cpu") -> Callable[[Ten
 
 
 class Linear(nn.Module):
-    """Affine map of dense or sparse rows; weights uniform in +-1/sqrt(inputs).
+    """Affine map of dense or sparse rows, or of blocks of columns; weights uniform in +-1/sqrt(inputs).
 
     Shapes: (B, inputs) -> (B, outputs).
     """
@@ -139,16 +134,24 @@ class Linear(nn.Module):
 
     def forward(self, x: Batch) -> Tensor:
         """Return x W + b."""
-        if isinstance(x, Tensor):
-            return self._dense(x)
+        if not isinstance(x, SparseRows):
+            return self._dense((x,) if isinstance(x, Tensor) else x)
         product: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]  # torch's own
         return product + self.bias
 
-    def _dense(self, x: Tensor) -> Tensor:
-        if len(self.bias) >= _NARROW:
-            return torch.addmm(self.bias, x, self.weight)
+    def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
+        """Return the sum of the blocks' products: what the blocks side by side would give."""
+        weights = torch.split(self.weight, [block.shape[1] for block in blocks])
+        out: Tensor = self.bias
+        if len(out) >= _NARROW:
+            for block, weight in zip(blocks, weights, strict=True):
+                out = torch.addmm(out, block, weight)
+            return out
         # A product with few columns is several times faster, forward and backward, computed as its transpose.
-        return torch.addmm(self.bias[:, None], self.weight.t().contiguous(), x.t()).t()
+        out = out[:, None]
+        for block, weight in zip(blocks, weights, strict=True):
+            out = torch.addmm(out, weight.t().contiguous(), block.t())
+        return out.t()
 
 
 def unit_rows(x: Tensor) -> Tensor:
@@ -193,7 +196,7 @@ class Dropout(nn.Module):
             return x
         if isinstance(x, SparseRows):
             return x.with_values(self._drop(x.values))
-        return self._drop(x)
+        return self._drop(x) if isinstance(x, Tensor) else tuple(map(self._drop, x))
 
     def _drop(self, x: Tensor) -> Tensor:
         keep = torch.empty(x.shape).bernoulli_(1 - self.p, generator=self._generator).div_(1 - self.p)
@@ -201,7 +204,7 @@ class Dropout(nn.Module):
 
 
 class Hidden(nn.Module):
-    """What follows a hidden layer's affine map: batch norm, activation, dropout.
+    """What follows a hidden layer's affine map: batch norm, activation, dropout. It may overwrite its input.
 
     Shapes: (B, width) -> (B, width).
     """
@@ -212,8 +215,7 @@ class Hidden(nn.Module):
         """Build the parts that are asked for."""
         super().__init__()
         self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
-        # Nobody else holds batch norm's output, so the activation may overwrite it.
-        self._activation = (_IN_PLACE if batch_norm else ACTIVATIONS)[activation]
+        self._activation = ACTIVATIONS[activation]
         self._dropout = Dropout(dropout, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -262,7 +264,7 @@ class Combine(nn.Module):
 
     ``"attention"`` weighs row i by softmax over i of a^T tanh(W h_i + b).
 
-    Shapes: k times (B, width) -> (B, ``outputs``), which is k width for ``"concat"`` and width otherwise.
+    Shapes: k times (B, width) -> (B, ``outputs``): k width for ``"concat"``, left in blocks, otherwise width.
     """
 
     def __init__(self, how: str, count: int, width: int, *, generator: torch.Generator) -> None:
@@ -274,10 +276,10 @@ class Combine(nn.Module):
             self._key = Linear(width, width, generator=generator)
             self._score = Linear(width, 1, generator=generator)
 
-    def forward(self, parts: Sequence[Tensor]) -> Tensor:
+    def forward(self, parts: Sequence[Tensor]) -> Batch:
         """Return the combined rows."""
         if self._how == "concat":
-            return torch.cat(list(parts), dim=1)
+            return tuple(parts)  # for the next affine map: copying them together would cost more than it
         stacked = torch.stack(list(parts))
         if self._how == "sum":
             return stacked.sum(dim=0)

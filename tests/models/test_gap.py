@@ -176,7 +176,7 @@ class TestOptions:
         model = GAP(**parameters).fit(graph)
         assert model.predict_proba().isfinite().all()
         again = GAP(**parameters)
-        again._shape = dict(model._shape)
+        again._shape, again.proba_ = dict(model._shape), model.proba_
         again._restore(model._state())
         other = make_graph(seed=1)
         torch.testing.assert_close(again.predict_proba(other), model.predict_proba(other))

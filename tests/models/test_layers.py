@@ -86,6 +86,12 @@ class TestLinear:
             results.append((out.detach(), layer.weight.grad.clone()))
         torch.testing.assert_close(results[0], results[1])
 
+    @pytest.mark.parametrize("outputs", [3, 20])
+    def test_blocks_of_columns_give_what_they_give_side_by_side(self, outputs):
+        layer = Linear(9, outputs, generator=stream())
+        blocks = torch.randn(20, 4, generator=stream(1)), torch.randn(20, 5, generator=stream(2))
+        torch.testing.assert_close(layer(blocks), layer(torch.cat(blocks, dim=1)))
+
     def test_the_generator_decides_the_weights(self):
         draws = [Linear(3, 2, generator=stream(seed)).weight.detach() for seed in (0, 0, 1)]
         assert torch.equal(draws[0], draws[1])
@@ -108,6 +114,10 @@ class TestDropout:
         assert torch.equal(dropped.columns, rows.columns)
         assert 0 < int((dropped.values == 0).sum()) < len(rows.values)
 
+    def test_blocks_drop_each_on_its_own(self):
+        first, second = Dropout(0.5, generator=stream())((torch.ones(50, 2), torch.ones(50, 2)))
+        assert not torch.equal(first, second)
+
 
 class TestHidden:
     def test_batch_norm_then_activation(self):
@@ -119,7 +129,8 @@ class TestHidden:
     def test_without_batch_norm(self):
         x = torch.randn(5, 4, generator=stream())
         hidden = Hidden(4, generator=stream(), activation="tanh", batch_norm=False, dropout=0.0)
-        assert torch.equal(hidden(x), x.tanh())
+        expected = x.tanh()
+        assert torch.equal(hidden(x), expected)
 
 
 class TestFeedForward:
@@ -142,11 +153,12 @@ class TestCombine:
     def test_shapes(self, how):
         combine = Combine(how, 3, 4, generator=stream())
         parts = [torch.randn(7, 4, generator=stream(i)) for i in range(3)]
-        assert combine(parts).shape == (7, combine.outputs)
+        head = Linear(combine.outputs, 2, generator=stream())
+        assert head(combine(parts)).shape == (7, 2)
 
     def test_values(self):
         parts = [torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 5.0]])]
-        assert Combine("concat", 2, 2, generator=stream())(parts).tolist() == [[1, 2, 3, 5]]
+        assert torch.cat(Combine("concat", 2, 2, generator=stream())(parts), dim=1).tolist() == [[1, 2, 3, 5]]
         assert Combine("sum", 2, 2, generator=stream())(parts).tolist() == [[4, 7]]
 
     def test_attention_weighs_and_never_leaves_the_span(self):
