@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
-from torch.nn.functional import nll_loss, normalize, one_hot
+from torch.nn.functional import nll_loss, one_hot
 
-from graphveil.graph import Features, Graph, to_dense
+from graphveil.graph import Features, Graph
 from graphveil.models.base import State, nodes_of
+from graphveil.models.classcode.rows import as_fast, unit_rows
 from graphveil.models.classcode.similarity import with_similar_nodes
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward, batch_of
@@ -23,7 +22,6 @@ from graphveil.train import Schedule, train
 
 FOLDS = 5
 _HIDDEN, _DROPOUT, _BATCH, _RATE = 128, 0.5, 512, 0.01
-_DENSE = 0.05  # share of non-zero features from which dense products are faster
 
 
 @dataclass(frozen=True)
@@ -95,25 +93,8 @@ def distilled_posteriors(
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:
-    """Return the features as the candidate's network takes them: dense where that is faster."""
-    if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
-        x = to_dense(x)
-    return unit_rows(x) if candidate.unit_rows else x
-
-
-def unit_rows(x: Features) -> Features:
-    """Return the features with every row scaled to norm one; zero rows stay zero.
-
-    >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    tensor([[0.6000, 0.8000],
-            [0.0000, 0.0000]])
-    """
-    if isinstance(x, Tensor):
-        return normalize(x, dim=1)
-    norms = np.sqrt(np.add.reduceat(np.append(x.data, 0.0) ** 2, x.indptr[:-1]) * (np.diff(x.indptr) > 0))
-    scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-    values = (x.data * np.repeat(scale, np.diff(x.indptr))).astype(np.float32)
-    return sparse.csr_array((values, x.indices, x.indptr), shape=x.shape)
+    """Return the features as the candidate's network takes them."""
+    return unit_rows(as_fast(x)) if candidate.unit_rows else as_fast(x)
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from torch.nn.functional import nll_loss
 
 from graphveil.graph import Features, Graph, to_dense
 from graphveil.models.base import nodes_of
+from graphveil.models.classcode.rows import as_fast, unit_rows
 
 NEIGHBOURS = 20
 _ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap
@@ -44,25 +45,28 @@ def similar_nodes_posterior(graph: Graph, labelled: Tensor) -> Tensor:
     rows = _weighted_unit_rows(graph.x)
     votes = torch.full((graph.num_nodes, graph.num_classes), _FLOOR)
     k = min(NEIGHBOURS, len(labelled) - 1)
-    chunks: tuple[Tensor, ...] = torch.split(torch.arange(graph.num_nodes), max(1, _CHUNK // len(labelled)))
-    for nodes in chunks:
-        product = rows[nodes.numpy()] @ rows[labelled.numpy()].T
-        similarity = torch.from_numpy(product.toarray())
+    for nodes in torch.arange(graph.num_nodes).tensor_split(-(-graph.num_nodes * len(labelled) // _CHUNK)):
+        similarity = _products(rows, nodes, labelled)
         similarity[nodes[:, None] == labelled[None, :]] = -1.0
         value, index = similarity.topk(k, dim=1)
         votes[nodes] = votes[nodes].scatter_add(1, graph.y[labelled][index], value.clamp_min(0.0))
     return (votes / votes.sum(dim=1, keepdim=True)).log()
 
 
-def _weighted_unit_rows(x: Features) -> "sparse.csr_array":
-    """Return rows of norm one whose common columns count less."""
+def _products(rows: Features, some: Tensor, others: Tensor) -> Tensor:
+    """Return all inner products between two sets of rows, dense."""
+    if isinstance(rows, Tensor):
+        return rows[some] @ rows[others].T
+    return torch.from_numpy((rows[some.numpy()] @ rows[others.numpy()].T).toarray())
+
+
+def _weighted_unit_rows(x: Features) -> Features:
+    """Return rows of norm one whose common columns count less: dense where products are faster so."""
     matrix = sparse.csr_array(to_dense(x).numpy()) if isinstance(x, Tensor) else x
     used = np.bincount(matrix.indices, minlength=matrix.shape[1])
     rarity = np.log((1 + matrix.shape[0]) / (1 + used)) + 1
+    places = matrix.indices, matrix.indptr
     weighted = sparse.csr_array(
-        (matrix.data * rarity[matrix.indices], matrix.indices, matrix.indptr), shape=matrix.shape
+        ((matrix.data * rarity[matrix.indices]).astype(np.float32), *places), shape=matrix.shape
     )
-    norms = np.sqrt(weighted.multiply(weighted).sum(axis=1))
-    scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-    weighted.data *= np.repeat(scale, np.diff(weighted.indptr))
-    return weighted.astype(np.float32)
+    return unit_rows(as_fast(weighted))

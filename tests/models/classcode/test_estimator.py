@@ -49,6 +49,12 @@ def test_one_seed_gives_the_same_bytes_and_strict_noise_does_not(graph: Graph) -
     assert not torch.equal(first.aggregates_["rows1"], strict.aggregates_["rows1"])
 
 
+def test_there_is_no_paper_mode_and_it_says_so() -> None:
+    for refused in (lambda: make(mode="paper"), lambda: make().set_params(mode="paper")):
+        with pytest.raises(ConfigError, match=r"no paper.*mode='strict' \(--mode strict\)"):
+            refused()
+
+
 def test_predictions_do_not_read_the_targets_labels(graph: Graph) -> None:
     hidden = graph.y.clone()
     hidden[graph.mask("test")] = (hidden[graph.mask("test")] + 1) % graph.num_classes

@@ -6,7 +6,8 @@ from scipy import sparse
 
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
-from graphveil.models.classcode.posteriors import public_posteriors, unit_rows
+from graphveil.models.classcode.posteriors import public_posteriors
+from graphveil.models.classcode.rows import unit_rows
 from graphveil.models.context import FitContext
 
 
