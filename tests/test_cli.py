@@ -501,6 +501,7 @@ def test_bad_flags_are_refused(invoke: Invoke, files: Files, case: str) -> None:
         (["gap", "--dataset", "coara", *PRIVATE], "did you mean 'cora'"),
         (["gap", "--dataset", "cora", "--id", "user", *PRIVATE], "exclude each other"),
         (["gap", "--nodes", "n.csv", "--edges", "e.csv", *PRIVATE], "--id, --label, --source, --target"),
+        (["classcode", "--dataset", "synthetic/tiny", "--mode", "paper", *PRIVATE], "--mode strict"),
         ([*PRIVATE], "METHOD"),
     ],
 )

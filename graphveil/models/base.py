@@ -58,6 +58,7 @@ class Estimator(ABC):
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
+    paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
     epsilon: float | None = None
@@ -277,9 +278,9 @@ class Estimator(ABC):
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         """Return why this method's release keeps no promise, in words; empty if it does."""
-        found = []
+        found = list[str]()
         if self.mode == "paper":
-            found.append("noise calibrated by the paper's Renyi accounting")
+            found += self.paper_deviations
             if isinstance(plan.unit, DirectedEdge) and not graph.directed:
                 mutual = epsilon_of(2**0.5 * plan.mu, plan.delta)
                 found.append(

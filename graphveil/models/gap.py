@@ -94,6 +94,7 @@ class GAP(Estimator):
     """
 
     method: ClassVar[str] = "gap"
+    paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 
     hops: int = 2
     hidden: int = 16

@@ -230,6 +230,15 @@ class TestGuarantee:
         assert f"a friendship is protected at eps = {friendship:.4g} only" in listed
         assert model.guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode)")
 
+    def test_only_a_method_that_calibrates_by_the_papers_accounting_says_so(self, graph):
+        class Exact(METHODS["gap"]):
+            paper_deviations = ("another flaw",)
+
+        keywords = {"unit": "undirected-edge", "epsilon": 2.0, "mode": "paper"}
+        assert "Renyi" in METHODS["gap"](**keywords).promise(graph)[1].statement()
+        assert Exact(**keywords).promise(graph)[1].deviations == ("another flaw",)
+        assert "Renyi" not in METHODS["mlp"](**keywords).promise(graph)[1].statement()
+
     @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
     def test_a_graph_that_a_paper_prepared_voids_a_strict_guarantee(self, method):
         graph = gv.load_dataset("synthetic/tiny", mode="paper")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil.aggregate import ReleasePlan, calibrate_plan
-from graphveil.errors import NotYetError, UnitError
+from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
@@ -71,6 +71,10 @@ class ClassCode(Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
+        if self.mode == "paper":
+            raise ConfigError(
+                "classcode has no paper to reproduce and so no paper mode: use mode='strict' (--mode strict)"
+            )
         _check.within(0.001, 0.5, count_share=self.count_share)
         _check.within(0, 1, back=self.back)
         if isinstance(self.protected_unit, NoUnit):

@@ -51,7 +51,7 @@ def test_one_seed_gives_the_same_bytes_and_strict_noise_does_not(graph: Graph) -
 
 def test_there_is_no_paper_mode_and_it_says_so() -> None:
     for refused in (lambda: make(mode="paper"), lambda: make().set_params(mode="paper")):
-        with pytest.raises(ConfigError, match=r"no paper.*mode='strict' \(--mode strict\)"):
+        with pytest.raises(ConfigError, match=r"no paper mode.*mode='strict' \(--mode strict\)"):
             refused()
 
 
