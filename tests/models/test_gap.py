@@ -13,6 +13,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
 from graphveil.models.hops import scaled_by_norm
+from graphveil.models.storage import load_model
 from graphveil.privacy import PairwiseGaussian, budget_of, renyi
 from graphveil.privacy.gaussian import mu_of
 
@@ -171,14 +172,11 @@ class TestOptions:
             {"use_encoder": False, "combine": "attention", "mode": "paper"},
         ],
     )
-    def test_train_predict_and_come_back(self, graph, make_graph, options):
-        parameters = {**STRICT, **options, "unsafe_noise_seed": 1}
-        model = GAP(**parameters).fit(graph)
+    def test_train_predict_and_come_back_from_a_folder(self, graph, make_graph, tmp_path, options):
+        model = GAP(**{**STRICT, **options, "unsafe_noise_seed": 1}).fit(graph)
         assert model.predict_proba().isfinite().all()
-        again = GAP(**parameters)
-        again._shape, again.proba_ = dict(model._shape), model.proba_
-        again._restore(model._state())
-        other = make_graph(seed=1)
+        model.save(tmp_path / "model")
+        again, other = load_model(tmp_path / "model"), make_graph(seed=1)
         torch.testing.assert_close(again.predict_proba(other), model.predict_proba(other))
 
     def test_the_ablation_aggregates_the_features_themselves(self, graph):
