@@ -1,7 +1,6 @@
 """Rows of norm at most one: the bound that every sensitivity rests on."""
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from graphveil.aggregate.arrays import empty_rows
 from graphveil.errors import InputError
 
 _MARGIN = 1 + 1e-6  # keeps the norm below one after any rounding
-_ENTRIES = 1 << 16  # at a time: the intermediate arrays stay in the cache
+_ENTRIES = 1 << 17  # at a time: the intermediate arrays stay in the cache
 
 
 def safe_unit(x: Tensor) -> Tensor:
@@ -22,7 +21,7 @@ def safe_unit(x: Tensor) -> Tensor:
     Raises:
         InputError: an entry is NaN or infinite, or the rows carry gradients.
     """
-    return _rescaled(x, torch.ones_like)
+    return _rescaled(x, 0.0)
 
 
 def shrink_unit(noisy: Tensor, std: float) -> Tensor:
@@ -37,8 +36,7 @@ def shrink_unit(noisy: Tensor, std: float) -> Tensor:
     Raises:
         InputError: an entry is NaN or infinite, or the rows carry gradients.
     """
-    noise = math.sqrt(noisy.shape[1]) * std
-    return _rescaled(noisy, lambda norm: (1 - (noise / norm).square()).clamp_min(0.0))
+    return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std)
 
 
 def plain_unit(x: Tensor) -> Tensor:
@@ -46,26 +44,33 @@ def plain_unit(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(x.to(torch.float64), dim=1)
 
 
-def _rescaled(x: Tensor, length: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return each row at ``length`` of its norm, less the margin."""
+def _rescaled(x: Tensor, noise: float) -> Tensor:
+    """Return each row at length max(0, 1 - (noise / norm)^2), less the margin."""
     if x.requires_grad:
         raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
     out = empty_rows(len(x), x.shape[1], torch.float64)
+    norms = torch.empty((len(x), 1), dtype=torch.float64)
     at_once = max(1, _ENTRIES // max(1, x.shape[1]))
-    finite = True
     for first in range(0, len(x), at_once):
-        part = x[first : first + at_once]
-        rows = out[first : first + at_once].copy_(part)
-        if x.dtype == torch.float64:  # squares of huge and tiny entries leave the range; float32 ones do not
-            largest = rows.abs().amax(dim=1, keepdim=True)
-            rows.div_(torch.where(largest > 0, largest, 1.0))
-        else:
-            largest = torch.ones((), dtype=torch.float64)
-        norm = rows.norm(dim=1, keepdim=True)
-        finite = finite and bool(norm.isfinite().all())
-        rows.mul_(torch.where(norm > 0, length(norm * largest) / (_MARGIN * norm), 0.0))
-    if not finite:
+        rows, norm = out[first : first + at_once], norms[first : first + at_once]
+        rows.copy_(x[first : first + at_once])
+        size = _largest_becomes_one(rows) if x.dtype == torch.float64 else 1.0
+        torch.linalg.vector_norm(rows, dim=1, keepdim=True, out=norm)
+        length = (noise / (norm * size)).square_().neg_().add_(1.0).clamp_min_(0.0)
+        rows.mul_(length.div_(norm * _MARGIN).nan_to_num_(0.0, 0.0))  # a row of norm zero stays zero
+    if not bool(norms.isfinite().all()):
         raise InputError(
             "the rows hold NaN or infinite entries, which have no direction; replace or drop them"
         )
     return out
+
+
+def _largest_becomes_one(rows: Tensor) -> Tensor:
+    """Divide each row by its largest entry, which is returned: the squares of huge and tiny rows stay finite.
+
+    Rows that come in float32 need not: their squares are all within the range of float64.
+    """
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    largest = torch.where(largest > 0, largest, 1.0)
+    rows.div_(largest)
+    return largest

@@ -33,10 +33,10 @@ from graphveil.privacy import Budget, Entry, UndirectedEdge, within_partition
 _VERSION = 2
 _FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 _SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
-_NOISE_ENTRIES = 1 << 18  # of noise drawn at a time: it stays in the cache,
+_NOISE_ENTRIES = 1 << 19  # of noise drawn at a time: it stays in the cache,
 _SUM_ENTRIES = 1 << 16  # and so do the sums
 _SUM_EDGES = 1 << 22
-_GRID_ENTRIES = 1 << 16  # and the contributions that are truncated
+_GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
 
 Groups = npt.NDArray[np.int64]
 
@@ -298,18 +298,19 @@ def _grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery) -> Tens
     table = empty_rows(query.groups * count, query.dim)
     weights = np.array(query.weights.table) * query.steps
     at_once = max(1, _GRID_ENTRIES // query.dim)
+    scratch = np.empty((min(count, at_once), query.dim))
     for first in range(0, count, at_once):
         some = slice(first, min(count, first + at_once))
-        exact = vectors[some].to(torch.float64).numpy()
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
         from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
         for into in range(query.groups):
             bound = from_group[:, into, None]
-            grid = np.multiply(exact, bound)
+            np.multiply(exact, bound, out=grid)
             np.trunc(grid, out=grid)
+            fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
             out = table[into * count + some.start : into * count + some.stop].numpy()
             np.copyto(out, grid, casting="unsafe")
-            fits = np.einsum("nd,nd->n", grid, grid)[:, None] <= np.square(bound)
-            np.copyto(out, 0.0, where=~fits)
+            out[~fits] = 0.0
     return table
 
 

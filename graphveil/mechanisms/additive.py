@@ -25,7 +25,7 @@ from graphveil.mechanisms import _exact
 
 Noise = npt.NDArray[np.signedinteger[Any]]
 _RESOLUTION = 12 * 2.0**-53
-_CHUNK = 1 << 14  # samples at a time: the intermediate arrays stay in the cache
+_CHUNK = 1 << 16  # samples at a time: the intermediate arrays stay in the cache
 
 
 @dataclass(frozen=True)
