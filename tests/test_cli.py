@@ -360,6 +360,24 @@ def test_finished_runs_are_not_run_again(
     assert len(record["test_accuracy"]["values"]) == 2
 
 
+def test_a_run_that_is_stopped_while_it_is_shown_is_not_called_unspent(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphveil.cli.screen import Screen
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Screen, "table", stop)
+        stopped = invoke(*base)
+    assert stopped.code == 130
+    assert "nothing was spent" not in stopped.err
+    assert "--resume" in stopped.err
+    assert invoke(*base, "--resume").code == 0
+
+
 def test_a_complete_run_is_shown_again(invoke: Invoke, files: Files) -> None:
     base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json"]
     assert invoke(*base).json == invoke(*base, "--resume").json
@@ -620,6 +638,45 @@ def test_what_is_charged_is_no_more_valid_than_the_model(
     assert answer.json["charged"]["valid"] is False
     assert answer.json["charged"]["deviations"] == answer.json["guarantee"]["deviations"]
     assert all(deviation in answer.err for deviation in answer.json["charged"]["deviations"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"), [(KeyboardInterrupt, 130, "stopped; "), (ZeroDivisionError, 1, "failure")]
+)
+def test_a_prediction_that_ends_early_says_what_it_has_cost(
+    invoke: Invoke,
+    trained: Path,
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    code: int,
+    words: str,
+) -> None:
+    def stop(*_: object) -> None:
+        raise error
+
+    another = ["predict", trained, "--nodes", files.nodes, "--edges", files.edges]
+    for place, spent in (("price", False), ("_classify", True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(gv.GAP, place, stop)
+            answer = invoke(*another)
+        line = answer.err.strip().splitlines()[-1]
+        assert (answer.code, answer.out) == (code, "")
+        assert words in line
+        assert ("was booked and stays charged" in line) is spent
+        assert ("nothing was spent" in line) is (code == 130 and not spent)
+
+
+@pytest.mark.parametrize("name", ["letter.txt/p.csv", "folder.csv"])
+def test_predictions_that_cannot_be_written_cost_nothing(
+    invoke: Invoke, trained: Path, files: Files, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    Path("letter.txt").write_text("dear")
+    Path("folder.csv").mkdir()
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    answer = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", name)
+    assert answer.code == 2
+    assert "choose another --out" in answer.err
 
 
 def test_predictions_need_a_known_suffix(invoke: Invoke, trained: Path) -> None:

@@ -9,13 +9,17 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError
 
+if TYPE_CHECKING:
+    from graphveil.privacy import Budget
+
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
+_CHARGED = "the release on this graph's edges was booked and stays charged"
 _MISUSE = (InputError, PrivacyError, MissingDependencyError)
 
 
@@ -32,6 +36,8 @@ def guarded(command: Any, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code, printing one line if it fails."""
     try:
         code = command.main(args=list(arguments), prog_name="graphveil", standalone_mode=False)
+        if code == STOPPED:  # what typer makes of an interrupt
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else DONE
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,7 +54,7 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
     known = folder if by_flag else None
     try:
         yield
-    except _MISUSE:
+    except (*_MISUSE, BrokenPipeError):
         raise
     except KeyboardInterrupt:
         raise CommandError(STOPPED, "stopped", "Stopped", known) from None
@@ -58,6 +64,23 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
         what = str(error) if isinstance(error, GraphveilError) else _name(error)
         message = f"the run failed: {what}; details are in {log}"
         raise CommandError(FAILED, message, type(error).__name__, known) from None
+
+
+@contextmanager
+def spending(budget: "Budget") -> Iterator[None]:
+    """Let a command that ends early say so if a release had been booked by then."""
+    before = len(budget.entries)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if len(budget.entries) == before:
+            raise
+        raise CommandError(STOPPED, f"stopped; {_CHARGED}", "Stopped") from None
+    except Exception as error:
+        if len(budget.entries) == before or isinstance(error, BrokenPipeError):
+            raise
+        failure = _failure_of(error)
+        raise CommandError(FAILED, f"{failure}; {_CHARGED}", failure.kind) from None
 
 
 def _failure_of(error: Exception) -> CommandError:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
+from graphveil.cli.failures import spending
 from graphveil.cli.screen import Screen
 from graphveil.errors import ConfigError
 
@@ -27,12 +28,13 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
-    from graphveil.models.predictions import check_suffix, predictions_of
+    from graphveil.models.predictions import check_output, predictions_of
     from graphveil.models.storage import load_model
+    from graphveil.privacy import budget_of
 
     screen = Screen(as_json=json)
     if out is not None:
-        check_suffix(out)
+        check_output(out)
     model = load_model(run)
     columns = {"id": id, "label": label, "source": source, "target": target}
     if nodes is None and edges is None:
@@ -46,8 +48,9 @@ def predict(
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
     price = model.price(graph)
     screen.facts("The price of asking another graph's edges", _facts(graph, price))
-    table = predictions_of(model, model.predict_proba(graph), graph.ids)
-    _deliver(model, table, out, screen, price=price)
+    with spending(budget_of(graph.edge_set)):
+        table = predictions_of(model, model.predict_proba(graph), graph.ids)
+        _deliver(model, table, out, screen, price=price)
 
 
 def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":

@@ -127,9 +127,10 @@ def _train(
         graph = experiment.load()
         plan = preview(experiment, graph, expect_edges=expect_edges)
     screen.facts("Plan, before anything is spent", _facts(plan, folder))
-    with resumable(folder.root, by_flag=by_flag), screen.bars() as bars:
-        outcome = run(plan, graph, folder, bars)
-    _show(outcome.metrics, folder, screen)
+    with resumable(folder.root, by_flag=by_flag):
+        with screen.bars() as bars:
+            outcome = run(plan, graph, folder, bars)
+        _show(outcome.metrics, folder, screen)
 
 
 def _facts(plan: "Preview", folder: "RunFolder") -> list[tuple[str, str]]:

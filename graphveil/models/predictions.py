@@ -1,5 +1,6 @@
 """Predictions as a table: node, predicted class, one probability a class. Parquet or CSV."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,15 +57,18 @@ def encode(table: Table, suffix: str) -> bytes:
     return bytes(sink.getvalue())
 
 
-def check_suffix(path: Path) -> None:
-    """Refuse a path that says neither parquet nor CSV."""
+def check_output(path: Path) -> None:
+    """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"{path.name} must end in {' or '.join(SUFFIXES)}; rename the output file")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise ConfigError(f"cannot write {path}; choose another --out")
 
 
 def write_predictions(path: Path, table: Table) -> None:
     """Write the table, whole or not at all, as its suffix says."""
-    check_suffix(path)
+    check_output(path)
     try:
         write_atomic(path, encode(table, path.suffix))
     except OSError as error:
