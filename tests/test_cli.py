@@ -629,6 +629,32 @@ def test_another_graph_is_priced_and_booked(
     assert len(read(Path("p.csv"))) == NODES + 1
 
 
+@pytest.mark.parametrize("labels", ["as in training, but empty", "none", "none, release alone"])
+def test_another_graph_needs_no_labels(
+    invoke: Invoke, trained: Path, files: Files, tmp_path: Path, labels: str
+) -> None:
+    another = [trained, "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv"]
+    if labels.startswith("as in training"):
+        edit(files.nodes, lambda rows: [rows[0], *([*row[:3], ""] for row in rows[1:])])
+    if labels.startswith("none"):
+        edit(files.nodes, lambda rows: [row[:3] for row in rows])
+    if labels == "none, release alone":
+        (trained / "release").rename(tmp_path / "alone")
+        another = [tmp_path / "alone", *another[1:], "--id", "user", "--source", "a", "--target", "b"]
+    answer = invoke("predict", *another)
+    assert answer.code == 0, answer.err
+    head, *rows = read(Path("p.csv"))
+    assert head == ["node", "prediction", "p_t0", "p_t1", "p_t2"]
+    assert len(rows) == NODES
+
+
+def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke, files: Files) -> None:
+    assert invoke("train", "gap", "--dataset", "synthetic/tiny", *PRIVATE, *QUICK, "--out", "t").code == 0
+    answer = invoke("predict", "t", "--nodes", files.nodes, "--edges", files.edges)
+    assert answer.code == 2
+    assert answer.err.strip().endswith("add --id, --source, --target")
+
+
 @pytest.mark.parametrize("flags", [["--unsafe-noise-seed", 3], ["--mode", "paper"]])
 def test_what_is_charged_is_no_more_valid_than_the_model(
     invoke: Invoke, files: Files, flags: list[object]

@@ -54,13 +54,20 @@ def predict(
 
 
 def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":
-    """Read the other graph; columns that are not named are called as they were when the run was trained."""
+    """Read the other graph; columns that are not named are called as they were when the run was trained.
+
+    It needs no labels. A label column of the training's name is set aside, lest it be taken for a feature.
+    """
     from graphveil.experiment.source import Source
+    from graphveil.graph.tables import column_names
     from graphveil.models.predictions import class_names
 
     known = _trained_columns(run)
     given = {name: value if value is not None else known.get(name) for name, value in flags.items()}
-    return Source(**given, directed=directed or bool(known.get("directed"))).load(classes=class_names(model))
+    if flags["label"] is None and given["nodes"] is not None:
+        given["label"] = given["label"] if given["label"] in column_names(given["nodes"], ()) else None
+    origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True)
+    return origin.load(classes=class_names(model))
 
 
 def _trained_columns(run: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class Source:
     target: str | None = None
     directed: bool = False
     split: str | None = None
+    to_predict: bool = False  # no label is needed then
 
     def __post_init__(self) -> None:
         """Refuse anything but exactly one complete way to a graph."""
@@ -38,7 +39,8 @@ class Source:
                     "columns; drop the one or the other"
                 )
             return
-        missing = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is None]
+        needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
+        missing = [f"--{name}" for name in needed if getattr(self, name) is None]
         if not files:
             raise ConfigError(
                 "no data were given: pass --dataset NAME (`graphveil datasets` lists them), or --nodes FILE "
@@ -46,7 +48,7 @@ class Source:
             )
         if missing:
             raise ConfigError(
-                f"a graph from files needs two files and the names of four columns: add {', '.join(missing)}"
+                f"a graph from files needs two files and the names of their columns: add {', '.join(missing)}"
             )
 
     @property

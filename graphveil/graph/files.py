@@ -25,10 +25,10 @@ def read_graph(
     edges: str | PathLike[str],
     *,
     id: str,
-    label: str,
     source: str,
     target: str,
     directed: bool,
+    label: str | None = None,
     split: str | None = None,
     features: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
@@ -40,9 +40,11 @@ def read_graph(
 
     Args:
         nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``.
-        id, label: columns of ``nodes``; ids are whole numbers or text, labels of any type.
+        id: column of ``nodes`` that holds whole numbers or text.
         source, target: columns of ``edges`` that hold ids.
         directed: whether ``source -> target`` says nothing about the opposite direction.
+        label: column of ``nodes`` that holds labels of any type. A graph to predict only needs none, if the
+            classes are given.
         split: column of ``nodes`` with train, val (valid, validation), test or nothing.
         features: the feature columns, if not all the others.
         classes: the labels in class order, if the classes are to be fixed beforehand and not by this file;
@@ -61,11 +63,16 @@ def read_graph(
     >>> graph.class_names, graph.y
     (('blue', 'red'), tensor([ 1,  0, -1]))
     """
+    if label is None and classes is None:
+        raise GraphError(
+            "name the label column with label= (--label); a graph to predict only needs classes= instead"
+        )
     node_path, edge_path = Path(nodes), Path(edges)
-    roles = [id, label] if split is None else [id, label, split]
-    feature_names = _feature_columns(node_path, roles, features)
+    roles = {"id": id, "label": label, "split": split}
+    named = {role: column for role, column in roles.items() if column is not None}
+    feature_names = _feature_columns(node_path, list(named.values()), features)
     _check_columns(edge_path, [source, target])
-    fields, node_ids = _read_nodes(node_path, roles, feature_names, classes)
+    fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
     tail, head = _read_edges(edge_path, [source, target], node_ids, id)
     return Graph.from_edges(source=tail, target=head, directed=directed, **fields)
 
@@ -90,15 +97,14 @@ def _feature_columns(path: Path, roles: list[str], features: Sequence[str] | Non
 
 
 def _read_nodes(
-    path: Path, roles: list[str], features: list[str], classes: Sequence[str] | None
+    path: Path, roles: dict[str, str], features: list[str], classes: Sequence[str] | None
 ) -> tuple[dict[str, Any], Column]:
     """Return the fields of a graph that the nodes decide, and the ids as a column."""
-    table = tables.read(path, [*roles, *features])
+    table = tables.read(path, [*roles.values(), *features])
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
-    id, label, *split = roles
-    node_ids = _node_ids(table, id)
-    y, class_names = _labels(tables.column(table, label), label, classes)
+    node_ids = _node_ids(table, roles["id"])
+    y, class_names = _labels(table, roles.get("label"), classes)
     fields = {
         "x": torch.from_numpy(tables.matrix(table, features)),
         "y": y,
@@ -107,8 +113,9 @@ def _read_nodes(
         "name": path.name.partition(".")[0],
         "ids": _numpy(node_ids),
     }
-    masks = _masks(tables.column(table, split[0]), split[0], y) if split else {}
-    return fields | masks, node_ids
+    if "split" in roles:
+        fields |= _masks(tables.column(table, roles["split"]), roles["split"], y)
+    return fields, node_ids
 
 
 def _read_edges(path: Path, ends: list[str], node_ids: Column, id: str) -> list[npt.NDArray[np.integer]]:
@@ -148,12 +155,15 @@ def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArra
 
 
 def _labels(
-    column: Column, name: str, classes: Sequence[str] | None
+    table: Table, name: str | None, classes: Sequence[str] | None
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return the class of every node, -1 where the label is missing, and the class names."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if name is None:
+        return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
+    column = tables.column(table, name)
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
         raise GraphError(f"column {name!r} is of type {column.type}; give one number or text per node")
     if pa.types.is_floating(column.type):

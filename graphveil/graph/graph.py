@@ -32,7 +32,7 @@ class Graph:
 
     Args:
         x: features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
-        y: labels int64 (N), classes 0 to C - 1, or -1 where there is none.
+        y: labels int64 (N), classes 0 to C - 1, or -1 where there is none; to predict, all may be missing.
         adjacency: the in-edges.
         num_classes: C, at least 2.
         train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
@@ -44,7 +44,7 @@ class Graph:
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
 
     Raises:
-        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, one class.
+        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C below 2.
 
     >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
     >>> graph
@@ -222,8 +222,11 @@ class Graph:
                 f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
                 "or -1 where there is none"
             )
-        if torch.unique(self.y[self.labelled]).numel() < 2:
-            raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
+        if self.num_classes < 2:
+            raise GraphError(
+                "the labels hold fewer than two classes, so there is nothing to learn; a graph to predict "
+                "only needs num_classes (from files: classes)"
+            )
         if self.class_names and len(self.class_names) != self.num_classes:
             raise GraphError(
                 f"{len(self.class_names)} class names for {self.num_classes} classes; give one per class"

@@ -328,6 +328,8 @@ class Estimator(ABC):
     def _check_graph(self, graph: Graph) -> None:
         """Refuse a graph that the unit or the training cannot use, before anything is spent."""
         self._check_unit(graph)
+        if torch.unique(graph.y[graph.labelled]).numel() < 2:
+            raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
         for split in ("train", "val"):
             if not bool(graph.mask(split).any()):
                 raise GraphError(f"the split has no labelled {split} nodes; give it some")

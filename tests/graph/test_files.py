@@ -105,6 +105,13 @@ class TestReading:
         graph = read(classes=["red", "green", "blue"])
         assert graph.y.tolist() == [0, 2, 0, -1] and graph.num_classes == 3
 
+    def test_without_labels_the_classes_are_given(self, read):
+        changes = {"nodes": {"team": None, "fold": None}, "label": None, "split": None}
+        graph = read(classes=["red", "blue"], **changes)
+        assert graph.y.tolist() == [-1] * 4 and graph.class_names == ("red", "blue")
+        assert graph.num_features == read().num_features
+        assert "name the label column" in refused(read, **changes)
+
     def test_no_edges(self, read):
         graph = read(edges={"a": [], "b": [], "since": []})
         assert graph.adjacency.edge_index().shape == (2, 0)

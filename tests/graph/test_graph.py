@@ -64,7 +64,7 @@ class TestRefusals:
             ({"x": torch.empty(5, 0)}, "no features; add at least one column"),
             ({"x": X.log()}, "NaN, infinite"),
             ({"y": [0, 0, 0, 0, 0]}, "fewer than two classes"),
-            ({"y": [1, 1, -1, -1, 1]}, "fewer than two classes"),
+            ({"num_classes": 1, "y": [0, 0, -1, -1, 0]}, "fewer than two classes"),
             ({"y": [-1] * 5}, "must be class numbers|fewer than two classes"),
             ({"num_classes": 2}, r"from 0 to num_classes - 1 = 1, or -1"),
             ({"y": [0, 1, 1, 2, -2]}, "or -1 where there is none"),
@@ -137,8 +137,15 @@ class TestDerived:
         assert path(edge_set=edges).edge_set is edges
 
     def test_replace_checks_again(self):
-        with pytest.raises(GraphError, match="fewer than two classes"):
-            path().replace(y=torch.zeros(5, dtype=torch.int64))
+        with pytest.raises(GraphError, match="from 0 to num_classes - 1 = 2"):
+            path().replace(y=torch.full((5,), 3))
+
+    def test_a_graph_to_predict_needs_the_number_of_classes_and_no_label(self):
+        graph = path(y=[-1] * 5, num_classes=3)
+        assert (graph.num_classes, int(graph.labelled.sum())) == (3, 0)
+        assert path().subgraph(mask(1, 0, 0, 0, 1)).num_classes == 3  # of one class only
+        with pytest.raises(GraphError, match="a graph to predict only needs num_classes"):
+            path(y=[-1] * 5)
 
 
 class TestPyg:

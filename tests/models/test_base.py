@@ -173,6 +173,19 @@ class TestFit:
                 build(method).fit(graph.with_split(train, val, none))
         assert budget_of(graph.edge_set).entries == ()
 
+    def test_labels_of_one_class_teach_nothing(self, method, graph):
+        for label in (-1, 1):
+            same = graph.replace(y=torch.full_like(graph.y, label))
+            with pytest.raises(GraphError, match="fewer than two classes, so there is nothing to learn"):
+                build(method).fit(same)
+        assert budget_of(graph.edge_set).entries == ()
+
+    def test_predictions_need_no_labels(self, method, graph, make_graph):
+        model = build(method, unsafe_noise_seed=1).fit(graph)
+        other = make_graph(seed=1)
+        bare = other.replace(y=torch.full_like(other.y, -1), train_mask=None, val_mask=None, test_mask=None)
+        assert torch.equal(model.predict_proba(bare), model.predict_proba(other))
+
     def test_a_failed_fit_leaves_no_old_predictions(self, method, graph, make_graph):
         model = build(method).fit(graph)
 
