@@ -1,7 +1,7 @@
 """The run folder: ``release/`` may be published, ``internal/`` must not be.
 
 ``release/`` appears whole at the very end or not at all. Until then everything lives in
-``internal/work/``, from which an interrupted run resumes at no further cost.
+``internal/work``, from which an interrupted run resumes at no further cost.
 """
 
 import csv
