@@ -21,14 +21,14 @@ def safe_unit(x: Tensor) -> Tensor:
     Raises:
         InputError: an entry is NaN or infinite, or the rows carry gradients.
     """
-    return _rescaled(x, 0.0)
+    return _rescaled(x, 0.0, torch.float64)
 
 
 def shrink_unit(noisy: Tensor, std: float) -> Tensor:
     """Turn a noisy row into the next hop's input: its direction, shrunk by how much of it may be noise.
 
     max(0, 1 - d s^2 / |r|^2) r / |r|: the James-Stein factor of a d-dimensional row with noise s. The norm
-    is at most one always. Returns float64.
+    is at most one always. Computed in float64; returns the rows' own type.
 
     >>> shrink_unit(torch.tensor([[3.0, 4.0]]), 1.0).norm().item() <= 1 - 2 / 25
     True
@@ -36,7 +36,7 @@ def shrink_unit(noisy: Tensor, std: float) -> Tensor:
     Raises:
         InputError: an entry is NaN or infinite, or the rows carry gradients.
     """
-    return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std)
+    return _rescaled(noisy, math.sqrt(noisy.shape[1]) * std, noisy.dtype)
 
 
 def plain_unit(x: Tensor) -> Tensor:
@@ -44,20 +44,22 @@ def plain_unit(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(x.to(torch.float64), dim=1)
 
 
-def _rescaled(x: Tensor, noise: float) -> Tensor:
-    """Return each row at length max(0, 1 - (noise / norm)^2), less the margin."""
+def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
+    """Return each row at length max(0, 1 - (noise / norm)^2), less a margin that outweighs any rounding."""
     if x.requires_grad:
         raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
-    out = empty_rows(len(x), x.shape[1], torch.float64)
+    out = empty_rows(len(x), x.shape[1], dtype)
     norms = torch.empty((len(x), 1), dtype=torch.float64)
     at_once = max(1, _ENTRIES // max(1, x.shape[1]))
+    scratch = torch.empty((min(len(x), at_once), x.shape[1]), dtype=torch.float64)
     for first in range(0, len(x), at_once):
-        rows, norm = out[first : first + at_once], norms[first : first + at_once]
-        rows.copy_(x[first : first + at_once])
+        norm = norms[first : first + at_once]
+        rows = scratch[: len(norm)].copy_(x[first : first + at_once])
         size = _largest_becomes_one(rows) if x.dtype == torch.float64 else 1.0
         torch.linalg.vector_norm(rows, dim=1, keepdim=True, out=norm)
         length = (noise / (norm * size)).square_().neg_().add_(1.0).clamp_min_(0.0)
         rows.mul_(length.div_(norm * _MARGIN).nan_to_num_(0.0, 0.0))  # a row of norm zero stays zero
+        out[first : first + at_once] = rows
     if not bool(norms.isfinite().all()):
         raise InputError(
             "the rows hold NaN or infinite entries, which have no direction; replace or drop them"

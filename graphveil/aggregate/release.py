@@ -87,6 +87,7 @@ class Release:
         self._engine = engine or InMemoryEngine()
         self._journal = journal or MemoryJournal()
         self._position = 0
+        self._table: Tensor | None = None  # of contributions, its memory reused by the next hop
         self._promise = _promise(plan, adjacency)
         resumed = self._journal.resume(self._promise)
         self._key = resumed or key or ReleaseKey.fresh()
@@ -155,9 +156,10 @@ class Release:
 
     def _draw_rows(self, query: HopQuery, vectors: Tensor, stream: RowStream) -> Tensor:
         groups = self._groups if query.groups > 1 else None
+        self._table = _grid_table(vectors, groups, query, self._table)
         block = partial(
             _noisy_rows,
-            table=_grid_table(vectors, groups, query),
+            table=self._table,
             groups=groups,
             noise=tuple(self._plan.sampler(s * query.steps) for s in query.sigma),
             stream=stream,
@@ -289,13 +291,16 @@ def _exact_sum(edges: Edges, table: Tensor, own: Groups | None, query: HopQuery)
     return total.to(torch.float64)
 
 
-def _grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery) -> Tensor:
+def _grid_table(
+    vectors: Tensor, groups: Tensor | None, query: HopQuery, used: Tensor | None = None
+) -> Tensor:
     """Return the weighted contributions as integers in float32, one copy a destination group.
 
-    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing.
+    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The table
+    of an earlier hop, if it has the shape, is overwritten: fresh memory costs as much as the truncation.
     """
-    count = len(vectors)
-    table = empty_rows(query.groups * count, query.dim)
+    count, shape = len(vectors), (query.groups * len(vectors), query.dim)
+    table = used if used is not None and used.shape == shape else empty_rows(*shape)
     weights = np.array(query.weights.table) * query.steps
     at_once = max(1, _GRID_ENTRIES // query.dim)
     scratch = np.empty((min(count, at_once), query.dim))

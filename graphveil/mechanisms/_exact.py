@@ -3,7 +3,7 @@
 P(n) ~ rho(n) = exp(-n^2 / 2 s^2), s = numerator / DENOMINATOR. The integers are cut into strips, narrow near
 zero and wide in the tail, whose widths are powers of two. An attempt to draw n is a word of 32 bits:
 
-1. its lowest bits are a place in a narrow strip, and the next 14 a slot: strip b owns ``count[b]`` of them;
+1. its lowest bits are a place in a narrow strip, and the next 15 a slot: strip b owns ``count[b]`` of them;
 2. strip and place are the candidate n (the place in a wide strip takes a few bits more). A strip ``ratio``
    times as wide as a narrow one proposes each of its integers with chance count[b] / ratio;
 3. the highest bits begin a uniform u; accept n if u < scale ratio rho(n) / count[b]. The counts are rounded
@@ -31,7 +31,7 @@ MAX_DIM = 1 << 20  # beyond, a row has too few blocks
 AMBIGUOUS = 2.0**-40  # far above the float64 error of any comparison here
 
 _WORD = 32
-_SLOT_BITS = 14
+_SLOT_BITS = 15
 _NARROW, _WIDE = 32, 2  # strips are at most s / 32 wide near zero, s / 2 in the tail
 _BODY, _TAIL = 4, 14  # the wide strips begin at 4 s and end at 14 s
 _WIDE_BITS = 12  # of the further bits, for the place in a wide strip; the other 52 go on with u
@@ -119,6 +119,7 @@ class _Strips:
     sure: Halves  # words below it are accepted; none in a wide strip
     more: Words  # the mask of the further bits that the place in a wide strip takes
     count: Integers  # the slots that the strip owns
+    share: Floats  # scale ratio / count
 
     @property
     def bits(self) -> int:
@@ -143,7 +144,7 @@ class _Strips:
         n = self.start[slot] + place
         first, rest = words >> np.uint32(_WORD - self.bits), more >> np.uint64(_WIDE_BITS)
         u = (first + rest * 2.0 ** (_WIDE_BITS - 64)) * 2.0**-self.bits
-        p = self.scale * (1.0 + self.more[slot]) / self.count[slot] * np.exp(_exponent(n, self.numerator))
+        p = self.share[slot] * np.exp(_exponent(n, self.numerator))
         accepted = u < p
         for i in np.flatnonzero(np.abs(u - p) < AMBIGUOUS).tolist():
             high = (int(first[i]) << (64 - _WIDE_BITS)) | int(rest[i])
@@ -185,6 +186,7 @@ def _strips(numerator: int, ambiguous: float) -> _Strips:
         sure[strip].astype(np.uint32) << np.uint32(_WORD - bits),
         (width // width[0] - 1)[strip].astype(np.uint64),
         count[strip],
+        (scale * ratio / count)[strip],
     )
 
 

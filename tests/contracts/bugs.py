@@ -67,7 +67,7 @@ def table(
 
 
 def _table(patch: Patch, **broken: Any) -> None:
-    patch.setattr(release, "_grid_table", lambda *args: table(*args, **broken))
+    patch.setattr(release, "_grid_table", lambda x, groups, query, used: table(x, groups, query, **broken))
 
 
 def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.ndarray]) -> None:
@@ -208,6 +208,14 @@ def every_group_gets_the_first_groups_noise(patch: Patch) -> None:
     noise = release._noise_rows
     patch.setattr(
         release, "_noise_rows", lambda edges, own, laws, *args: noise(edges, own, (laws[-1],) * 3, *args)
+    )
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def noise_ends_at_three_sigma(patch: Patch) -> None:
+    _noise(
+        patch,
+        lambda law, drawn: np.clip(drawn, -round(3 * law.sigma), round(3 * law.sigma)).astype(drawn.dtype),
     )
 
 

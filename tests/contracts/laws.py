@@ -17,18 +17,29 @@ Samples = npt.NDArray[np.floating] | npt.NDArray[np.signedinteger]
 
 
 def has_the_law(samples: Samples, sigma: float) -> None:
-    """Integer samples of N(0, sigma^2), sigma at least 20: their distribution function and variance."""
+    """Integer samples of N(0, sigma^2), sigma at least 20: distribution function, variance and tails."""
     flat = np.asarray(samples, dtype=np.float64).reshape(-1)
     spread = flat + np.random.default_rng(0).random(flat.size) - 0.5  # a uniform in each integer's cell
     p = _kolmogorov_smirnov(spread / math.hypot(sigma, math.sqrt(1 / 12)))
-    assert p > FALSE_ALARM / 2, f"distribution is not N(0, {sigma}^2): p = {p:.2g}"
+    assert p > FALSE_ALARM / 4, f"distribution is not N(0, {sigma}^2): p = {p:.2g}"
     has_the_variance(flat, sigma)
+    has_the_tails(flat, sigma)
 
 
 def has_the_variance(samples: Samples, sigma: float) -> None:
     """The sum of squares over sigma^2 is chi-square."""
     p = _two_sided(np.square(samples / sigma).sum(), samples.size)
     assert p > FALSE_ALARM / 2, f"variance is off {sigma}^2: p = {p:.2g}"
+
+
+def has_the_tails(samples: Samples, sigma: float) -> None:
+    """As many samples as there should be lie beyond 3 sigma, and beyond so much that 60 are expected."""
+    far = min(4.0, float(stats.norm.isf(30 / samples.size)))
+    for reach in (3.0, far):
+        expected = 2 * stats.norm.sf(reach) * samples.size
+        beyond = int((np.abs(samples) > reach * sigma).sum())
+        p = 2 * min(stats.poisson.cdf(beyond, expected), stats.poisson.sf(beyond - 1, expected))
+        assert p > FALSE_ALARM / 8, f"{beyond} samples beyond {reach:.2g} sigma, not {expected:.0f}"
 
 
 def covers_everything(samples: Samples, sigma: float) -> None:

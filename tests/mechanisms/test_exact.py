@@ -62,7 +62,7 @@ def test_no_decision_depends_on_floating_point(
 @pytest.mark.parametrize("numerator", [100, 1024, 5 * 1024 + 1, 6776 * 1024 + 309, 1 << 35])
 def test_the_strips_cover_every_integer_once_and_dominate_the_target(numerator: int) -> None:
     strips = _exact._strips(numerator, _exact.AMBIGUOUS)
-    assert len(strips.start) == 1 << 14  # every value of the slot bits is a slot
+    assert len(strips.start) == 1 << 15  # every value of the slot bits is a slot
     _, first, owned = np.unique(strips.start, return_index=True, return_counts=True)
     assert (strips.count[first] == owned).all()  # a strip owns as many slots as its count says
     start = strips.start[first]
@@ -85,7 +85,7 @@ def test_the_law_of_one_attempt_is_the_target_everywhere_the_tail_included(numer
     law = {}
     for slot, wide in zip(slots.tolist(), ratio.tolist(), strict=True):
         first, width = int(strips.start[slot]), wide << strips.place_bits
-        proposed = float(strips.count[slot]) / (1 << 14) / width
+        proposed = float(strips.count[slot]) / (1 << 15) / width
         for n in {first, first + width // 2, first + width - 1}:
             law[n] = proposed * float(strips._probability(n, slot))
     sigma = numerator / _exact.DENOMINATOR
@@ -108,7 +108,7 @@ def test_few_candidates_are_rejected(sigma: float) -> None:
     # Attempts are numbered up to 1,024; at this rate no sample ever comes near.
     strips = _exact._strips(round(sigma * 1024), _exact.AMBIGUOUS)
     total = mass_total(sigma)
-    assert strips.scale * total / (1 << (14 + strips.place_bits)) > 0.9
+    assert strips.scale * total / (1 << (15 + strips.place_bits)) > 0.9
 
 
 def mass_total(sigma: float) -> float:

@@ -13,7 +13,7 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
-from graphveil.privacy.accountant import PldCurve, total_mu
+from graphveil.privacy.accountant import PldCurve, stand_alone, total_mu
 from graphveil.privacy.events import NonPrivate, Relation
 from privacy.golden import ATTENTION_AND_RELEASE, DP_SGD, JOINT_PIPELINE, REPEATED_RELEASES
 
@@ -93,6 +93,15 @@ def test_two_partitions_cost_the_sum_of_their_worst_pairs() -> None:
     rows = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
     counts = PairwiseGaussian("regions", ((1.0, 0.0), (0.0, 0.0)))
     assert total_mu(compose(rows, counts, Gaussian(1.0))) == pytest.approx(math.sqrt(3.0))
+
+
+def test_beside_another_release_the_worst_pair_of_each_counts() -> None:
+    rows = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
+    counts = PairwiseGaussian("labels", ((1.0, 0.0), (0.0, 0.0)))
+    training = PoissonGaussian(1.0, 0.1, 1)
+    assert total_mu(compose(stand_alone(rows), stand_alone(counts))) == pytest.approx(math.sqrt(2.0))
+    assert stand_alone(compose(rows, counts, Gaussian(2.0))) == compose(Gaussian(math.sqrt(5.0)))
+    assert stand_alone(training) == compose(training)
 
 
 def test_one_partition_with_two_sizes_is_a_contradiction() -> None:
