@@ -25,7 +25,7 @@ from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
 from graphveil.privacy import NoUnit
 
-_FEW_TO_LEARN_FROM = 15_000  # labelled nodes
+_FEW_TO_LEARN_FROM = 5000  # labelled nodes
 
 
 @dataclass(kw_only=True, eq=False)
@@ -46,7 +46,7 @@ class ClassCode(Estimator):
         few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
         back: weight from targets back to labelled nodes in that variant (b).
         distil: train the feature networks a second time, on what the rows said, before the last decision;
-            None: with fewer than 15,000 labelled nodes, where features have the most left to learn.
+            None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
 
     Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
     presented as if they were targets'.

@@ -13,7 +13,7 @@ from graphveil.train import Schedule, train
 
 SEEDS = 3
 _SMALL = 5000  # training nodes below which a smaller, stronger-regularised head is used
-_STEPS, _BATCH = 160, 2048
+_STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
 
 
 class Head(nn.Module):
@@ -68,7 +68,7 @@ def fit_heads(
     """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _SMALL
     batch = max(2, min(_BATCH, len(train_nodes) // 4))
-    epochs = max(1, round(_STEPS * batch / len(train_nodes)))
+    epochs = max(1, round((_SMALL_STEPS if small else _STEPS) * batch / len(train_nodes)))
     schedule = Schedule(
         epochs=epochs,
         learning_rate=0.01,

@@ -48,7 +48,7 @@ class Candidate:
 
 CANDIDATES = (
     Candidate(10),
-    Candidate(30, input_dropout=0.4, unit_rows=True),
+    Candidate(60, input_dropout=0.4, unit_rows=True),
     Candidate(30, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
 )
 
