@@ -1,10 +1,12 @@
 import math
 
 import pytest
+import torch
 
 from contracts import replay
-from contracts.graphs import KINDS
-from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Method
+from contracts.graphs import KINDS, Drawn
+from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Case, Method
+from graphveil.aggregate import GroupWeights, HopQuery
 from graphveil.aggregate.plan import GRID_BITS
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 
@@ -66,6 +68,27 @@ def test_a_directed_edge_into_a_target_costs_the_whole_budget() -> None:
 @pytest.mark.parametrize(("method", "unit"), EVERY)
 def test_neighbours_draw_the_same_noise(method: Method, unit: Unit) -> None:
     replay.neighbours_draw_the_same_noise(method, unit)
+
+
+@pytest.mark.parametrize(
+    ("unit", "weight", "moved"),
+    [
+        (DirectedEdge(), 1.0, 1.0),
+        (UndirectedEdge(), 1.0, 1.41421356),
+        (UndirectedEdge(), 0.731058578630, 1.03387295),
+    ],
+)
+def test_one_toggled_edge_moves_the_release_by_the_golden_length(
+    unit: Unit, weight: float, moved: float
+) -> None:
+    # guarantees.md, 9.5: rows (1,0), (0,1), (0.6,0.8); the edge 1 -> 2, or the friendship {1, 2}.
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=torch.float64)
+    query = HopQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
+    case = Case(unit, (query,), torch.zeros(3, dtype=torch.int64), torch.zeros(3), (rows,))
+    graph = Drawn(3, ((0, 1),), directed=isinstance(unit, DirectedEdge))
+    change = case.changed(case.answers(graph), case.answers(graph.toggled((1, 2))))
+    assert change == pytest.approx(moved, abs=3e-6)
+    assert change <= query.sensitivity(unit) == pytest.approx(moved, abs=1e-8)
 
 
 def test_every_kind_of_graph_is_replayed() -> None:

@@ -1,0 +1,48 @@
+import pytest
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+
+NOT_NUMBERS = [None, "1", True, [1], 1j]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, 0, -1, float("nan"), float("inf")])
+def test_positive_refuses_all_but_finite_numbers_above_zero(value: object) -> None:
+    _check.positive(a=1, b=1e-300, c=2.5)
+    with pytest.raises(ConfigError, match=r"epsilon=.* must be a finite number above 0"):
+        _check.positive(epsilon=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, -1e-9, float("nan"), float("inf")])
+def test_non_negative_admits_zero(value: object) -> None:
+    _check.non_negative(a=0, b=0.0, c=3)
+    with pytest.raises(ConfigError, match="slack="):
+        _check.non_negative(slack=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, -0.1, 1.1, float("nan")])
+def test_within_includes_its_ends(value: object) -> None:
+    _check.within(0, 1, a=0, b=1, c=0.5)
+    with pytest.raises(ConfigError, match=r"dropout=.* must lie between 0 and 1"):
+        _check.within(0, 1, dropout=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, 0, 1.0])
+def test_whole_numbers_are_of_type_int(value: object) -> None:
+    _check.integer_at_least(1, hops=1)
+    with pytest.raises(ConfigError, match=r"hops=.* must be a whole number of at least 1"):
+        _check.integer_at_least(1, hops=value)  # type: ignore[arg-type]
+
+
+def test_a_near_miss_is_suggested_and_a_far_one_is_not() -> None:
+    _check.one_of(["concat", "sum"], combine="sum")
+    with pytest.raises(ConfigError, match="did you mean 'concat'"):
+        _check.one_of(["concat", "sum"], combine="conct")
+    with pytest.raises(ConfigError) as caught:
+        _check.one_of(["concat", "sum"], combine="attention")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_the_first_bad_name_is_the_one_that_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"^delta=0 "):
+        _check.positive(epsilon=1, delta=0, mu=-1)
