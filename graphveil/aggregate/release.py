@@ -34,7 +34,7 @@ _VERSION = 2
 _FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 _SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
 _NOISE_ENTRIES = 1 << 19  # of noise drawn at a time: it stays in the cache,
-_SUM_ENTRIES = 1 << 16  # and so do the sums
+_SUM_ENTRIES = 1 << 18  # and so do the sums
 _SUM_EDGES = 1 << 22
 _GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
 
