@@ -250,7 +250,7 @@ class TestFuzz:
 
     roles = ROLES | {"split": None}
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(st.tuples(st.integers(30, 70), st.sampled_from('\n",\x00\xff;-.1'))))
     def test_damaged_csv(self, tmp_path, edits):
         text = f"user,team,age\nu1,red,1\nu2,blue,2\n{SECRET},red,3\nu4,red,4\n"
@@ -258,7 +258,7 @@ class TestFuzz:
             text = text[:place] + character + text[place:]
         self.attempt(*write_text(tmp_path, text))
 
-    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=4)), min_size=1))
     def test_damaged_parquet(self, tmp_path, edits):
         _, edges = write_text(tmp_path)

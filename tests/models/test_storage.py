@@ -221,7 +221,7 @@ def test_predictions_must_be_of_this_models_classes(copy: Path, graph: Graph, tm
         load_model(copy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(name=st.sampled_from(FILES[:5]), data=st.data())
 def test_damaged_bytes_are_refused_or_harmless(
     saved: tuple[Estimator, Path], tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
