@@ -71,14 +71,15 @@ def hop(name: str, graph: Adjacency, rounds: int) -> None:
 
 
 def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Iterator[torch.Tensor]:
-    """Yield private hops, each from rows of norm one to the next hop's rows."""
+    """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
     queries = hops(MU, 1, DIM) * rounds  # what they cost together is not the question here
     release = Release(
         ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler), graph, budget=MemoryBudget()
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
-        yield shrink_unit(release.rows(rows), query.sigma[0])
+        rows = shrink_unit(release.rows(rows), query.sigma[0])
+        yield rows
 
 
 def random_graph(nodes: int, edges: int) -> Adjacency:

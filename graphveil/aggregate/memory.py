@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.aggregate.arrays import empty_rows
 from graphveil.aggregate.engine import Edges, Engine, blocks
 from graphveil.graph import Adjacency
 
@@ -30,7 +29,9 @@ class InMemoryEngine(Engine):
         out: Tensor | None = None
         for edges in blocks(adjacency, self.block_rows):
             rows = block(edges)
+            if len(edges) == adjacency.num_nodes:
+                return rows
             if out is None:
-                out = empty_rows(adjacency.num_nodes, rows.shape[1], rows.dtype)
+                out = torch.empty((adjacency.num_nodes, *rows.shape[1:]), dtype=rows.dtype)
             out[edges.start : edges.stop] = rows
         return torch.empty(0) if out is None else out

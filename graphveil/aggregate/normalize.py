@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-from graphveil.aggregate.arrays import empty_rows
 from graphveil.errors import InputError
 
 _MARGIN = 1 + 1e-6  # keeps the norm below one after any rounding
@@ -48,7 +47,7 @@ def _rescaled(x: Tensor, noise: float, dtype: torch.dtype) -> Tensor:
     """Return each row at length max(0, 1 - (noise / norm)^2), less a margin that outweighs any rounding."""
     if x.requires_grad:
         raise InputError("the rows carry gradients, which a release cannot pass on; call detach() first")
-    out = empty_rows(len(x), x.shape[1], dtype)
+    out = torch.empty(x.shape, dtype=dtype)
     norms = torch.empty((len(x), 1), dtype=torch.float64)
     at_once = max(1, _ENTRIES // max(1, x.shape[1]))
     scratch = torch.empty((min(len(x), at_once), x.shape[1]), dtype=torch.float64)

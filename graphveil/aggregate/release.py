@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
-from graphveil.aggregate.arrays import empty_rows
 from graphveil.aggregate.engine import Edges, Engine, blocks
 from graphveil.aggregate.journal import Journal, MemoryJournal
 from graphveil.aggregate.keys import ReleaseKey
@@ -258,7 +257,8 @@ def _noise_rows(
 ) -> Tensor:
     """Return the integer noise of a block's rows, each by the law of its group, in a float type."""
     fits = max(law.sigma for law in noise) * _SIGMAS < _FLOAT32_EXACT
-    out = np.empty((len(edges), dim), dtype=np.float32 if fits else np.float64)
+    noisy = torch.empty((len(edges), dim), dtype=torch.float32 if fits else torch.float64)
+    out = noisy.numpy()
     at_once = max(1, _NOISE_ENTRIES // dim)
     for law in set(noise):
         rows = np.arange(edges.start, edges.stop)
@@ -266,7 +266,7 @@ def _noise_rows(
         for first in range(0, len(rows) if chosen is None else len(chosen), at_once):
             some = slice(first, first + at_once) if chosen is None else chosen[first : first + at_once]
             out[some] = law.draw(stream, rows[some], dim)
-    return torch.from_numpy(out)
+    return noisy
 
 
 def _exact_sum(edges: Edges, table: Tensor, own: Groups | None, query: HopQuery) -> Tensor:
@@ -300,7 +300,7 @@ def _grid_table(
     of an earlier hop, if it has the shape, is overwritten: fresh memory costs as much as the truncation.
     """
     count, shape = len(vectors), (query.groups * len(vectors), query.dim)
-    table = used if used is not None and used.shape == shape else empty_rows(*shape)
+    table = used if used is not None and used.shape == shape else torch.empty(shape)
     weights = np.array(query.weights.table) * query.steps
     at_once = max(1, _GRID_ENTRIES // query.dim)
     scratch = np.empty((min(count, at_once), query.dim))
