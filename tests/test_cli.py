@@ -202,6 +202,19 @@ def test_runs_compose(invoke: Invoke, files: Files) -> None:
     assert "of 3 runs" in card
 
 
+def test_no_epsilon_is_printed_below_the_proved_one(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "undirected-edge", "--epsilon", 4, "--delta", 1e-5, "--runs", 2]
+    answer = invoke("train", "gap", *files.flags, *flags, *QUICK, "--out", "r", "--json")
+    together = answer.json["guarantee_all_runs"]["epsilon"]
+    assert together == pytest.approx(5.9923, abs=5e-5)  # in full here, and 5.992 to the nearest digit
+    pages = [Path("r", page).read_text() for page in ("release/PRIVACY.md", "internal/report.html")]
+    assert all("5.993" in text and "5.992" not in text for text in (answer.err, *pages))
+    assert "together epsilon 5.993 at delta" in answer.err  # the plan
+    assert "together: epsilon 5.993 at delta" in answer.err  # and the outcome
+    assert re.search(r"budget +epsilon 4 at delta", answer.err)  # as it was asked for
+    assert "Epsilon 4, delta" in pages[0]
+
+
 def test_the_release_is_the_run_of_the_first_seed(invoke: Invoke, files: Files) -> None:
     common = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--seed", 5, "--unsafe-noise-seed", 1]
     invoke(*common, "--runs", 2, "--out", "two")
@@ -542,7 +555,7 @@ def test_misuse_with_json_is_an_object_too(invoke: Invoke) -> None:
 def test_the_refusal_of_directed_edges_names_the_unit_and_the_price(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", "gap", *files.flags, "--unit", "directed-edge", "--epsilon", 4, "--delta", 1e-5)
     assert_refused(answer, "--unit undirected-edge")
-    assert "5.992" in answer.err
+    assert "5.993" in answer.err  # 5.992008, and never below
 
 
 def test_a_folder_in_use_is_left_alone(invoke: Invoke, files: Files) -> None:
@@ -759,6 +772,19 @@ def test_calibrate_prints_the_golden_noise(
 def test_calibrate_answers_the_budget_of_a_noise(invoke: Invoke) -> None:
     base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
     assert invoke(*base, "--noise-std", 5.2760, "--json").json["epsilon"] == pytest.approx(1, rel=1e-3)
+
+
+def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke, files: Files) -> None:
+    base = ["calibrate", "gap", "--unit", "directed-edge", "--delta", 1e-5, "--set", "hops=2"]
+    printed = invoke(*base, "--noise-std", 5.2760).out  # mu 0.26804654, epsilon 1.0000473
+    assert "epsilon 1.001 at delta 1e-05, mu 0.268047" in printed
+    flags = ["--unit", "undirected-edge", "--epsilon", 5.99241, "--delta", 1e-5, *QUICK]
+    answer = invoke("train", "gap", *files.flags, *flags, "--out", "first")
+    assert "epsilon 5.993 at delta" in answer.err
+    assert re.search(r"^gap .* 5\.993 ", answer.out, re.MULTILINE)
+    assert "epsilon 5.993, delta 1e-05" in invoke("explain", "first").out
+    another = ["--nodes", files.nodes, "--edges", files.edges]
+    assert "epsilon 5.993 at delta 1e-05" in invoke("predict", "first", *another).err
 
 
 @pytest.mark.parametrize(

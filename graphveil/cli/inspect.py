@@ -115,9 +115,10 @@ def calibrate(
 
 def _words(found: Any) -> list[str]:
     from graphveil.models import cards
+    from graphveil.privacy.guarantee import figure_up
 
     noise = ", ".join(f"{sigma:.5g}" for sigma in found.noise_std) or "none: the edges are never read"
-    budget = f"epsilon {found.epsilon:.5g} at delta {found.delta:g}, mu {found.mu:.6g}"
+    budget = f"epsilon {figure_up(found.epsilon)} at delta {found.delta:g}, mu {figure_up(found.mu, 6)}"
     return [
         f"{found.method}, unit {found.unit}: {budget}",
         f"noise standard deviation, one figure a release: {noise}",
@@ -130,6 +131,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.models import cards
     from graphveil.models.storage import read_promise
+    from graphveil.privacy.guarantee import figure_up
 
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
@@ -140,9 +142,8 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     if promise.releases:
         screen.say("What was released about the edges", style="bold")
         screen.table(*cards.release_cells(promise.releases))
-        screen.say(
-            f"epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n"
-        )
+        epsilon = figure_up(guarantee.epsilon)
+        screen.say(f"epsilon {epsilon}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
         screen.say(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")

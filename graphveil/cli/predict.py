@@ -85,13 +85,14 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 
 def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
+    from graphveil.privacy.guarantee import figure_up
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:
         return [*rows, ("price", "none: this model does not ask the edges under a budget")]
     return [
         *rows,
-        ("price", f"epsilon {price.epsilon:.4g} at delta {price.delta:g}, on the edges of this graph"),
+        ("price", f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the edges of this graph"),
         ("attacker", catch_rate(price)),
         ("adds up", "if these edges are the training edges, or share any with them, the two budgets add"),
         *(("deviation", deviation) for deviation in price.deviations),

@@ -135,6 +135,7 @@ def _train(
 
 def _facts(plan: "Preview", folder: "RunFolder") -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
+    from graphveil.privacy.guarantee import figure_up
 
     experiment, guarantee = plan.experiment, plan.guarantee
     size = f"{plan.nodes:,} nodes, {plan.features:,} features, {plan.classes} classes"
@@ -150,19 +151,16 @@ def _facts(plan: "Preview", folder: "RunFolder") -> list[tuple[str, str]]:
     elif not plan.releases:
         rows.append(("budget", "epsilon 0: the edges are never read"))
     else:
+        epsilon = f"epsilon {figure_up(guarantee.epsilon)} at delta {guarantee.delta:g}"
         rows += [
-            ("budget", f"epsilon {guarantee.epsilon:.4g} at delta {guarantee.delta:g} ({plan.delta_source})"),
+            ("budget", f"{epsilon} ({plan.delta_source})"),
             ("noise", _noise(plan)),
             ("attacker", catch_rate(guarantee)),
         ]
         if experiment.runs > 1:
             total = plan.guarantee_all_runs
-            rows.append(
-                (
-                    "all runs",
-                    f"together epsilon {total.epsilon:.4g} at delta {total.delta:g}; {catch_rate(total)}",
-                )
-            )
+            epsilon = f"epsilon {figure_up(total.epsilon)} at delta {total.delta:g}"
+            rows.append(("all runs", f"together {epsilon}; {catch_rate(total)}"))
     rows += [("deviation", deviation) for deviation in guarantee.deviations]
     if plan.estimate is not None:
         memory, seconds = plan.estimate.megabytes / 1000, plan.estimate.seconds
@@ -183,12 +181,12 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the statement, and where things are."""
     from graphveil.experiment.results import Summary
     from graphveil.models.cards import percent_up
-    from graphveil.privacy.guarantee import FALSE_ALARMS
+    from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 
     single = metrics["runs"] == 1
     accuracy = "test accuracy, %" + ("" if single else " [95 % CI]")
     own = Summary.of(metrics["test_accuracy"]["values"]).percent()
-    epsilon = "none" if metrics["epsilon"] is None else f"{metrics['epsilon']:g}"
+    epsilon = "none" if metrics["epsilon"] is None else figure_up(metrics["epsilon"])
     rate = f"at most {percent_up(metrics['tpr_at_1pct_fpr'])} %"
     rows = [(metrics["method"], own, epsilon, f"{metrics['delta']:g}" if metrics["epsilon"] else "0", rate)]
     if metrics["method"] != "mlp":
@@ -216,6 +214,7 @@ def _show(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
 
 def _together(metrics: dict[str, Any]) -> str:
     from graphveil.models.cards import percent_up
+    from graphveil.privacy.guarantee import figure_up
 
     total = metrics["guarantee_all_runs"]
     if total["epsilon"] is None:
@@ -223,7 +222,7 @@ def _together(metrics: dict[str, Any]) -> str:
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return (
         f"Epsilon is that of one run; all {metrics['runs']} runs on these edges together: epsilon "
-        f"{total['epsilon']:.4g} at delta {total['delta']:g}, catch rate at most {rate} %."
+        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %."
     )
 
 

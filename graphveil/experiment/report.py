@@ -9,7 +9,7 @@ from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Summary
 from graphveil.models.cards import ReleaseRow, percent_up, plain_words, release_cells
 from graphveil.privacy import Guarantee
-from graphveil.privacy.guarantee import FALSE_ALARMS
+from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 
 _STEPS = 80  # points of the attacker's curve
 _ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25)
@@ -204,4 +204,4 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _figure(epsilon: float | None) -> str:
-    return "∞" if epsilon is None else f"{epsilon:.4g}"
+    return "∞" if epsilon is None else figure_up(epsilon)

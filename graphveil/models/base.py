@@ -32,7 +32,7 @@ from graphveil.privacy import (
     parse_unit,
 )
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import Mode
+from graphveil.privacy.guarantee import Mode, figure_up
 from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]
@@ -285,7 +285,7 @@ class Estimator(ABC):
                 mutual = epsilon_of(2**0.5 * plan.mu, plan.delta)
                 found.append(
                     "an undirected edge is stored twice and the claim is about one stored edge: a friendship "
-                    f"is protected at eps = {mutual:.4g} only"
+                    f"is protected at eps = {figure_up(mutual)} only"
                 )
         if self.unsafe_noise_seed is not None:
             found.append(_SEEDED)
@@ -358,10 +358,11 @@ class Estimator(ABC):
 
         actual = epsilon_of(2**0.5 * mu_of(self.epsilon, delta), delta)
         raise UnitError(
-            f"unit 'directed-edge' at epsilon {self.epsilon:g} protects one stored edge, and this graph is "
-            "undirected: every friendship is stored as two edges, which are protected together at epsilon "
-            f"{actual:.3f} (delta {delta:g}) only. Use unit='undirected-edge' (--unit undirected-edge), or "
-            "mode='paper' (--mode paper) to reproduce the paper with this deviation listed"
+            f"unit 'directed-edge' at epsilon {figure_up(self.epsilon)} protects one stored edge, and this "
+            "graph is undirected: every friendship is stored as two edges, which are protected together at "
+            f"epsilon {figure_up(actual)} (delta {delta:g}) only. Use unit='undirected-edge' (--unit "
+            "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
+            "listed"
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphveil.privacy import DirectedEdge, Guarantee, NoUnit
+from graphveil.privacy.guarantee import figure_up
 
 if TYPE_CHECKING:
     from graphveil.aggregate import ReleasePlan
@@ -100,7 +101,7 @@ def other_runs(seed: int, runs: int, together: Guarantee) -> str:
     return (
         f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same edges. Nothing in "
         "this folder comes from the others. Whatever is told about all of them, a mean accuracy for example, "
-        f"is ({together.epsilon:.4g}, {together.delta:g})-indistinguishable only."
+        f"is ({figure_up(together.epsilon)}, {together.delta:g})-indistinguishable only."
     )
 
 
@@ -114,7 +115,7 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         plain_words(guarantee),
         "## What was released about the edges",
         _release_table(rows),
-        f"Unit: `{guarantee.unit}`. Epsilon {guarantee.epsilon:.4g}, delta {guarantee.delta:g}. "
+        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, delta {guarantee.delta:g}. "
         f"{catch_rate(guarantee).capitalize()}.",
         "## Not covered",
         "\n".join(f"* {line}" for line in not_covered(guarantee)),

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
+from graphveil.privacy.guarantee import figure_up
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class MemoryBudget:
     >>> budget.book(Entry("a", "rows", Gaussian(0.2)))
     >>> budget.book(Entry("b", "rows", Gaussian(0.2)))
     Traceback (most recent call last):
-    graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 1.348 at delta 1e-07; \
-the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limit
+    graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 1.349 at delta 1e-07; \
+the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the limit
     """
 
     def __init__(self, *, epsilon: float | None = None, delta: float | None = None) -> None:
@@ -84,9 +85,9 @@ the limit is 1, spent so far 0.932; ask for a smaller epsilon, or raise the limi
         if after > self._epsilon:
             spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
-                f"the release {entry.label!r} would bring the total to epsilon {after:.3f} at delta "
-                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {spent:.3f}; ask for a "
-                "smaller epsilon, or raise the limit"
+                f"the release {entry.label!r} would bring the total to epsilon {figure_up(after)} at delta "
+                f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {figure_up(spent)}; ask for "
+                "a smaller epsilon, or raise the limit"
             )
 
 

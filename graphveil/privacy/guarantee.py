@@ -40,6 +40,18 @@ _NONE = "No privacy: this object was computed from the raw graph, and anything i
 _ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 
 
+def figure_up(value: float, digits: int = 4) -> str:
+    """Return an epsilon (or a mu) with so many digits, rounded up: what is printed as a bound has to be one.
+
+    >>> figure_up(5.99201), figure_up(4.0), figure_up(0.1 + 0.2)
+    ('5.993', '4', '0.3')
+    """
+    nearest = float(f"{value:.{digits}g}")
+    if nearest < value * (1 - 1e-9):  # an excess that small is a figure's own rounding
+        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{nearest:.{digits}g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """What a trained object promises, to whom, and what it does not.
@@ -163,12 +175,12 @@ class Guarantee:
         if self.releases == 0:
             return _UNTOUCHED
         text = _DIRECTED if self.unit == DirectedEdge.name else _UNDIRECTED
-        groups = {f"eps_{k}": _figure(self._group_epsilon(k)) for k in FRIENDSHIPS}
+        groups = {f"eps_{k}": figure_up(self._group_epsilon(k)) for k in FRIENDSHIPS}
         return text.format(
-            epsilon=_figure(self.epsilon),
+            epsilon=figure_up(self.epsilon),
             delta=f"{self.delta:g}",
             releases=self.releases,
-            mutual=_figure(self._mutual_epsilon()),
+            mutual=figure_up(self._mutual_epsilon()),
             **groups,
         )
 
@@ -194,11 +206,3 @@ class Guarantee:
     def _mu(self) -> float:
         mu = total_mu(self.event)
         return math.inf if mu is None else mu
-
-
-def _figure(value: float) -> str:
-    """Print four digits, rounded up: a printed epsilon is never below the proved one."""
-    nearest = float(f"{value:.4g}")
-    if nearest < value * (1 - 1e-9):
-        nearest += 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{nearest:.4g}"

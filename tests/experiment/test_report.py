@@ -7,6 +7,7 @@ import pytest
 from graphveil.experiment.charts import Line, line_chart
 from graphveil.experiment.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.privacy.gaussian import mu_of
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "line", "circle", "polyline", "br"}
@@ -77,6 +78,16 @@ def test_it_says_what_matters() -> None:
     page = report_page(metrics(private()), HISTORY, private())
     for words in ("mlp (no graph)", "1e-05", "do not publish", "blind guessing", "r equal releases", "95 %"):
         assert words in page
+
+
+def test_no_epsilon_is_printed_below_the_proved_one() -> None:
+    both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
+    guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
+    together = {"epsilon": 7.423042, "delta": 1e-5}
+    page = report_page(metrics(guarantee, guarantee_all_runs=together), HISTORY, guarantee)
+    assert "5.992" not in page  # what 5.992008 is to the nearest digit
+    assert page.count("5.993") == 3  # tile, table, statement
+    assert "epsilon 7.424 at delta" in page
 
 
 def test_a_void_guarantee_is_marked() -> None:

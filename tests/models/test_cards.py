@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.models.cards import catch_rate, percent_up, plain_words
+from graphveil.models.cards import Card, catch_rate, other_runs, percent_up, plain_words, privacy_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, UndirectedEdge
+from graphveil.privacy.gaussian import mu_of
 
 
 @given(st.floats(0, 1))
@@ -30,6 +31,24 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
     figure = percent_up(guarantee.attacker_rate)
     assert f"at most {figure} %" in catch_rate(guarantee)
     assert f"at most {figure} in 100" in plain_words(guarantee)
+
+
+def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
+    both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
+    guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
+    assert guarantee.epsilon == pytest.approx(5.992008, abs=1e-6)  # 5.992 to the nearest digit
+    card = Card(dataset="a graph", other_runs=other_runs(0, 3, guarantee))
+    assert "is (5.993, 1e-05)-indistinguishable only" in card.other_runs
+    page = privacy_page(guarantee, (), card)
+    assert "Epsilon 5.993, delta 1e-05" in page
+    assert page.count("5.993") == 3  # the statement's too
+    assert "5.992" not in page
+
+
+def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
+    for epsilon in (0.1, 0.25, 1.0, 4.0):
+        guarantee = Guarantee.of(UndirectedEdge(), Gaussian(mu_of(epsilon, 1e-7)), delta=1e-7, releases=1)
+        assert f"Epsilon {epsilon:g}, delta" in privacy_page(guarantee, ())
 
 
 def test_a_model_that_asks_nothing_is_caught_as_often_as_blind_guessing() -> None:

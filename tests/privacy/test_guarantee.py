@@ -2,6 +2,8 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphveil.privacy import (
     Composed,
@@ -17,7 +19,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.events import NonPrivate
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import _figure
+from graphveil.privacy.guarantee import figure_up
 from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
 
 MU = calibrate_mu(1.0, 1e-7)
@@ -78,10 +80,27 @@ def test_repeated_runs_are_golden(epsilon: float, times: int, together: float) -
 
 @pytest.mark.parametrize(
     ("value", "printed"),
-    [(0.0, "0"), (math.inf, "inf"), (1.0, "1"), (1 - 1e-12, "1"), (12.892, "12.9"), (0.0123412, "0.01235")],
+    [
+        (0.0, "0"),
+        (math.inf, "inf"),
+        (0.1, "0.1"),
+        (4.0, "4"),
+        (1 - 1e-12, "1"),
+        (1 + 1e-12, "1"),
+        (5.99201, "5.993"),
+        (9.99901, "10"),
+        (12.892, "12.9"),
+        (0.0123412, "0.01235"),
+    ],
 )
-def test_a_printed_epsilon_is_never_below_the_proved_one(value: float, printed: str) -> None:
-    assert _figure(value) == printed
+def test_four_digits_rounded_up(value: float, printed: str) -> None:
+    assert figure_up(value) == printed
+
+
+@given(st.floats(1e-6, 1e6), st.integers(2, 8))
+def test_a_printed_epsilon_is_never_below_the_proved_one(value: float, digits: int) -> None:
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    assert value * (1 - 2e-9) <= float(figure_up(value, digits)) <= value + step * (1 + 1e-6)
 
 
 def test_slack_raises_epsilon_and_adds_up_over_runs() -> None:
