@@ -661,6 +661,30 @@ def test_another_graph_needs_no_labels(
     assert len(rows) == NODES
 
 
+@pytest.mark.parametrize("kept", [[], ["fold"], ["team", "fold"]])
+def test_columns_that_were_no_features_in_training_are_none_in_another_graph(
+    invoke: Invoke, files: Files, kept: list[str]
+) -> None:
+    head, *rows = read(files.nodes)
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    write(files.nodes, [[*head, "fold"], *([*row, part] for row, part in zip(rows, parts, strict=True))])
+    base = ["train", "gap", *files.flags, *PRIVATE, "--split", "fold", *QUICK]
+    assert invoke(*base, "--out", "first").code == 0
+    columns = [read(files.nodes)[0].index(name) for name in ("user", "age", "height", *kept)]
+    edit(files.nodes, lambda rows: [[row[column] for column in columns] for row in rows])
+    answer = invoke("predict", "first", "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv")
+    assert answer.code == 0, answer.err
+    assert "60 nodes, 2 features" in answer.err
+    assert len(read(Path("p.csv"))) == NODES + 1
+
+
+def test_labels_of_another_graph_may_be_of_classes_that_training_never_saw(
+    invoke: Invoke, trained: Path, files: Files
+) -> None:
+    edit(files.nodes, lambda rows: [rows[0], *([*row[:3], "t9"] for row in rows[1:])])
+    assert invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges).code == 0
+
+
 def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke, files: Files) -> None:
     assert invoke("train", "gap", "--dataset", "synthetic/tiny", *PRIVATE, *QUICK, "--out", "t").code == 0
     answer = invoke("predict", "t", "--nodes", files.nodes, "--edges", files.edges)

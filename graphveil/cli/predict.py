@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from graphveil.models.predictions import Table
     from graphveil.privacy import Guarantee
 
+_NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
+
 
 def predict(
     run: options.RunFolderArgument,
@@ -56,17 +58,16 @@ def predict(
 def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":
     """Read the other graph; columns that are not named are called as they were when the run was trained.
 
-    It needs no labels. A label column of the training's name is set aside, lest it be taken for a feature.
+    It needs no labels and no split. Columns that were no features in training are none here.
     """
     from graphveil.experiment.source import Source
-    from graphveil.graph.tables import column_names
     from graphveil.models.predictions import class_names
 
     known = _trained_columns(run)
-    given = {name: value if value is not None else known.get(name) for name, value in flags.items()}
-    if flags["label"] is None and given["nodes"] is not None:
-        given["label"] = given["label"] if given["label"] in column_names(given["nodes"], ()) else None
-    origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True)
+    aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
+    wanted = {name: known.get(name) for name in flags if name != "label"}
+    given = wanted | {name: value for name, value in flags.items() if value is not None}
+    origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True, aside=aside)
     return origin.load(classes=class_names(model))
 
 
@@ -78,9 +79,8 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     if not lock.is_file():
         return {}
     configuration = read_json(lock)["configuration"]
-    return {
-        name: configuration.get(f"data.{name}") for name in ("id", "label", "source", "target", "directed")
-    }
+    roles = (*_NO_FEATURES, "source", "target", "directed")
+    return {role: configuration.get(f"data.{role}") for role in roles}
 
 
 def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:

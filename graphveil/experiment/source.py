@@ -27,6 +27,7 @@ class Source:
     directed: bool = False
     split: str | None = None
     to_predict: bool = False  # no label is needed then
+    aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
 
     def __post_init__(self) -> None:
         """Refuse anything but exactly one complete way to a graph."""
@@ -77,10 +78,12 @@ class Source:
             return load_dataset(self.dataset, root=self.root, recipe=None)
         columns = {name: getattr(self, name) for name in (*_COLUMNS, "split")}
         assert self.nodes is not None and self.edges is not None
-        graph = read_graph(self.nodes, self.edges, directed=self.directed, classes=classes, **columns)
+        graph = read_graph(
+            self.nodes, self.edges, directed=self.directed, aside=self.aside, classes=classes, **columns
+        )
         return graph.replace(name=f"files:{graph.name}")  # no recipe may take a file for a known data set
 
     def as_dict(self) -> dict[str, Any]:
         """Return the flags that were given, as plain values."""
-        given = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        given = {name: value for name, value in asdict(self).items() if value not in (None, False, ())}
         return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}

@@ -31,6 +31,7 @@ def read_graph(
     label: str | None = None,
     split: str | None = None,
     features: Sequence[str] | None = None,
+    aside: Sequence[str] = (),
     classes: Sequence[str] | None = None,
 ) -> Graph:
     """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
@@ -47,6 +48,7 @@ def read_graph(
             classes are given.
         split: column of ``nodes`` with train, val (valid, validation), test or nothing.
         features: the feature columns, if not all the others.
+        aside: columns of ``nodes`` that are not among the others. They need not be there.
         classes: the labels in class order, if the classes are to be fixed beforehand and not by this file;
             by default the labels that occur, sorted.
 
@@ -70,7 +72,7 @@ def read_graph(
     node_path, edge_path = Path(nodes), Path(edges)
     roles = {"id": id, "label": label, "split": split}
     named = {role: column for role, column in roles.items() if column is not None}
-    feature_names = _feature_columns(node_path, list(named.values()), features)
+    feature_names = _feature_columns(node_path, list(named.values()), features, aside)
     _check_columns(edge_path, [source, target])
     fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
     tail, head = _read_edges(edge_path, [source, target], node_ids, id)
@@ -85,12 +87,14 @@ def _check_columns(path: Path, chosen: list[str]) -> list[str]:
     return tables.column_names(path, chosen)
 
 
-def _feature_columns(path: Path, roles: list[str], features: Sequence[str] | None) -> list[str]:
+def _feature_columns(
+    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str]
+) -> list[str]:
     """Return the columns that hold features: the chosen ones, or all without another role."""
     chosen = [] if features is None else list(features)
     names = _check_columns(path, [*roles, *chosen])
     if features is None:
-        chosen = [name for name in names if name not in roles]
+        chosen = [name for name in names if name not in {*roles, *aside}]
     if not chosen:
         raise GraphError(f"{path.name} has no feature column; add at least one column of numbers")
     return chosen

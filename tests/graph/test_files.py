@@ -83,6 +83,10 @@ class TestReading:
             [1],
         ]
 
+    def test_columns_set_aside_are_no_features_and_need_not_be_there(self, read):
+        graph = read(split=None, aside=["fold", "age", "elsewhere"])
+        assert to_dense(graph.x).tolist() == [[1], [0], [1], [1]] and not graph.has_split
+
     def test_whole_number_ids_and_labels(self, read):
         graph = read(
             nodes={"user": [30, 10, 20, 40], "team": [2009, 2004, 2009, None]},
