@@ -16,7 +16,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
-from graphveil.errors import ConfigError, GraphError, UnitError
+from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
@@ -24,6 +24,7 @@ from graphveil.privacy import (
     Composed,
     DirectedEdge,
     Guarantee,
+    NodeUnit,
     NoUnit,
     UndirectedEdge,
     Unit,
@@ -53,11 +54,16 @@ class Estimator(ABC):
         seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
         unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
         max_units: public bound on the number of protected units, for ``delta="auto"``.
+        degree_budget: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of more
+            shares the weight of D. Any public D is safe.
+        assured_max_degree: the degree that the data owner promises, for unit ``node-promise``.
+        replace_one: for node units: hide which of two records a node has, not only whether it has one.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
     """
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
+    node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
@@ -67,6 +73,9 @@ class Estimator(ABC):
     seed: int | None = None
     unsafe_noise_seed: int | None = None
     max_units: int | None = None
+    degree_budget: int | None = None
+    assured_max_degree: int | None = None
+    replace_one: bool = False
     device: str = "auto"
 
     guarantee_: Guarantee | None = field(default=None, init=False, repr=False)
@@ -114,7 +123,7 @@ class Estimator(ABC):
     @property
     def protected_unit(self) -> Unit:
         """The unit of protection."""
-        return parse_unit(self.unit)
+        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.assured_max_degree)
 
     # -- fitting -------------------------------------------------------------------------------------------
 
@@ -174,12 +183,24 @@ class Estimator(ABC):
 
         It is the guarantee of that graph's release alone, and no more valid than the model's own. Nothing is
         spent.
+
+        Raises:
+            UnitError: the unit does not fit the graph.
+            GraphError: the graph has other features than the fitted one.
+            NotYetError: the method does not predict other graphs.
         """
         self._fitted()
         self._check_unit(graph)
+        self._check_features(graph)
         plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
         if plan is None:
             return None
+        if any(query.groups > 1 for query in plan.queries):
+            raise NotYetError(
+                f"{self.method} asks by who has a public label, which a graph to predict need not say, and does "
+                "not yet predict a graph that it was not fitted on; fit it on that graph (its own release and "
+                "budget), or use gap, which predicts other graphs"
+            )
         return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
 
     def predict(self, graph: Graph | None = None) -> Tensor:
@@ -308,6 +329,11 @@ class Estimator(ABC):
     def _check_config(self) -> None:
         """Check every public parameter; called on construction and by ``set_params``."""
         unit = self.protected_unit
+        if isinstance(unit, NodeUnit) and unit.name not in self.node_units:
+            raise NotYetError(
+                f"{self.method} does not yet protect {unit.name!r}: it would train on records in the clear; use "
+                "an edge unit, or another method"
+            )
         _check.one_of(("strict", "paper"), mode=self.mode)
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)
         if self.epsilon is not None:
@@ -322,8 +348,9 @@ class Estimator(ABC):
         for name in ("seed", "unsafe_noise_seed"):
             if getattr(self, name) is not None:
                 _check.integer_at_least(0, **{name: getattr(self, name)})
-        if self.max_units is not None:
-            _check.integer_at_least(1, max_units=self.max_units)
+        for name in ("max_units", "degree_budget", "assured_max_degree"):
+            if getattr(self, name) is not None:
+                _check.integer_at_least(1, **{name: getattr(self, name)})
 
     def _check_graph(self, graph: Graph) -> None:
         """Refuse a graph that the unit or the training cannot use, before anything is spent."""
@@ -348,6 +375,14 @@ class Estimator(ABC):
             raise UnitError(
                 "the graph is directed and unit 'undirected-edge' protects friendships: use "
                 "unit='directed-edge', or load the graph with directed=False (without --directed)"
+            )
+
+    def _check_features(self, graph: Graph) -> None:
+        """Refuse a graph whose rows the fitted networks cannot read."""
+        if graph.num_features != self._shape["features"]:
+            raise GraphError(
+                f"the graph has {graph.num_features} features and the model was trained on "
+                f"{self._shape['features']}; give it the same columns"
             )
 
     def _refuse_directed(self, graph: Graph) -> None:

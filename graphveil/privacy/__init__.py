@@ -4,6 +4,7 @@ from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
+    ByGroup,
     Composed,
     Event,
     Gaussian,
@@ -15,6 +16,9 @@ from graphveil.privacy.events import (
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import (
     DirectedEdge,
+    NodeOwner,
+    NodePromise,
+    NodeUnit,
     NoUnit,
     UndirectedEdge,
     Unit,
@@ -23,6 +27,7 @@ from graphveil.privacy.unit import (
 
 __all__ = [
     "Budget",
+    "ByGroup",
     "Composed",
     "Curve",
     "DirectedEdge",
@@ -32,6 +37,9 @@ __all__ = [
     "Guarantee",
     "MemoryBudget",
     "NoUnit",
+    "NodeOwner",
+    "NodePromise",
+    "NodeUnit",
     "PairwiseGaussian",
     "PoissonGaussian",
     "UndirectedEdge",

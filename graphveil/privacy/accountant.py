@@ -6,8 +6,9 @@ papers' own accounting.
 
 import math
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,16 @@ from scipy.optimize import minimize_scalar
 
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian
-from graphveil.privacy.events import Composed, Event, Gaussian, NonPrivate, PairwiseGaussian, PoissonGaussian
+from graphveil.privacy.events import (
+    ByGroup,
+    Composed,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PairwiseGaussian,
+    PoissonGaussian,
+    compose,
+)
 
 SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
@@ -79,6 +89,25 @@ class NoPrivacyCurve(Curve):
 
 
 @dataclass(frozen=True)
+class WorstCurve(Curve):
+    """The worst of several curves: the differing record is in one group, and nobody says in which."""
+
+    curves: tuple[Curve, ...]
+
+    def delta(self, epsilon: float) -> float:
+        """Return the largest delta at this epsilon."""
+        return max(curve.delta(epsilon) for curve in self.curves)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the largest epsilon at this delta."""
+        return max(curve.epsilon(delta) for curve in self.curves)
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Return the largest true-positive rate."""
+        return max(curve.true_positive_rate(false_positive_rate) for curve in self.curves)
+
+
+@dataclass(frozen=True)
 class PldCurve(Curve):
     """A pessimistic curve from a privacy-loss distribution."""
 
@@ -110,68 +139,140 @@ def total_mu(event: Event) -> float | None:
     >>> total_mu(Composed((Gaussian(3.0), Gaussian(4.0))))
     5.0
     """
-    scalar, pairwise, rest = _split(event)
-    if rest:
-        return None
-    return math.sqrt(scalar + sum(_worst_pair(tables) for tables in pairwise.values()))
+    worst = 0.0
+    for total in _cases(event):
+        if total.rest:
+            return None
+        worst = max(worst, total.mu_squared)
+    return math.sqrt(worst)
 
 
 def stand_alone(event: Event) -> Event:
-    """Return the event with its pairwise tables reduced to their worst pair.
+    """Return an event that costs at least as much, for any pair and any group, without naming either.
 
-    Tables add pair by pair within one release only. Two releases may share a partition's name and not its
-    groups (another split moves nodes), and then the worst pairs of both must be added.
+    Tables add pair by pair, and groups compose group by group, within one release only. Two releases may
+    share a partition's name and not its groups (another split moves nodes), and then the worst cases of both
+    must be added.
 
     >>> table = PairwiseGaussian("train/val/target", ((1.0, 0.0), (0.0, 0.25)))
     >>> total_mu(stand_alone(table))
     1.0
     """
-    scalar, pairwise, rest = _split(event)
-    worst = scalar + sum(_worst_pair(tables) for tables in pairwise.values())
-    return Composed((Gaussian(math.sqrt(worst)), *rest) if worst else tuple(rest))
+    total = _Total()
+    for cases in _by_partition(event):
+        total += _worst(cases)
+    return total.event
 
 
 def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
-    """Return the privacy curve of an event.
+    """Return the privacy curve of an event: the worst one of any group of records.
 
     >>> round(privacy_curve(Gaussian(0.5)).epsilon(1e-5), 6)
     1.993091
     """
-    scalar, pairwise, rest = _split(event)
-    mu = math.sqrt(scalar + sum(_worst_pair(tables) for tables in pairwise.values()))
-    if not rest:
-        return GaussianCurve(mu)
-    if any(isinstance(part, NonPrivate) for part in rest):
-        return NoPrivacyCurve()
-    pld = _gaussian_pld(mu, interval)
-    for part in rest:
-        if not isinstance(part, PoissonGaussian):
-            raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
-        if part.steps and part.sampling_rate:
-            step = _poisson_pld(part, interval)
-            pld = pld.compose(step.self_compose(part.steps))
-    return PldCurve(pld)
+    return _cached_curve(compose(event), interval)
 
 
-def _split(event: Event) -> tuple[float, dict[str, list[PairwiseGaussian]], list[Event]]:
-    """Sort a transcript into plain mu^2, pairwise tables by partition, and everything else."""
-    scalar = 0.0
+@lru_cache(maxsize=256)
+def _cached_curve(event: Composed, interval: float) -> Curve:
+    curves = [_curve(total, interval) for total in _cases(event)]
+    return curves[0] if len(curves) == 1 else WorstCurve(tuple(curves))
+
+
+@dataclass(frozen=True)
+class _Total:
+    """A composition in normal form: its Gaussians as one mu^2, and everything else by kind."""
+
+    mu_squared: float = 0.0
+    rest: Counter[Event] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "_Total":
+        """Sort plain events; steps of one kind of training add up."""
+        total = cls()
+        for part in compose(*events).events:
+            if isinstance(part, Gaussian):
+                total += cls(part.mu**2)
+            elif not isinstance(part, PoissonGaussian):
+                total += cls(0.0, Counter([part]))
+            elif part.steps and part.sampling_rate:
+                total += cls(0.0, Counter({replace(part, steps=1): part.steps}))
+        return total
+
+    def __add__(self, other: "_Total") -> "_Total":
+        return _Total(self.mu_squared + other.mu_squared, self.rest + other.rest)
+
+    def __or__(self, other: "_Total") -> "_Total":
+        """Return what costs at least as much as either."""
+        return _Total(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
+
+    def covers(self, other: "_Total") -> bool:
+        """Whether this costs at least as much."""
+        return self | other == self
+
+    @property
+    def event(self) -> Composed:
+        """The total as an event."""
+        gaussian_part = (Gaussian(math.sqrt(self.mu_squared)),) if self.mu_squared else ()
+        return compose(*gaussian_part, *(_repeated(part, count) for part, count in self.rest.items()))
+
+
+def _repeated(part: Event, count: int) -> Event:
+    return replace(part, steps=count) if isinstance(part, PoissonGaussian) else Composed((part,) * count)
+
+
+def _cases(event: Event) -> list[_Total]:
+    """Return the totals of which the worst counts: one a group of records, where they differ in cost.
+
+    Over several partitions a record may be in any combination of groups: then each partition counts by a
+    bound on its worst group.
+    """
+    several = _by_partition(event)
+    grouped = [cases for cases in several if len(cases) > 1]
+    exact = grouped[0] if len(grouped) == 1 else [_Total()]
+    common = _Total()
+    for cases in several:
+        if cases is not exact:
+            common += _worst(cases)
+    totals = [common + case for case in exact]
+    return [
+        total
+        for index, total in enumerate(totals)
+        if not any(
+            other.covers(total) and (index > place or not total.covers(other))
+            for place, other in enumerate(totals)
+            if place != index
+        )
+    ]
+
+
+def _worst(cases: list[_Total]) -> _Total:
+    bound = _Total()
+    for case in cases:
+        bound |= case
+    return bound
+
+
+def _by_partition(event: Event) -> list[list[_Total]]:
+    """Return, for each partition, the totals of its groups; what concerns everybody is a case of its own."""
+    plain: list[Event] = []
     pairwise: dict[str, list[PairwiseGaussian]] = defaultdict(list)
-    rest: list[Event] = []
-    for part in event.events if isinstance(event, Composed) else (event,):
-        if isinstance(part, Gaussian):
-            scalar += part.mu**2
-        elif isinstance(part, PairwiseGaussian):
+    grouped: dict[str, list[ByGroup]] = defaultdict(list)
+    for part in compose(event).events:
+        if isinstance(part, PairwiseGaussian):
             pairwise[part.partition].append(part)
-        elif isinstance(part, Composed):
-            inner_scalar, inner_pairwise, inner_rest = _split(part)
-            scalar += inner_scalar
-            rest.extend(inner_rest)
-            for partition, tables in inner_pairwise.items():
-                pairwise[partition].extend(tables)
+        elif isinstance(part, ByGroup):
+            grouped[part.partition].append(part)
         else:
-            rest.append(part)
-    return scalar, pairwise, rest
+            plain.append(part)
+    everybody = _Total.of(plain) + _Total(sum(_worst_pair(tables) for tables in pairwise.values()))
+    return [[everybody], *map(_groups, grouped.values())]
+
+
+def _groups(parts: list[ByGroup]) -> list[_Total]:
+    if len({len(part.events) for part in parts}) > 1:
+        raise PrivacyError("two steps name one partition but disagree on its number of groups")
+    return [_Total.of(events) for events in zip(*(part.events for part in parts), strict=True)]
 
 
 def _worst_pair(tables: list[PairwiseGaussian]) -> float:
@@ -179,6 +280,19 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     if len({len(table.mu_squared) for table in tables}) > 1:
         raise PrivacyError("two releases name one partition but disagree on its number of groups")
     return float(np.sum([table.mu_squared for table in tables], axis=0).max())
+
+
+def _curve(total: _Total, interval: float) -> Curve:
+    if not total.rest:
+        return GaussianCurve(math.sqrt(total.mu_squared))
+    if any(isinstance(part, NonPrivate) for part in total.rest):
+        return NoPrivacyCurve()
+    pld = _gaussian_pld(math.sqrt(total.mu_squared), interval)
+    for part, steps in total.rest.items():
+        if not isinstance(part, PoissonGaussian):
+            raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
+        pld = pld.compose(_poisson_pld(part, interval).self_compose(steps))
+    return PldCurve(pld)
 
 
 @lru_cache(maxsize=64)

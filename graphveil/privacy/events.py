@@ -83,13 +83,37 @@ class NonPrivate:
 
 
 @dataclass(frozen=True)
+class ByGroup:
+    """What a step does to one record, by the public group of the record: one event a group.
+
+    ``Composed(())`` stands for a group that the step cannot touch. Steps over the same ``partition`` compose
+    group by group, and the cost is the worst group's: a training record pays for training, a validation
+    record for selection, and nobody for both.
+
+    >>> ByGroup("train/val", (Gaussian(1.0), Composed(()))).events[1]
+    Composed(events=())
+    """
+
+    partition: str
+    events: tuple["Event", ...]
+
+    def __post_init__(self) -> None:
+        """Refuse groups within groups, whose worst case is not defined."""
+        if not self.events:
+            raise ConfigError("an event by group needs one event for each group, and there are none")
+        for event in self.events:
+            if any(isinstance(part, PairwiseGaussian | ByGroup) for part in compose(event).events):
+                raise ConfigError("an event by group holds plain events, not tables or groups of their own")
+
+
+@dataclass(frozen=True)
 class Composed:
     """Several events on the same data, in order, each allowed to depend on the outputs before it."""
 
     events: tuple["Event", ...]
 
 
-Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | Composed
+Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | ByGroup | Composed
 
 
 def compose(*events: Event) -> Composed:
@@ -100,15 +124,15 @@ def compose(*events: Event) -> Composed:
     """
     flat: list[Event] = []
     for event in events:
-        flat.extend(event.events if isinstance(event, Composed) else (event,))
+        flat.extend(compose(*event.events).events if isinstance(event, Composed) else (event,))
     return Composed(tuple(flat))
 
 
 def within_partition(event: Event, groups: str) -> Composed:
     """Return the event with its partitions named more precisely: by which nodes form their groups.
 
-    Pairwise events of one name compose pair by pair, which is right only for the same groups: two releases
-    under two splits must not share a name.
+    Events of one partition compose pair by pair, or group by group, which is right only for the same groups:
+    two releases under two splits must not share a name.
 
     >>> within_partition(PairwiseGaussian("labels", ((1.0,),)), "4f2a").events[0].partition
     'labels/4f2a'
@@ -116,7 +140,7 @@ def within_partition(event: Event, groups: str) -> Composed:
     return Composed(
         tuple(
             replace(part, partition=f"{part.partition}/{groups}")
-            if isinstance(part, PairwiseGaussian)
+            if isinstance(part, PairwiseGaussian | ByGroup)
             else part
             for part in compose(event).events
         )

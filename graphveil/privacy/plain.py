@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict, fields
 from typing import Any
 
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy.events import (
+    ByGroup,
     Composed,
     Event,
     Gaussian,
@@ -20,12 +21,15 @@ from graphveil.privacy.events import (
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
 
-_KINDS: dict[str, type[Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate]] = {
+_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate
+_KINDS: dict[str, type[_Simple]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "poisson_gaussian": PoissonGaussian,
     "non_private": NonPrivate,
 }
+_GROUPS = "by_group"
+_MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
 
@@ -36,8 +40,7 @@ def events_to_plain(event: Event) -> list[dict[str, Any]]:
     >>> events_to_plain(Gaussian(0.5))
     [{'kind': 'gaussian', 'mu': 0.5}]
     """
-    parts = compose(event).events
-    return [{"kind": _NAMES[type(part)], **asdict(part)} for part in parts if not isinstance(part, Composed)]
+    return [_record(part) for part in compose(event).events]
 
 
 def events_from_plain(records: object) -> Composed:
@@ -70,9 +73,31 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     return Guarantee.of(parse_unit(record["unit"]), events_from_plain(record["events"]), **known)
 
 
+def _record(part: Event) -> dict[str, Any]:
+    if isinstance(part, ByGroup):
+        groups = [events_to_plain(event) for event in part.events]
+        return {"kind": _GROUPS, "partition": part.partition, "events": groups}
+    assert not isinstance(part, Composed), "compose() flattens"
+    return {"kind": _NAMES[type(part)], **asdict(part)}
+
+
+def _by_group(record: dict[str, Any]) -> ByGroup:
+    partition, groups = record.get("partition"), record.get("events")
+    if set(record) != {"kind", "partition", "events"} or not isinstance(partition, str):
+        raise ArtifactError(f"an event of kind {_GROUPS!r} has missing or unknown fields")
+    if not isinstance(groups, list) or not 0 < len(groups) <= _MOST_GROUPS:
+        raise ArtifactError(f"an event of kind {_GROUPS!r} needs a list of events for each group")
+    try:
+        return ByGroup(partition, tuple(events_from_plain(group) for group in groups))
+    except ConfigError as error:
+        raise ArtifactError(f"an event of kind {_GROUPS!r}: {error}") from None
+
+
 def _event(record: object) -> Event:
     from pydantic import TypeAdapter, ValidationError
 
+    if isinstance(record, dict) and record.get("kind") == _GROUPS:
+        return _by_group(record)
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
         raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
     cls = _KINDS[record["kind"]]

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphveil import _check
 from graphveil._check import suggestion
 from graphveil.errors import NotYetError, UnitError
+from graphveil.privacy.events import Relation
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,79 @@ class DirectedEdge(Unit):
 
 
 @dataclass(frozen=True)
+class NodeUnit(Unit):
+    """One record: a node's features, its label and the edges that count as its own.
+
+    Neighbouring data have the record, or have a null record in its place, which contributes nothing anywhere.
+    With ``replace_one`` they have two different records, and every shift doubles.
+    """
+
+    delta_cap: ClassVar[float] = 1e-5
+
+    replace_one: bool = False
+
+    @property
+    def change(self) -> float:
+        """The largest shift of a sum to which a record contributes a vector of norm at most one."""
+        return 2.0 if self.replace_one else 1.0
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation of one record in a training step."""
+        return "replace" if self.replace_one else "add_remove"
+
+
+@dataclass(frozen=True)
+class NodeOwner(NodeUnit):
+    """The record of one node: features, label and the list of edges that the node itself declares.
+
+    A stored edge belongs to its source. Edges that others declare towards the node are theirs.
+
+    >>> NodeOwner().change, NodeOwner(replace_one=True).change
+    (1.0, 2.0)
+    """
+
+    name: ClassVar[str] = "node-owner"
+    covers: ClassVar[str] = "the record of any one node: features, label and the edges that it declares"
+    not_covered: ClassVar[str] = (
+        "who is in the data, the split, edges that others declare towards the node, and the node's own "
+        "prediction, which is for those entitled to its features"
+    )
+
+    def pair_shift(self, forward: float, backward: float) -> float:
+        """Refuse: one record may have edges to everybody, so a plain sum has no bound."""
+        raise UnitError(
+            "a sum over in-neighbours has no bound under unit 'node-owner', since one node may declare edges "
+            "to all others: ask with a PushQuery, whose weights share one budget a source"
+        )
+
+
+@dataclass(frozen=True)
+class NodePromise(NodeUnit):
+    """One node with all its edges, given the data owner's word that no degree passes ``max_degree``.
+
+    The node's own row and prediction are not covered: they go to nobody but those entitled to its record.
+
+    >>> NodePromise(max_degree=9).pair_shift(1.0, 1.0)
+    3.0
+    """
+
+    name: ClassVar[str] = "node-promise"
+    covers: ClassVar[str] = "any one node with all its edges, features and label, while the promise holds"
+    not_covered: ClassVar[str] = "who is in the data, the split, and the node's own row and prediction"
+
+    max_degree: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the promised degree."""
+        _check.integer_at_least(1, max_degree=self.max_degree)
+
+    def pair_shift(self, forward: float, backward: float) -> float:
+        """Return sqrt(max_degree) times the larger change: the node speaks into that many rows at most."""
+        return self.change * math.sqrt(self.max_degree) * max(forward, backward)
+
+
+@dataclass(frozen=True)
 class NoUnit(Unit):
     """No protection at all: the non-private reference."""
 
@@ -79,12 +154,19 @@ class NoUnit(Unit):
         return math.inf
 
 
-UNITS: dict[str, type[Unit]] = {unit.name: unit for unit in (UndirectedEdge, DirectedEdge, NoUnit)}
-LATER_UNITS = ("node-owner", "node-promise", "node-features", "private-slot-edge")
+UNITS: dict[str, type[Unit]] = {
+    unit.name: unit for unit in (UndirectedEdge, DirectedEdge, NodeOwner, NodePromise, NoUnit)
+}
+LATER_UNITS = ("node-features", "private-slot-edge")
 
 
-def parse_unit(name: str | None) -> Unit:
+def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:
     """Return the unit of this name; a missing or unknown name is an error that lists the choices.
+
+    Args:
+        name: the unit's name.
+        replace_one: for node units: neighbours have another record in place of a null record.
+        max_degree: the degree that the data owner promises, for ``node-promise``.
 
     >>> parse_unit("undirected-edge")
     UndirectedEdge()
@@ -100,4 +182,19 @@ def parse_unit(name: str | None) -> Unit:
         raise UnitError(
             f"unit {name!r} is not one of {', '.join((*UNITS, *LATER_UNITS))}{suggestion(name, UNITS)}"
         )
+    if name == NodeOwner.name:
+        return NodeOwner(replace_one=replace_one)
+    if name == NodePromise.name:
+        return _node_promise(replace_one, max_degree)
+    if replace_one:
+        raise UnitError(f"replace_one is about records, and unit {name!r} protects none; drop it")
     return UNITS[name]()
+
+
+def _node_promise(replace_one: bool, max_degree: int | None) -> NodePromise:
+    if max_degree is None:
+        raise UnitError(
+            "unit 'node-promise' rests on a degree that the data owner promises: pass assured_max_degree= "
+            "(--assured-max-degree), or use 'node-owner', which needs no promise"
+        )
+    return NodePromise(replace_one=replace_one, max_degree=max_degree)

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from graphveil.errors import NotYetError, UnitError
-from graphveil.privacy import DirectedEdge, NoUnit, UndirectedEdge, parse_unit
+from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, NoUnit, UndirectedEdge, parse_unit
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.privacy.unit import LATER_UNITS, UNITS
 from privacy.golden import DIRECTED_IS_UNDIRECTED
@@ -30,11 +30,31 @@ def test_a_mutual_edge_under_a_directed_claim_is_golden(delta: float, directed: 
 
 @pytest.mark.parametrize("name", list(UNITS))
 def test_every_unit_is_found_by_its_name(name: str) -> None:
-    assert parse_unit(name).name == name
+    assert parse_unit(name, max_degree=3 if name == "node-promise" else None).name == name
+
+
+def test_one_record_has_no_bound_in_a_plain_sum() -> None:
+    with pytest.raises(UnitError, match="PushQuery"):
+        NodeOwner().pair_shift(1.0, 1.0)
+
+
+def test_a_promised_degree_bounds_the_rows_that_a_node_speaks_into() -> None:
+    assert NodePromise(max_degree=16).pair_shift(0.5, 1.0) == 4.0
+    assert NodePromise(max_degree=16, replace_one=True).pair_shift(0.5, 1.0) == 8.0
+
+
+def test_a_promise_is_not_made_up() -> None:
+    with pytest.raises(UnitError, match="assured-max-degree"):
+        parse_unit("node-promise")
+
+
+def test_replacing_is_about_records() -> None:
+    with pytest.raises(UnitError, match="replace_one"):
+        parse_unit("undirected-edge", replace_one=True)
 
 
 def test_no_unit_is_never_guessed() -> None:
-    with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, none"):
+    with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-owner"):
         parse_unit(None)
 
 
