@@ -450,7 +450,7 @@ BAD_EDGES = {
 BAD_FLAGS = {
     "no unit": (["--epsilon", 1], "undirected-edge, directed-edge, none"),
     "unknown unit": (["--unit", "undirected-edges", "--epsilon", 1], "did you mean 'undirected-edge'"),
-    "later unit": (["--unit", "node-owner", "--epsilon", 1], "not available in this version"),
+    "later unit": (["--unit", "node-features", "--epsilon", 1], "not available in this version"),
     "no epsilon": (["--unit", "undirected-edge"], "--epsilon"),
     "zero epsilon": (["--unit", "undirected-edge", "--epsilon", 0], "above 0"),
     "negative epsilon": (["--unit", "undirected-edge", "--epsilon", -1], "above 0"),
@@ -690,6 +690,20 @@ def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke
     answer = invoke("predict", "t", "--nodes", files.nodes, "--edges", files.edges)
     assert answer.code == 2
     assert answer.err.strip().endswith("add --id, --source, --target")
+
+
+def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_shown(
+    invoke: Invoke, trained: Path, files: Files
+) -> None:
+    assert invoke("train", "classcode", *files.flags, *PRIVATE, "--out", "code").code == 0
+    another = ["--nodes", files.nodes, "--edges", files.edges]
+    refusals = {"code": invoke("predict", "code", *another)}
+    edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
+    refusals["narrow"] = invoke("predict", trained, *another)
+    for words, answer in zip(("use gap", "the same columns"), refusals.values(), strict=True):
+        assert answer.code == 2
+        (line,) = answer.err.strip().splitlines()  # and no table of the price above it
+        assert words in line
 
 
 @pytest.mark.parametrize("flags", [["--unsafe-noise-seed", 3], ["--mode", "paper"]])

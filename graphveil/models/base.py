@@ -54,8 +54,8 @@ class Estimator(ABC):
         seed: fixes public randomness (splits, weights, batches); None draws a fresh one.
         unsafe_noise_seed: also fixes the noise, for tests and paper mode, and voids the guarantee.
         max_units: public bound on the number of protected units, for ``delta="auto"``.
-        degree_budget: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of more
-            shares the weight of D. Any public D is safe.
+        degree_budget: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of
+            more shares the weight of D. Any public D is safe.
         assured_max_degree: the degree that the data owner promises, for unit ``node-promise``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
@@ -197,9 +197,9 @@ class Estimator(ABC):
             return None
         if any(query.groups > 1 for query in plan.queries):
             raise NotYetError(
-                f"{self.method} asks by who has a public label, which a graph to predict need not say, and does "
-                "not yet predict a graph that it was not fitted on; fit it on that graph (its own release and "
-                "budget), or use gap, which predicts other graphs"
+                f"{self.method} asks by who has a public label, which another graph need not say, and does "
+                "not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
+                "predicts other graphs"
             )
         return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
 
@@ -331,8 +331,8 @@ class Estimator(ABC):
         unit = self.protected_unit
         if isinstance(unit, NodeUnit) and unit.name not in self.node_units:
             raise NotYetError(
-                f"{self.method} does not yet protect {unit.name!r}: it would train on records in the clear; use "
-                "an edge unit, or another method"
+                f"{self.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
+                "use an edge unit, or another method"
             )
         _check.one_of(("strict", "paper"), mode=self.mode)
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import ReleasePlan
-from graphveil.errors import ConfigError, GraphError, NotYetError
+from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
@@ -93,11 +93,8 @@ class FullGraphEstimator(Estimator):
     @torch.no_grad()
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph, from its exact edges."""
-        if self._network is None or graph.num_features != self._shape["features"]:
-            raise GraphError(
-                f"the graph has {graph.num_features} features and the model was trained on "
-                f"{self._shape.get('features')}; give it the same columns"
-            )
+        self._check_features(graph)
+        assert self._network is not None
         logits: Tensor = self._network(batch_of(graph.x), graph.adjacency)
         return logits.softmax(dim=1)
 

@@ -20,7 +20,7 @@ from graphveil.aggregate import (
     sum_in_neighbors,
 )
 from graphveil.aggregate.plan import hops as equal_hops
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
@@ -159,12 +159,8 @@ class GAP(Estimator):
 
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph: a new release, booked on that graph's budget."""
-        if graph.num_features != self._shape["features"]:
-            raise GraphError(
-                f"the graph has {graph.num_features} features and the model was trained on "
-                f"{self._shape['features']}; give it the same columns"
-            )
         self._check_unit(graph)
+        self._check_features(graph)
         plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
         release = None if plan is None else self._release(plan, graph, FitContext(PublicStreams(self.seed)))
         rows = self._encode(graph)

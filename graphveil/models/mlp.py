@@ -9,7 +9,6 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import ReleasePlan
-from graphveil.errors import GraphError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
@@ -85,11 +84,8 @@ class MLP(Estimator):
 
     @torch.no_grad()
     def _predict_other(self, graph: Graph) -> Tensor:
-        if graph.num_features != self._shape["features"] or self._network is None:
-            raise GraphError(
-                f"the graph has {graph.num_features} features and the model was trained on "
-                f"{self._shape['features']}; give it the same columns"
-            )
+        self._check_features(graph)
+        assert self._network is not None
         device = next(self._network.parameters()).device
         logits: Tensor = self._network(batch_of(graph.x, device=device))
         return logits.softmax(dim=1).cpu()

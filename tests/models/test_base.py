@@ -48,7 +48,7 @@ class TestConfiguration:
         )
 
     def test_the_unit_is_never_guessed(self, method):
-        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, none"):
+        with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-owner"):
             METHODS[method]()
 
     def test_set_params_suggests_the_nearest(self, method):
@@ -79,8 +79,8 @@ class TestConfiguration:
             build(method, **wrong)
 
     def test_later_units_are_named_as_such(self, method):
-        with pytest.raises(NotYetError, match="unit 'node-owner' is not available in this version"):
-            build(method, unit="node-owner")
+        with pytest.raises(NotYetError, match="unit 'node-features' is not available in this version"):
+            build(method, unit="node-features")
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_private_unit_needs_a_budget(self, method):
@@ -203,8 +203,9 @@ class TestFit:
         model = build(method).fit(graph)
         other = make_graph(seed=1)
         narrow = other.replace(x=other.x[:, :5])
-        with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
-            model.predict_proba(narrow)
+        for ask in (model.predict_proba, model.price):
+            with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
+                ask(narrow)
         assert budget_of(narrow.edge_set).entries == ()
 
     def test_another_graph_is_predicted(self, method, graph, make_graph):
