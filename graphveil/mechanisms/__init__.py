@@ -6,5 +6,13 @@ from graphveil.mechanisms.additive import (
     RoundedGaussian,
     choose_sampler,
 )
+from graphveil.mechanisms.steps import StepNoise, public_rate
 
-__all__ = ["DiscreteGaussian", "IntegerNoise", "RoundedGaussian", "choose_sampler"]
+__all__ = [
+    "DiscreteGaussian",
+    "IntegerNoise",
+    "RoundedGaussian",
+    "StepNoise",
+    "choose_sampler",
+    "public_rate",
+]
