@@ -4,6 +4,7 @@ import pytest
 
 from graphveil.errors import PrivacyError
 from graphveil.privacy import (
+    ByGroup,
     Composed,
     Event,
     Gaussian,
@@ -13,10 +14,11 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
-from graphveil.privacy.accountant import PldCurve, stand_alone, total_mu
+from graphveil.privacy.accountant import GaussianCurve, PldCurve, stand_alone, total_mu
 from graphveil.privacy.events import NonPrivate, Relation
 from privacy.golden import ATTENTION_AND_RELEASE, DP_SGD, JOINT_PIPELINE, REPEATED_RELEASES
 
+NOTHING = Composed(())
 ATTENTION = PoissonGaussian(2.0, 256 / 17976, 100, "replace")
 
 
@@ -111,8 +113,77 @@ def test_one_partition_with_two_sizes_is_a_contradiction() -> None:
         )
 
 
+def test_one_partition_with_two_numbers_of_groups_is_a_contradiction() -> None:
+    with pytest.raises(PrivacyError, match="disagree"):
+        total_mu(compose(ByGroup("split", (Gaussian(1.0),)), ByGroup("split", (Gaussian(1.0), NOTHING))))
+
+
+def test_records_compose_group_by_group_and_the_worst_group_counts() -> None:
+    training, selection = (
+        ByGroup("split", (Gaussian(3.0), NOTHING)),
+        ByGroup("split", (NOTHING, Gaussian(4.0))),
+    )
+    event = compose(training, selection)
+    assert total_mu(event) == pytest.approx(4.0)  # not 5: nobody trains and selects
+    assert total_mu(compose(event, Gaussian(3.0))) == pytest.approx(5.0)  # what concerns everybody adds up
+    assert isinstance(privacy_curve(event), GaussianCurve)
+
+
+def test_a_record_may_be_in_the_worst_group_of_each_partition() -> None:
+    event = compose(ByGroup("split", (Gaussian(3.0), NOTHING)), ByGroup("regions", (NOTHING, Gaussian(4.0))))
+    assert total_mu(event) == pytest.approx(5.0)
+
+
+def test_beside_tables_groups_count_by_their_worst() -> None:
+    table = PairwiseGaussian("split", ((0.0, 9.0), (9.0, 0.0)))
+    assert total_mu(compose(table, ByGroup("split", (NOTHING, Gaussian(4.0))))) == pytest.approx(5.0)
+
+
+def test_groups_that_differ_in_kind_have_the_worst_of_their_curves() -> None:
+    training, hop = PoissonGaussian(2.0, 0.0128, 1562), Gaussian(0.1)
+    curves = [privacy_curve(training), privacy_curve(hop)]
+    worst = privacy_curve(ByGroup("split", (training, hop)))
+    for delta in (1e-9, 1e-5, 1e-2):
+        assert worst.epsilon(delta) == max(curve.epsilon(delta) for curve in curves)
+    assert worst.delta(0.5) == max(curve.delta(0.5) for curve in curves)
+    assert worst.true_positive_rate(0.01) == max(curve.true_positive_rate(0.01) for curve in curves)
+
+
+def test_a_group_that_another_one_covers_costs_nothing_more() -> None:
+    long, short = PoissonGaussian(2.0, 0.0128, 1562), PoissonGaussian(2.0, 0.0128, 100)
+    alone = privacy_curve(long).epsilon(1e-5)
+    assert privacy_curve(ByGroup("split", (short, long, NOTHING, long))).epsilon(1e-5) == alone
+
+
+def test_the_bound_over_two_partitions_covers_every_record() -> None:
+    training = [PoissonGaussian(2.0, 0.0128, steps) for steps in (100, 200)]
+    first, second = ByGroup("split", (training[0], Gaussian(0.2))), ByGroup("regions", (training[1], NOTHING))
+    bound = privacy_curve(compose(first, second)).epsilon(1e-5)
+    for one in first.events:
+        for other in second.events:
+            assert privacy_curve(compose(one, other)).epsilon(1e-5) <= bound
+
+
+def test_standing_alone_costs_at_least_as_much_and_names_no_group() -> None:
+    event = compose(ByGroup("split", (Gaussian(3.0), PoissonGaussian(2.0, 0.0128, 100))), Gaussian(4.0))
+    alone = stand_alone(event)
+    assert alone == compose(Gaussian(5.0), PoissonGaussian(2.0, 0.0128, 100))
+    assert privacy_curve(alone).epsilon(1e-5) >= privacy_curve(event).epsilon(1e-5)
+
+
+def test_one_group_without_noise_leaves_no_privacy() -> None:
+    assert privacy_curve(ByGroup("split", (Gaussian(0.1), NonPrivate()))).epsilon(1e-5) == math.inf
+
+
 def test_training_has_no_single_mu() -> None:
     assert total_mu(compose(Gaussian(1.0), PoissonGaussian(1.0, 0.1, 1))) is None
+    assert total_mu(ByGroup("split", (Gaussian(1.0), PoissonGaussian(1.0, 0.1, 1)))) is None
+
+
+def test_the_same_training_in_two_parts_is_one() -> None:
+    parts = [PoissonGaussian(2.0, 0.0128, steps) for steps in (1000, 562)]
+    whole = privacy_curve(PoissonGaussian(2.0, 0.0128, 1562)).epsilon(1e-5)
+    assert privacy_curve(compose(*parts)).epsilon(1e-5) == whole
 
 
 def test_steps_that_never_happen_cost_nothing() -> None:

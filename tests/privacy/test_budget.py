@@ -20,22 +20,21 @@ def test_a_release_that_spends_the_limit_exactly_is_booked() -> None:
 
 
 def test_a_release_over_the_limit_names_requested_spent_and_limit_and_books_nothing() -> None:
-    budget = MemoryBudget(epsilon=1.5, delta=1e-7)
+    budget = MemoryBudget(epsilon=1.4, delta=1e-7)
     budget.book(entry("a"))
     with pytest.raises(BudgetError, match=r"total to epsilon 1\.448 .*limit is 1\.4, spent so far 1;"):
-        _limited(1.4, budget).book(entry("b"))
-    budget.book(entry("b"))
-    assert len(budget.entries) == 2
+        budget.book(entry("b"))
+    assert [known.release_id for known in budget.entries] == ["a"]
+    budget.book(entry("c", epsilon=0.5))  # what is left is still there
+
+
+def test_two_releases_of_epsilon_one_fit_below_two() -> None:
+    budget = MemoryBudget(epsilon=1.5, delta=1e-7)
+    for name in "ab":
+        budget.book(entry(name))
     with pytest.raises(BudgetError):
         budget.book(entry("c"))
     assert len(budget.entries) == 2
-
-
-def _limited(epsilon: float, like: MemoryBudget) -> MemoryBudget:
-    budget = MemoryBudget(epsilon=epsilon, delta=1e-7)
-    for known in like.entries:
-        budget.book(known)
-    return budget
 
 
 def test_a_release_id_is_booked_once() -> None:

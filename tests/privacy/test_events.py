@@ -1,7 +1,16 @@
 import pytest
 
 from graphveil.errors import ConfigError
-from graphveil.privacy import Composed, Gaussian, PairwiseGaussian, PoissonGaussian, compose, within_partition
+from graphveil.privacy import (
+    ByGroup,
+    Composed,
+    Event,
+    Gaussian,
+    PairwiseGaussian,
+    PoissonGaussian,
+    compose,
+    within_partition,
+)
 from graphveil.privacy.accountant import total_mu
 
 ROWS = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
@@ -43,9 +52,25 @@ def test_training_parameters_are_checked(change: dict[str, object]) -> None:
         PoissonGaussian(**(good | change))  # type: ignore[arg-type]
 
 
+def test_an_event_by_group_needs_groups() -> None:
+    with pytest.raises(ConfigError, match="there are none"):
+        ByGroup("train/val", ())
+
+
+@pytest.mark.parametrize("inner", [ROWS, ByGroup("regions", (Gaussian(1.0),)), compose(Gaussian(1.0), ROWS)])
+def test_groups_hold_neither_tables_nor_groups(inner: Event) -> None:
+    with pytest.raises(ConfigError, match="plain events"):
+        ByGroup("train/val", (Gaussian(1.0), inner))
+
+
 def test_composition_keeps_the_order_and_flattens() -> None:
     parts = (Gaussian(1.0), ROWS, PoissonGaussian(1.0, 0.1, 2))
     assert compose(parts[0], compose(parts[1], compose(parts[2]))) == Composed(parts)
+
+
+def test_composition_flattens_what_was_nested_by_hand() -> None:
+    nested = Composed((Gaussian(1.0), Composed((Composed((Gaussian(2.0),)), Gaussian(3.0)))))
+    assert compose(nested) == Composed((Gaussian(1.0), Gaussian(2.0), Gaussian(3.0)))
 
 
 def test_the_same_groups_compose_pair_by_pair_and_other_groups_do_not() -> None:
@@ -54,6 +79,17 @@ def test_the_same_groups_compose_pair_by_pair_and_other_groups_do_not() -> None:
     two_splits = compose(within_partition(ROWS, "a"), within_partition(counts, "b"))
     assert total_mu(one_split) == pytest.approx(1.0)
     assert total_mu(two_splits) == pytest.approx(2**0.5)
+
+
+def test_the_same_groups_of_records_compose_group_by_group_and_other_groups_do_not() -> None:
+    training, selection = (
+        ByGroup("split", (Gaussian(3.0), Composed(()))),
+        ByGroup("split", (Composed(()), Gaussian(4.0))),
+    )
+    one_split = compose(within_partition(training, "a"), within_partition(selection, "a"))
+    two_splits = compose(within_partition(training, "a"), within_partition(selection, "b"))
+    assert total_mu(one_split) == pytest.approx(4.0)
+    assert total_mu(two_splits) == pytest.approx(5.0)
 
 
 def test_naming_the_groups_leaves_other_events_alone() -> None:

@@ -171,7 +171,7 @@ def test_counts_make_both_directions_of_a_friendship_add_up_in_length() -> None:
     rows = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
     counts = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2, one_way=True)
     assert "eps = 1.448." in rows.statement()  # two rows: sqrt 2 mu
-    assert f"eps = {epsilon_of(2 * MU, 1e-7):.3f}"[:-1] in counts.statement()  # one cell: 2 mu
+    assert f"eps = {figure_up(epsilon_of(2 * MU, 1e-7))}." in counts.statement()  # one cell: 2 mu
 
 
 def test_repeated_runs_do_not_assume_that_their_splits_agree() -> None:

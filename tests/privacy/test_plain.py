@@ -5,6 +5,8 @@ import pytest
 
 from graphveil.errors import ArtifactError
 from graphveil.privacy import (
+    ByGroup,
+    Composed,
     Event,
     Gaussian,
     Guarantee,
@@ -26,7 +28,9 @@ EVENTS: list[Event] = [
     PairwiseGaussian("labels", ((0.1, 0.2), (0.2, 0.3))),
     PoissonGaussian(1.1, 0.01, 500, "replace"),
     NonPrivate(),
+    ByGroup("train/val", (compose(PoissonGaussian(1.1, 0.01, 500), Gaussian(0.3)), Composed(()))),
 ]
+GROUP = [{"kind": "gaussian", "mu": 1.0}]
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -45,6 +49,22 @@ def test_a_guarantee_is_accounted_anew_and_never_believed() -> None:
     assert not back.valid
 
 
+def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
+    guarantee = Guarantee.of(
+        UndirectedEdge(),
+        compose(Gaussian(0.2), Gaussian(0.3)),
+        delta=1e-7,
+        releases=2,
+        slack=1e-9,
+        mode="paper",
+        deviations=("a flaw",),
+        notes=("a note",),
+        one_way=False,
+    )
+    back = guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(guarantee))))
+    assert (back, back.statement()) == (guarantee, guarantee.statement())
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -56,6 +76,19 @@ def test_a_guarantee_is_accounted_anew_and_never_believed() -> None:
         [{"kind": "gaussian", "mu": -1.0}],
         ["gaussian"],
         [{"kind": "pairwise_gaussian", "partition": "p", "mu_squared": [[1, 2], [3, 4]]}],
+        [{"kind": "by_group", "partition": "p"}],
+        [{"kind": "by_group", "partition": "p", "events": [GROUP], "more": 1}],
+        [{"kind": "by_group", "partition": 1, "events": [GROUP]}],
+        [{"kind": "by_group", "partition": "p", "events": []}],
+        [{"kind": "by_group", "partition": "p", "events": [GROUP] * 101}],
+        [{"kind": "by_group", "partition": "p", "events": GROUP}],
+        [
+            {
+                "kind": "by_group",
+                "partition": "p",
+                "events": [[{"kind": "by_group", "partition": "p", "events": [GROUP]}]],
+            }
+        ],
     ],
 )
 def test_a_damaged_record_is_a_typed_error(records: Any) -> None:

@@ -1,9 +1,18 @@
 import math
+from collections.abc import Callable
 
 import pytest
 
-from graphveil.errors import NotYetError, UnitError
-from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, NoUnit, UndirectedEdge, parse_unit
+from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.privacy import (
+    DirectedEdge,
+    NodeOwner,
+    NodePromise,
+    NodeUnit,
+    NoUnit,
+    UndirectedEdge,
+    parse_unit,
+)
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.privacy.unit import LATER_UNITS, UNITS
 from privacy.golden import DIRECTED_IS_UNDIRECTED
@@ -25,7 +34,8 @@ def test_nothing_bounds_an_unprotected_change() -> None:
 
 @pytest.mark.parametrize(("delta", "directed", "mutual"), DIRECTED_IS_UNDIRECTED)
 def test_a_mutual_edge_under_a_directed_claim_is_golden(delta: float, directed: float, mutual: float) -> None:
-    assert epsilon_of(math.sqrt(2) * mu_of(directed, delta), delta) == pytest.approx(mutual, abs=6e-4)
+    both_rows = UndirectedEdge().pair_shift(1.0, 1.0) * mu_of(directed, delta)
+    assert epsilon_of(both_rows, delta) == pytest.approx(mutual, abs=6e-4)
 
 
 @pytest.mark.parametrize("name", list(UNITS))
@@ -41,6 +51,20 @@ def test_one_record_has_no_bound_in_a_plain_sum() -> None:
 def test_a_promised_degree_bounds_the_rows_that_a_node_speaks_into() -> None:
     assert NodePromise(max_degree=16).pair_shift(0.5, 1.0) == 4.0
     assert NodePromise(max_degree=16, replace_one=True).pair_shift(0.5, 1.0) == 8.0
+
+
+@pytest.mark.parametrize(
+    "unit", [lambda replace: NodeOwner(replace_one=replace), lambda replace: NodePromise(replace_one=replace)]
+)
+def test_replacing_a_record_doubles_every_shift(unit: Callable[[bool], NodeUnit]) -> None:
+    assert (unit(False).change, unit(False).relation) == (1.0, "add_remove")
+    assert (unit(True).change, unit(True).relation) == (2.0, "replace")
+
+
+@pytest.mark.parametrize("degree", [0, -1, 1.5])
+def test_a_promised_degree_is_a_whole_number_above_zero(degree: int) -> None:
+    with pytest.raises(ConfigError, match="max_degree="):
+        NodePromise(max_degree=degree)
 
 
 def test_a_promise_is_not_made_up() -> None:
