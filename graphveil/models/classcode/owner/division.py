@@ -1,0 +1,95 @@
+"""How one total mu is divided over the steps of recipes S and R, for each class of records."""
+
+import math
+from dataclasses import dataclass
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class NoiseLevels:
+    """The noise that makes a labelled record and an unlabelled one cost the same mu each.
+
+    ``encoder`` and ``combiner`` are noise multipliers of single steps (0: there are no such steps),
+    ``pushes`` standard deviations beside labelled messages of norm one, and ``bound`` the norm that
+    unlabelled messages may have.
+    """
+
+    encoder: float
+    pushes: tuple[float, ...]
+    combiner: float
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """Shares of mu^2: a labelled record pays for everything, an unlabelled one for its messages only.
+
+    With mu^2 = sum of the steps' (shift / noise)^2, a labelled record's shares are fe for T1 encoder steps,
+    fc for T2 combiner steps and fa = 1 - fe - fc for the pushes. An unlabelled record meets the same pushes
+    with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the whole budget.
+
+    Args:
+        encoder: fe.
+        combiner: fc; 0 for recipe S, which has none.
+        pushes: shares of fa, one a push; they sum to one.
+        encoder_steps: T1.
+        combiner_steps: T2.
+
+    Raises:
+        ConfigError: a share or a number of steps is outside its range, or the shares do not add up.
+    """
+
+    encoder: float = 0.1
+    combiner: float = 0.0
+    pushes: tuple[float, ...] = (0.4, 0.3, 0.3)
+    encoder_steps: int = 60
+    combiner_steps: int = 40
+
+    def __post_init__(self) -> None:
+        """Check the shares."""
+        _check.within(0.001, 0.9, encoder=self.encoder)
+        _check.within(0, 0.9, combiner=self.combiner)
+        _check.integer_at_least(1, encoder_steps=self.encoder_steps, combiner_steps=self.combiner_steps)
+        for share in self.pushes:
+            _check.positive(pushes=share)
+        if abs(sum(self.pushes) - 1) > _ROUNDING or self.aggregation < 0.05:
+            raise ConfigError(
+                f"shares encoder={self.encoder}, combiner={self.combiner}, pushes={self.pushes}: the pushes' "
+                "must add up to 1, and at least 0.05 of the whole must be left for them"
+            )
+
+    @classmethod
+    def strict(cls, encoder: float = 0.1) -> "Division":
+        """Return recipe S: three adaptive pushes, no combiner."""
+        return cls(encoder=encoder)
+
+    @classmethod
+    def reading(cls, encoder: float = 0.1, combiner: float = 0.1) -> "Division":
+        """Return recipe R: one push, and a combiner."""
+        return cls(encoder=encoder, combiner=combiner, pushes=(1.0,))
+
+    @property
+    def aggregation(self) -> float:
+        """fa: what the encoder and the combiner leave for the pushes."""
+        return 1 - self.encoder - self.combiner
+
+    def noise(self, mu: float) -> NoiseLevels:
+        """Return the noise for a total mu, of records that are nulled; divide mu by the unit's change first.
+
+        z1 = sqrt(T1 / fe) / mu, sigma_k = 1 / (mu sqrt(fa f_k)), z2 = sqrt(T2 / fc) / mu.
+
+        >>> noise = Division.strict().noise(0.26805112)
+        >>> round(noise.encoder, 4), [round(sigma, 4) for sigma in noise.pushes], round(noise.bound, 6)
+        (91.3814, [6.2177, 7.1796, 7.1796], 1.054093)
+        """
+        _check.positive(mu=mu)
+        return NoiseLevels(
+            math.sqrt(self.encoder_steps / self.encoder) / mu,
+            tuple(1 / (mu * math.sqrt(self.aggregation * share)) for share in self.pushes),
+            math.sqrt(self.combiner_steps / self.combiner) / mu if self.combiner else 0.0,
+            1 / math.sqrt(self.aggregation),
+        )

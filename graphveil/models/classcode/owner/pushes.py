@@ -1,0 +1,80 @@
+"""Recipe S: noisy pushes of codes along the sources' own edges, each steered by what the last ones told."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphveil.models.classcode.codes import simplex_codes
+from graphveil.models.classcode.owner.decoder import Decoded, decode
+from graphveil.models.classcode.owner.messages import Messages
+
+Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to noisy rows (N, d)
+
+# Squared weights in sixteenths. Level 0 is a row that is not released; from there on factors of sqrt 2.
+LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
+_FLAT = 1  # the level of weight one
+_DOUBT = 0.05
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What the rows said: log-likelihoods (N, C), zero where no row is released, and the merged rows."""
+
+    log_likelihoods: Tensor
+    rows: Tensor
+    sigma: float
+
+
+def listen(
+    push: Push,
+    sigmas: Sequence[float],
+    messages: Messages,
+    log_posteriors: Tensor,
+    released: Tensor,
+) -> Heard:
+    """Push once for every sigma and decode all rows together.
+
+    The first push treats released rows alike. The next ones give more of every source's bounded weight to
+    rows that are weak and unclear so far: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels.
+    Sources whose class is not known send a better guess each time. Rows add up by their precision.
+
+    Args:
+        push: answers one query; it bounds every source's weights and adds noise.
+        sigmas: the noise of each push.
+        messages: who sends what.
+        log_posteriors: from the features, (N, C).
+        released: public set of rows, bool (N).
+    """
+    codes = simplex_codes(messages.classes)
+    vectors = messages.first(log_posteriors)
+    levels = torch.where(released, _FLAT, 0)
+    total, precision = torch.zeros(len(released), codes.shape[1], dtype=torch.float64), 0.0
+    for number, sigma in enumerate(sigmas, start=1):
+        total += push(vectors, levels).to(torch.float64) / sigma**2
+        precision += sigma**-2
+        merged = (total / precision)[released]
+        decoded = decode(merged, precision**-0.5, codes)
+        likely = torch.zeros_like(log_posteriors, dtype=torch.float64)
+        likely[released] = decoded.log_likelihoods
+        if number < len(sigmas):
+            vectors = messages.later(log_posteriors + likely)
+            levels[released] = steered_levels(decoded)
+    return Heard(likely, total / precision, precision**-0.5)
+
+
+def steered_levels(decoded: Decoded) -> Tensor:
+    """Return the level of each decoded row, the smallest weight being one.
+
+    >>> even, faint = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.25])
+    >>> steered_levels(Decoded(torch.zeros(2, 3), faint, even)).tolist()
+    [1, 5]
+    """
+    squared = (decoded.doubts + _DOUBT) / decoded.strengths
+    return level_of(squared / squared.min()) if len(squared) else _FLAT + torch.zeros(0, dtype=torch.int64)
+
+
+def level_of(squared: Tensor) -> Tensor:
+    """Return the nearest level of squared weights that are at least one, by their logarithm."""
+    return (2 * squared.log2()).round().clamp(0, len(LEVELS) - 1 - _FLAT).to(torch.int64) + _FLAT

@@ -1,0 +1,119 @@
+"""Recipe S: adaptive levels, rows by precision, targets, and the replay test of the guarantee."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.models.classcode.codes import simplex_codes
+from graphveil.models.classcode.owner.decoder import Decoded
+from graphveil.models.classcode.owner.messages import Messages
+from graphveil.models.classcode.owner.pushes import LEVELS, level_of, listen, steered_levels
+from tests.models.classcode.owner.exact import ExactPush
+
+CLASSES = 3
+
+
+def setting(num_nodes: int = 90, degree: int = 12, seed: int = 0):
+    """Return lists of mostly like-minded nodes, labels, and who has one."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(num_nodes) % CLASSES
+    lists = {}
+    for u in range(num_nodes):
+        liking = np.where(y == y[u], 8.0, 1.0) * (np.arange(num_nodes) != u)
+        count = int(rng.integers(0, degree + 1))
+        lists[u] = rng.choice(num_nodes, size=count, replace=False, p=liking / liking.sum()).tolist()
+    return lists, torch.from_numpy(y), torch.from_numpy(rng.random(num_nodes) < 0.7)
+
+
+def test_levels_are_whole_sixteenths_in_steps_of_root_two() -> None:
+    assert LEVELS[:3] == (0, 16, 23) and len(LEVELS) == 21
+    ratios = np.array(LEVELS[2:]) / np.array(LEVELS[1:-1])
+    np.testing.assert_allclose(ratios, math.sqrt(2), rtol=0.02)
+
+
+def test_squared_weights_go_to_the_nearest_level() -> None:
+    squared = torch.tensor(LEVELS[1:]).double() / 16
+    assert level_of(squared).tolist() == list(range(1, 21))
+    assert level_of(squared * 2**0.2).tolist() == list(range(1, 21))
+    assert level_of(torch.tensor([1e9])).item() == 20
+
+
+def test_weak_and_doubtful_rows_are_raised_and_the_smallest_weight_is_one() -> None:
+    decoded = Decoded(torch.zeros(3, 3), torch.tensor([8.0, 2.0, 8.0]), torch.tensor([0.0, 0.0, 0.35]))
+    assert steered_levels(decoded).tolist() == [1, 5, 7]  # strength over 4; (H + .05) times 8
+
+
+def test_rows_add_up_by_precision_and_say_the_classes() -> None:
+    lists, y, labelled = setting()
+    push = ExactPush(lists, 90)
+    heard = listen(push, (1.0, 0.5), Messages(y, labelled, CLASSES, 1.1), torch.zeros(90, 3), labelled >= 0)
+    rows = [push.mean(*asked) for asked in push.asked]
+    torch.testing.assert_close(heard.rows, (rows[0] + 4 * rows[1]) / 5, rtol=1e-5, atol=1e-5)
+    assert heard.sigma == pytest.approx(5**-0.5)
+
+
+def test_targets_alone_are_released_and_decoded() -> None:
+    lists, y, labelled = setting()
+    push = ExactPush(lists, 90, noise=0.1)
+    messages = Messages(y, labelled, CLASSES, 1.1)
+    heard = listen(push, (0.1, 0.1), messages, torch.zeros(90, 3), ~labelled)
+    for _, levels in push.asked:
+        assert (levels[labelled] == 0).all() and (levels[~labelled] > 0).all()
+    assert (heard.log_likelihoods[labelled] == 0).all() and (heard.rows[labelled] == 0).all()
+    everyone = torch.ones(90, dtype=torch.bool)
+    every = listen(ExactPush(lists, 90, noise=0.1), (0.1, 0.1), messages, torch.zeros(90, 3), everyone)
+    strength = [rows.rows[~labelled].norm(dim=1).mean() for rows in (heard, every)]
+    assert strength[0] > 1.3 * strength[1]  # fewer rows share each source's weight
+
+
+def test_it_hears_the_classes_of_a_graph_of_friends() -> None:
+    lists, y, labelled = setting(300, 20)
+    push = ExactPush(lists, 300, noise=0.2)
+    heard = listen(push, (0.2, 0.2, 0.2), Messages(y, labelled, 3, 1.1), torch.zeros(300, 3), labelled >= 0)
+    right = heard.log_likelihoods.argmax(dim=1) == y
+    assert right.float().mean() > 0.75
+    # Later guesses of unlabelled sources speak at full voice, about what the rows said.
+    later = push.asked[-1][0][~labelled]
+    torch.testing.assert_close(later.norm(dim=1), torch.full((len(later),), 1.1).double(), rtol=1e-5, atol=0)
+    assert ((later @ simplex_codes(3).T).argmax(dim=1) == y[~labelled]).float().mean() > 0.7
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replay_nulling_any_record_moves_no_push_beyond_its_bound(seed: int) -> None:
+    """Run once, keep the transcript, null each record, and recompute every release given that transcript."""
+    num_nodes = 12
+    lists, y, labelled = setting(num_nodes, 8, seed)
+    released = torch.from_numpy(np.random.default_rng(seed).random(num_nodes) < 0.8)
+    log = torch.randn(num_nodes, CLASSES, generator=torch.Generator().manual_seed(seed)).log_softmax(dim=1)
+    transcript = _Transcript(ExactPush(lists, num_nodes, noise=0.5, seed=seed))
+    bound = 1.3
+    listen(transcript, (0.5, 0.6, 0.6), Messages(y, labelled, CLASSES, bound), log, released)
+    assert len(transcript.rows) == 3
+    largest = 0.0
+    for q in range(num_nodes):
+        null = torch.where(torch.arange(num_nodes) == q, -1, y)
+        replay = _Transcript(ExactPush({**lists, q: []}, num_nodes), transcript.rows)
+        # The null record sends whatever it likes: it has nobody to send to.
+        listen(replay, (0.5, 0.6, 0.6), Messages(null, labelled, CLASSES, bound), log, released)
+        for before, after in zip(transcript.means, replay.means, strict=True):
+            moved = float((before - after).norm())
+            assert moved <= (1.0 if labelled[q] else bound)
+            largest = max(largest, moved)
+    assert largest > 0.999
+
+
+class _Transcript:
+    """Answers from a kept transcript if there is one, and notes the means behind the answers."""
+
+    def __init__(self, push: ExactPush, rows: list[torch.Tensor] | None = None) -> None:
+        self._push, self._given = push, rows
+        self.rows: list[torch.Tensor] = []
+        self.means: list[torch.Tensor] = []
+
+    def __call__(self, vectors: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
+        answer = self._push(vectors, levels) if self._given is None else self._given[len(self.rows)]
+        self.rows.append(answer)
+        self.means.append(self._push.mean(vectors, levels))
+        return answer
