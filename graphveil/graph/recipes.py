@@ -12,7 +12,7 @@ from torch import Tensor
 from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.graph import UNLABELLED, Graph
-from graphveil.graph.splits import random_split
+from graphveil.graph.splits import hash_split, random_split
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
 RANGES_PUBLIC = "the range of every feature is treated as public"
@@ -66,8 +66,8 @@ class Recipe:
 
     Args:
         name: the name in :data:`RECIPES`.
-        shares: the shares of train and val among the labelled nodes, the rest being test; none for the split
-            that the data come with.
+        shares: the shares of train and val among the nodes that are split, the rest being test; none for the
+            split that the data come with.
         class_filters: by data set (``facebook100/Reed98``) or family (``facebook100``).
         unit_features: scale every feature to [0, 1].
         drop_crossing: remove the edges between the nodes of test and all others.
@@ -109,10 +109,16 @@ class Recipe:
         # Marked whether or not anything was dropped: a mark that depends on the data would tell about them.
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
-    def split(self, graph: Graph, seed: int | None) -> Graph:
+    def split(self, graph: Graph, seed: int | None, *, by_id: bool = False) -> Graph:
         """Return a prepared graph with the split that the seed gives.
 
         Several seeds are several splits of one prepared graph: split that graph, not a graph split before.
+
+        Args:
+            graph: the prepared graph.
+            seed: of the split, none for a random one.
+            by_id: split all nodes by a hash of their ids, reading no label, as units that protect records
+                need it; otherwise the labelled nodes are split at random, in exact shares.
 
         Raises:
             GraphError: the recipe uses the data's own split and there is none.
@@ -122,10 +128,11 @@ class Recipe:
             graph.mask("train")
             return graph
         train, val = self.shares
-        graph = random_split(graph, train=train, val=val, seed=seed)
-        if not self.drop_crossing:
+        graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
+        if not self.drop_crossing or graph.test_mask is None:
             return graph
-        return graph.replace(adjacency=graph.adjacency.without_crossing(graph.mask("test")))
+        # By membership: who has a label may be protected.
+        return graph.replace(adjacency=graph.adjacency.without_crossing(graph.test_mask))
 
     def _class_filter(self, name: str) -> ClassFilter | None:
         family = name.partition("/")[0]

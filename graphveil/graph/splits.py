@@ -34,11 +34,11 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
     return _with_parts(graph, part)
 
 
-def hash_split(graph: Graph, *, train: float, val: float, seed: int) -> Graph:
+def hash_split(graph: Graph, *, train: float, val: float, seed: int | None) -> Graph:
     """Split all nodes by a hash of the seed and the node's id, so that no label and no other node counts.
 
-    This is the split for units that protect labels: a node stays in its part whatever its record says. The
-    shares hold on average. Graphs without ids use row numbers.
+    This is the split for units that protect records: a node stays in its part whatever its record says, and
+    whether it has a label is not read. The shares hold on average. Graphs without ids use row numbers.
 
     >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
     >>> masks = hash_split(graph, train=0.75, val=0.1, seed=0)

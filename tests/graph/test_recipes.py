@@ -189,6 +189,33 @@ class TestWeighted:
         assert (graph.train_mask[source] & graph.val_mask[target]).any()
 
 
+class TestSplitById:
+    @pytest.mark.parametrize("name", ["gap", "lpgnn", "weighted"])
+    def test_every_node_has_a_part_whatever_its_label_says(self, name):
+        graph = large()
+        moved = graph.replace(y=torch.where(torch.arange(400) < 50, -1, (graph.y + 1) % 4))
+        first, second = (RECIPES[name].split(one, 3, by_id=True) for one in (graph, moved))
+        for part in ("train_mask", "val_mask", "test_mask"):
+            assert torch.equal(getattr(first, part), getattr(second, part))
+        assert bool((first.train_mask | first.val_mask | first.test_mask).all())
+        assert first.notes == RECIPES[name].public_notes
+
+    def test_no_label_decides_which_edges_cross(self):
+        graph = large()
+        nulled = graph.replace(y=torch.where(torch.arange(400) < 50, -1, graph.y))
+        kept = [RECIPES["weighted"].split(one, 3, by_id=True).adjacency.indices for one in (graph, nulled)]
+        assert torch.equal(*kept)
+
+    def test_several_seeds_are_several_splits(self):
+        splits = [RECIPES["gap"].split(large(), seed, by_id=True).train_mask for seed in (0, 1)]
+        assert not torch.equal(*splits)
+
+    def test_the_split_of_the_data_stays(self):
+        graph = small().with_split(*torch.eye(7, dtype=torch.bool)[:3])
+        split = RECIPES["planetoid"].split(graph, 0, by_id=True)
+        assert torch.equal(split.train_mask, graph.train_mask)
+
+
 class TestPlanetoid:
     recipe = RECIPES["planetoid"]
 
