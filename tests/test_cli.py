@@ -448,7 +448,7 @@ BAD_EDGES = {
     "numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "different types"),
 }
 BAD_FLAGS = {
-    "no unit": (["--epsilon", 1], "undirected-edge, directed-edge, none"),
+    "no unit": (["--epsilon", 1], "as one of undirected-edge, directed-edge, node-owner"),
     "unknown unit": (["--unit", "undirected-edges", "--epsilon", 1], "did you mean 'undirected-edge'"),
     "later unit": (["--unit", "node-features", "--epsilon", 1], "not available in this version"),
     "no epsilon": (["--unit", "undirected-edge"], "--epsilon"),
