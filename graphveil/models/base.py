@@ -20,6 +20,7 @@ from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
+from graphveil.models.demands import check_parameters, check_promise
 from graphveil.privacy import (
     Composed,
     DirectedEdge,
@@ -58,12 +59,15 @@ class Estimator(ABC):
             more shares the weight of D. Any public D is safe.
         assured_max_degree: the degree that the data owner promises, for unit ``node-promise``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
+        private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
+            are covered. Validation and test nodes pay for them, with what training leaves of their budget.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
     """
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
+    needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
 
     unit: str | None = None
@@ -76,12 +80,14 @@ class Estimator(ABC):
     degree_budget: int | None = None
     assured_max_degree: int | None = None
     replace_one: bool = False
+    private_metrics: bool = False
     device: str = "auto"
 
     guarantee_: Guarantee | None = field(default=None, init=False, repr=False)
     proba_: Tensor | None = field(default=None, init=False, repr=False)
     history_: list[tuple[str, EpochRecord]] = field(default_factory=list, init=False, repr=False)
     seconds_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    private_accuracy_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     class_names_: tuple[str, ...] = field(default=(), init=False, repr=False)
     aggregates_: State = field(default_factory=dict, init=False, repr=False)
     plan_: ReleasePlan | None = field(default=None, init=False, repr=False)
@@ -128,11 +134,11 @@ class Estimator(ABC):
     # -- fitting -------------------------------------------------------------------------------------------
 
     def plan(self, *, num_nodes: int, num_classes: int) -> ReleasePlan | None:
-        """Return what a fit would ask of the edges and what that costs, or None if it reads none privately.
+        """Return what a fit would ask of the protected data and what that costs, or None for nothing.
 
         Only public shapes go in; nothing is spent.
         """
-        if not self.reads_edges or isinstance(self.protected_unit, NoUnit):
+        if not self._spends:
             return None
         return self._plan(self._delta(num_nodes), num_nodes, num_classes)
 
@@ -162,7 +168,7 @@ class Estimator(ABC):
         )
         with context.stage("calibrate"):
             plan, self.guarantee_ = self.promise(graph)
-        self.proba_, self.aggregates_ = None, {}
+        self.proba_, self.aggregates_, self.private_accuracy_ = None, {}, {}
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
         self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
@@ -293,7 +299,7 @@ class Estimator(ABC):
             slack=0.0 if plan is None else plan.slack,
             mode=self.mode,
             deviations=(() if plan is None else self._deviations(plan, graph)) + graph.deviations,
-            notes=tuple(note for note in graph.notes if note not in _SAID_ANYWAY),
+            notes=self._notes(graph),
             one_way=plan is None or plan.one_way,
         )
 
@@ -312,6 +318,18 @@ class Estimator(ABC):
             found.append(_SEEDED)
         return tuple(found)
 
+    def _notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what the statement has to add about the data."""
+        if isinstance(self.protected_unit, NodeUnit):
+            return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
+        return tuple(note for note in graph.notes if note not in _SAID_ANYWAY)
+
+    @property
+    def _spends(self) -> bool:
+        """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
+        unit = self.protected_unit
+        return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
+
     def _budgeted(self) -> float:
         """Return epsilon, which every unit but ``none`` was checked to have."""
         if self.epsilon is None:
@@ -329,16 +347,12 @@ class Estimator(ABC):
     def _check_config(self) -> None:
         """Check every public parameter; called on construction and by ``set_params``."""
         unit = self.protected_unit
-        if isinstance(unit, NodeUnit) and unit.name not in self.node_units:
-            raise NotYetError(
-                f"{self.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
-                "use an edge unit, or another method"
-            )
+        check_parameters(self, unit)
         _check.one_of(("strict", "paper"), mode=self.mode)
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)
         if self.epsilon is not None:
             _check.positive(epsilon=self.epsilon)
-        elif self.reads_edges and not isinstance(unit, NoUnit):
+        elif self._spends:
             raise ConfigError(
                 f"{self.method} with unit {unit.name!r} needs a budget: pass epsilon= (or --epsilon), "
                 "for example 1.0, or unit 'none' for the non-private reference"
@@ -376,6 +390,8 @@ class Estimator(ABC):
                 "the graph is directed and unit 'undirected-edge' protects friendships: use "
                 "unit='directed-edge', or load the graph with directed=False (without --directed)"
             )
+        if self.reads_edges:
+            check_promise(graph, unit)
 
     def _check_features(self, graph: Graph) -> None:
         """Refuse a graph whose rows the fitted networks cannot read."""

@@ -1,0 +1,119 @@
+"""What a unit demands of parameters and graphs, with a method that does nothing else."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator
+from graphveil.models.demands import check_promise
+from graphveil.privacy import NodeOwner, NodePromise, budget_of
+
+
+@dataclass(kw_only=True, eq=False)
+class Double(Estimator):
+    method: ClassVar[str] = "double"
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+
+    def _plan(self, delta, num_nodes, num_classes):
+        raise NotImplementedError
+
+    def _fit(self, graph, plan, context):
+        raise NotImplementedError
+
+    def _predict_other(self, graph):
+        raise NotImplementedError
+
+    def _state(self):
+        return {}
+
+    def _restore(self, state):
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True, eq=False)
+class Sender(Double):
+    needs_degree_budget: ClassVar[bool] = True
+
+
+@dataclass(kw_only=True, eq=False)
+class EdgesOnly(Double):
+    node_units: ClassVar[tuple[str, ...]] = ()
+
+
+EDGE, OWNER, PROMISE = (
+    {"unit": name, "epsilon": 1.0} for name in ("undirected-edge", "node-owner", "node-promise")
+)
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters", "error", "words"),
+    [
+        (EdgesOnly, OWNER, NotYetError, "does not yet protect 'node-owner'"),
+        (Double, {"unit": "node-owner"}, ConfigError, "needs a budget: pass epsilon="),
+        (Double, {**EDGE, "degree_budget": 5}, UnitError, "drop it (--degree-budget)"),
+        (
+            Double,
+            {**PROMISE, "assured_max_degree": 5, "degree_budget": 5},
+            UnitError,
+            "drop it (--degree-budget)",
+        ),
+        (Double, {**OWNER, "degree_budget": 0}, ConfigError, "degree_budget=0"),
+        (Double, {**EDGE, "assured_max_degree": 5}, UnitError, "drop it (--assured-max-degree)"),
+        (Double, {**OWNER, "assured_max_degree": 5}, UnitError, "drop it (--assured-max-degree)"),
+        (Double, PROMISE, UnitError, "--assured-max-degree"),
+        (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
+        (Double, {**EDGE, "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
+        (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
+        (Sender, OWNER, UnitError, "--degree-budget"),
+    ],
+)
+def test_what_does_not_fit_the_unit_is_refused_with_its_remedy(cls, parameters, error, words):
+    with pytest.raises(error) as refused:
+        cls(**parameters)
+    assert words in str(refused.value)
+
+
+def test_what_fits_is_accepted():
+    Double(**OWNER, replace_one=True, private_metrics=True)
+    Sender(**OWNER, degree_budget=1)
+    Sender(**PROMISE, assured_max_degree=5)
+    Sender(**EDGE)
+
+
+def star(directed, into_hub=False):
+    """Return five nodes: four edges between the first and the others, and nothing else."""
+    ends = ([0] * 4, [1, 2, 3, 4])
+    x, y = torch.eye(5), torch.tensor([0, 1, 0, 1, 0])
+    graph = Graph.from_edges(x, y, *(reversed(ends) if into_hub else ends), directed=directed)
+    return graph.with_split(*torch.eye(5, dtype=torch.bool)[:3])
+
+
+@pytest.mark.parametrize("graph", [star(False), star(True), star(True, into_hub=True)])
+def test_a_broken_promise_is_refused_without_a_number_or_a_node(graph):
+    check_promise(graph, NodePromise(max_degree=4))
+    with pytest.raises(UnitError) as refused:
+        check_promise(graph, NodePromise(max_degree=3))
+    assert "above 3" in str(refused.value)  # the promise itself, which is public
+    assert not any(number in str(refused.value) for number in "01245")
+
+
+def test_other_units_promise_nothing():
+    check_promise(star(False), NodeOwner())
+
+
+def test_a_fit_refuses_before_anything_is_spent():
+    graph = star(False)
+    with pytest.raises(UnitError, match="breaks the promise"):
+        Double(**PROMISE, assured_max_degree=2).fit(graph)
+    assert budget_of(graph.edge_set).entries == ()
+
+
+def test_statements_about_records_say_what_is_treated_as_public():
+    graph = star(False).replace(notes=("something else",))
+    notes = Double(**OWNER)._notes(graph)
+    assert notes == ("classes, vocabulary and split are treated as public", "something else")
+    assert Double(**EDGE)._notes(graph) == ("something else",)
