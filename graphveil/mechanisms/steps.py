@@ -69,6 +69,8 @@ class StepNoise:
         noise_multiplier: z.
         sampling_rate: q, a multiple of 2^-32 (:func:`public_rate`); 1 is every record in every step.
 
+    ``identity`` names the key without telling anything of it, for checkpoints that are bound to it.
+
     Raises:
         ConfigError: a parameter is outside its range.
         CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
@@ -102,6 +104,7 @@ class StepNoise:
         self._rows = 1 << (-(-parameters // MAX_DIM) - 1).bit_length()
         self._noise = _Ahead(self._draw_noise, _NOISE_AHEAD)
         self._coins = _Ahead(self._draw_coins, _BATCH_AHEAD)
+        self.identity = _derived(key, "identity").hex()
         self._batch_stream = RowStream(_derived(key, "batch"))
         self._noise_stream = RowStream(_derived(key, "noise"))
 

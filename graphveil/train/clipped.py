@@ -1,0 +1,128 @@
+"""Sums of clipped per-record gradients, in float64: the private quantity of DP-SGD, before its noise.
+
+Float64 throughout is part of the proof: a product's kernel may round a record's row differently when other
+records are beside it, and what that changes must vanish in the clipping's margin of 10^-6.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.train.ghost import Ghost, Pair
+from graphveil.train.records import Inputs, records_of
+
+MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
+_TOGETHER = 1 << 18  # numbers at a time: they stay in the cache from the gather to the last product
+
+
+class ClippedSum(ABC):
+    """The sum over some records of g_i min(1, C / ((1 + 10^-6) |g_i|)), g_i the gradient of record i's loss.
+
+    The loss is the cross entropy of softmax probabilities p and targets t, summed over the classes. A record
+    whose gradient is not finite contributes nothing, and so does one whose label is no class: an exception
+    would be an answer about private data.
+
+    ``weights`` and ``sums`` are float64 vectors (p). The sums are private until noise is added to them.
+    """
+
+    def __init__(self, sources: Sequence[Tensor], labels: Tensor, count: int) -> None:
+        """Copy the model's parameters into one vector."""
+        if len(labels) != count:
+            raise GraphError(f"{count} records have {len(labels)} labels; pass one a record")
+        self._sources, self._labels = sources, labels
+        self.count = count
+        flat = [source.detach().to("cpu", torch.float64).reshape(-1) for source in sources]
+        if not flat:
+            raise ConfigError("the network has no parameters to train")
+        self.weights = torch.cat(flat)
+        self.sums = torch.zeros_like(self.weights)
+
+    @abstractmethod
+    def add(self, index: Tensor, clip: float) -> None:
+        """Add these records' clipped gradients at the current weights to ``sums``."""
+
+    def store(self) -> None:
+        """Write the weights into the model's parameters."""
+        for source, values in zip(self._sources, self._views(self.weights), strict=True):
+            source.detach().copy_(values)
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """Return a vector's parts, in the shapes of the model's parameters."""
+        parts = torch.split(flat, [source.numel() for source in self._sources])
+        return [part.view(source.shape) for part, source in zip(parts, self._sources, strict=True)]
+
+
+class GhostSum(ClippedSum):
+    """The clipped sum of a :class:`Ghost` network, without forming any record's gradient."""
+
+    def __init__(self, network: Ghost, inputs: Inputs, labels: Tensor) -> None:
+        """Bind the network's affine maps to the vectors."""
+        affines = list(network.affines())
+        sources = [source for affine in affines for source in affine.sources]
+        if len({source.data_ptr() for source in sources}) < len(sources):
+            raise ConfigError(
+                "two affine maps of the network share a parameter, so their norms do not add up; pass the "
+                "torch module itself, whose per-record gradients are then formed"
+            )
+        self._network, self._records = network, records_of(inputs)
+        super().__init__(sources, labels, self._records.count)
+        weights, sums = self._views(self.weights), self._views(self.sums)
+        for i, affine in enumerate(affines):
+            part = slice(2 * i, 2 * i + 2)
+            affine.bind(*weights[part], *sums[part])
+        self._numbers = self._records.width + 3 * sum(len(affine.sources[1]) for affine in affines)
+
+    def add(self, index: Tensor, clip: float) -> None:
+        """Add them chunk by chunk."""
+        for part in chunks(index, self._numbers):
+            self._add_chunk(part, clip)
+
+    def _add_chunk(self, index: Tensor, clip: float) -> None:
+        logits, saved = self._network.forward(self._records.take(index))
+        pairs: list[Pair] = []
+        self._network.backward(saved, _loss_gradient(logits, self._labels[index]), pairs, inputs=False)
+        squares = torch.stack([pair.square_norms() for pair in pairs]).sum(dim=0)
+        factors, bad = clip_factors(squares, clip)
+        for pair in pairs:
+            if bad is not None:
+                pair.drop(bad)
+            pair.add(factors)
+
+
+def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | None]:
+    """Return min(1, C / ((1 + 10^-6) norm)), and a mask of the norms that are not finite, None if all are.
+
+    The mask's factors are zero; its records have to be dropped besides, as zero times infinity is no zero.
+
+    >>> clip_factors(torch.tensor([4.0, 0.25, 0.0]), 1.0)[0]
+    tensor([0.5000, 1.0000, 1.0000])
+    """
+    factors = square_norms.sqrt().mul_((1 + MARGIN) / clip).reciprocal_().clamp_(max=1)
+    if math.isfinite(float(square_norms.sum())):
+        return factors, None
+    bad = ~square_norms.isfinite()
+    factors[bad] = 0
+    return factors, bad
+
+
+def targets_of(labels: Tensor, classes: int) -> Tensor:
+    """Return targets (classes, B) of labels (B), zero for one that is no class, or of rows (B, classes)."""
+    if labels.ndim == 2:
+        return labels.t().to(torch.float64)
+    return (labels == torch.arange(classes)[:, None]).to(torch.float64)
+
+
+def chunks(index: Tensor, numbers: int) -> Iterable[Tensor]:
+    """Return equal parts of an index whose records take so many numbers each."""
+    count = -(-len(index) * numbers // _TOGETHER)
+    return index.chunk(count) if count else ()
+
+
+def _loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return p sum(t) - t, the gradient of the cross entropy by the logits, (classes, B)."""
+    targets = targets_of(labels, len(logits))
+    return logits.softmax(dim=0).mul_(targets.sum(dim=0)).sub_(targets)

@@ -1,0 +1,212 @@
+"""Networks whose per-record gradient norms have a closed form, with a manual backward pass.
+
+In an affine map z_i = W h_i + b record i's gradient is delta_i outer (h_i, 1), delta_i = dL_i / dz_i, so its
+squared norm is (|h_i|^2 + 1) |delta_i|^2: no record's gradient is ever formed ("ghost" clipping; Goodfellow:
+Efficient per-example gradient computations, 2015). One forward and one backward pass give all norms, and the
+clipped sum is one product more.
+
+Parts know nothing of losses, clipping or noise. A model describes itself as a tree of them::
+
+    Chain(Affine(w1, b1), Activation("selu"), UnitRows(), Affine(w2, b2))
+    Chain(Branches(branch_0, ..., branch_K), head)
+
+All rows are feature-major float64, (width, B), and no part lets one row touch another.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil.train.records import Batch, DenseRows, Rows
+
+_TINY = 1e-12  # a shorter row is divided by this instead of its norm
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+@dataclass
+class Pair:
+    """What one affine map adds to each record's gradient: delta_i outer (h_i, 1)."""
+
+    affine: "Affine"
+    rows: Rows  # h
+    delta: Tensor  # (outputs, B)
+
+    def square_norms(self) -> Tensor:
+        """Return (|h_i|^2 + 1) |delta_i|^2, shape (B,)."""
+        return self.delta.square().sum(dim=0).mul_(self.rows.square_norms() + 1)
+
+    def drop(self, bad: Tensor) -> None:
+        """Let the records of a mask (B,) contribute nothing."""
+        self.rows.drop(bad)
+        self.delta[:, bad] = 0
+
+    def add(self, factors: Tensor) -> None:
+        """Add the sum of the records' gradients times their factors (B,) to the map's sums."""
+        scaled = self.delta * factors
+        self.rows.add_outer(scaled, self.affine.weight_sum)
+        self.affine.bias_sum.add_(scaled.sum(dim=1))
+
+
+class Ghost(ABC):
+    """A part of a network: a row-wise map with a manual backward pass.
+
+    ``forward`` returns the output (width, B) and what ``backward`` needs; ``backward`` takes that and the
+    gradient by the output, adds a :class:`Pair` an affine map to ``pairs``, and returns the gradient by the
+    input if that is asked for. It may overwrite what it is given.
+    """
+
+    @abstractmethod
+    def forward(self, x: Batch) -> tuple[Tensor, Any]:
+        """Return the output, and what the backward pass needs."""
+
+    @abstractmethod
+    def backward(self, saved: Any, delta: Tensor, pairs: list[Pair], *, inputs: bool) -> Tensor | None:
+        """Collect the pairs; return the gradient by the input, or None if it is not asked for."""
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield the affine maps inside, in order."""
+        yield from ()
+
+
+class Affine(Ghost):
+    """x W + b, for a weight (inputs, outputs) and a bias (outputs) of the model's own.
+
+    While it trains, the map works on float64 copies that :meth:`bind` points it to.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        """Take the model's tensors; of a ``torch.nn.Linear`` they are ``weight.t()`` and ``bias``."""
+        self.sources = (weight.detach().t(), bias.detach())
+
+    def bind(self, weight: Tensor, bias: Tensor, weight_sum: Tensor, bias_sum: Tensor) -> None:
+        """Compute with these copies, and add gradients to these sums; weights are (outputs, inputs)."""
+        self.weight, self.bias, self.weight_sum, self.bias_sum = weight, bias, weight_sum, bias_sum
+
+    def forward(self, x: Batch) -> tuple[Tensor, Rows]:
+        """Return W h + b, and keep h."""
+        rows = DenseRows(x) if isinstance(x, Tensor) else cast(Rows, x)
+        return rows.affine(self.weight, self.bias), rows
+
+    def backward(self, saved: Rows, delta: Tensor, pairs: list[Pair], *, inputs: bool) -> Tensor | None:
+        """Collect (h, delta); the gradient by h is W^T delta."""
+        pairs.append(Pair(self, saved, delta))
+        return self.weight.t() @ delta if inputs else None
+
+    def affines(self) -> "Iterator[Affine]":
+        """Yield this map."""
+        yield self
+
+
+class Activation(Ghost):
+    """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output."""
+
+    def __init__(self, name: str) -> None:
+        """Choose it by name."""
+        _check.one_of(_ACTIVATIONS, activation=name)
+        self._function, self._slope = _ACTIVATIONS[name]
+
+    def forward(self, x: Batch) -> tuple[Tensor, Tensor]:
+        """Return the activation, and keep it."""
+        out = self._function(cast(Tensor, x))
+        return out, out
+
+    def backward(self, saved: Tensor, delta: Tensor, pairs: list[Pair], *, inputs: bool) -> Tensor:
+        """Multiply by the slope."""
+        return delta.mul_(self._slope(saved))
+
+
+def _selu_slope(y: Tensor) -> Tensor:
+    return torch.where(y > 0, _SELU_SCALE, y + _SELU_SCALE * _SELU_ALPHA)
+
+
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "selu": (torch.selu, _selu_slope),
+    "relu": (torch.relu, lambda y: y > 0),
+    "tanh": (torch.tanh, lambda y: 1 - y.square()),
+}
+
+
+class UnitRows(Ghost):
+    """u = x / |x|; the gradient is what is left of g across u, over |x|."""
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the unit rows, and keep them with their norms."""
+        rows = cast(Tensor, x)
+        norm = rows.square().sum(dim=0).sqrt_().clamp_min_(_TINY)
+        unit = rows / norm
+        return unit, (unit, norm)
+
+    def backward(
+        self, saved: tuple[Tensor, Tensor], delta: Tensor, pairs: list[Pair], *, inputs: bool
+    ) -> Tensor:
+        """Return (g - u <u, g>) / |x|."""
+        unit, norm = saved
+        return delta.addcmul_(unit, (unit * delta).sum(dim=0), value=-1).div_(norm)
+
+
+class Chain(Ghost):
+    """Parts one after the other."""
+
+    def __init__(self, *parts: Ghost) -> None:
+        """Take the parts in order."""
+        self._parts = parts
+        trained = [any(True for _ in part.affines()) for part in parts]
+        self._before = [any(trained[:i]) for i in range(len(parts))]  # whether a weight comes earlier
+
+    def forward(self, x: Batch) -> tuple[Tensor, list[Any]]:
+        """Return the last part's output."""
+        kept = []
+        for part in self._parts:
+            x, saved = part.forward(x)
+            kept.append(saved)
+        return cast(Tensor, x), kept
+
+    def backward(self, saved: list[Any], delta: Tensor, pairs: list[Pair], *, inputs: bool) -> Tensor | None:
+        """Go back only as far as there are weights, unless the gradient by the input is asked for."""
+        gradient: Tensor | None = delta
+        for part, kept, before in zip(self._parts[::-1], saved[::-1], self._before[::-1], strict=True):
+            if gradient is None:
+                break
+            gradient = part.backward(kept, gradient, pairs, inputs=inputs or before)
+        return gradient
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield those of all parts."""
+        for part in self._parts:
+            yield from part.affines()
+
+
+class Branches(Ghost):
+    """Parts side by side: block k of the columns goes through branch k, and the outputs are concatenated."""
+
+    def __init__(self, *parts: Ghost) -> None:
+        """Take a part a block."""
+        self._parts = parts
+
+    def forward(self, x: Batch) -> tuple[Tensor, tuple[list[Any], list[int]]]:
+        """Return the outputs below one another, (sum of widths, B)."""
+        outputs, saved = zip(
+            *(
+                part.forward(block)
+                for part, block in zip(self._parts, cast(tuple[Batch, ...], x), strict=True)
+            ),
+            strict=True,
+        )
+        return torch.cat(outputs), (list(saved), [len(out) for out in outputs])
+
+    def backward(
+        self, saved: tuple[list[Any], list[int]], delta: Tensor, pairs: list[Pair], *, inputs: bool
+    ) -> None:
+        """Give each branch its part of the gradient; blocks of inputs get none."""
+        for part, kept, gradient in zip(self._parts, saved[0], torch.split(delta, saved[1]), strict=True):
+            part.backward(kept, gradient, pairs, inputs=False)
+
+    def affines(self) -> Iterator[Affine]:
+        """Yield those of all branches."""
+        for part in self._parts:
+            yield from part.affines()

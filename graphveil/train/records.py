@@ -1,0 +1,165 @@
+"""Records as batches of float64 rows: dense, sparse, or blocks of columns that stay apart.
+
+A batch is *feature-major*, (width, B): products with the few columns of a narrow layer are twice as fast
+that way, and sums over a record's features run along contiguous rows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.graph import Features
+
+Inputs = Features | Sequence[Tensor]
+_SPLIT = 4096  # rows at a time where all records are read once
+
+
+class Rows(ABC):
+    """Some records' rows h_i as an affine map sees them."""
+
+    @abstractmethod
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b, shape (outputs, B)."""
+
+    @abstractmethod
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2, shape (B,)."""
+
+    @abstractmethod
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add the sum of delta_i outer h_i to ``out`` (outputs, width)."""
+
+    @abstractmethod
+    def drop(self, bad: Tensor) -> None:
+        """Set the rows of a mask (B,) to zero."""
+
+
+@dataclass
+class DenseRows(Rows):
+    """Dense rows, (width, B), with their squared norms where those are known already."""
+
+    values: Tensor
+    squares: Tensor | None = None
+
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b."""
+        return torch.addmm(bias[:, None], weight, self.values)
+
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2."""
+        return self.values.square().sum(dim=0) if self.squares is None else self.squares
+
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add delta h^T."""
+        out.addmm_(delta, self.values.t())
+
+    def drop(self, bad: Tensor) -> None:
+        """Overwrite the rows."""
+        self.values[:, bad] = 0
+
+
+@dataclass
+class SparseRows(Rows):
+    """Sparse rows: a SciPy matrix (B, width) of float64."""
+
+    values: Any
+
+    def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return W h_i + b."""
+        product = torch.from_numpy(self.values @ weight.t().contiguous().numpy())
+        return product.add_(bias).t()
+
+    def square_norms(self) -> Tensor:
+        """Return |h_i|^2."""
+        return torch.from_numpy(np.asarray(self.values.multiply(self.values).sum(axis=1)))
+
+    def add_outer(self, delta: Tensor, out: Tensor) -> None:
+        """Add delta h^T, one stored value at a time."""
+        out.add_(torch.from_numpy(self.values.T @ delta.t().contiguous().numpy()).t())
+
+    def drop(self, bad: Tensor) -> None:
+        """Overwrite the stored values of the rows."""
+        self.values.data[bad.numpy().repeat(np.diff(self.values.indptr))] = 0
+
+
+class Records(ABC):
+    """All records of a training, from which steps take batches."""
+
+    def __init__(self, count: int, width: int) -> None:
+        """Note how many records there are, and how many numbers one takes in a batch."""
+        self.count, self.width = count, width
+
+    @abstractmethod
+    def take(self, index: Tensor) -> "Batch":
+        """Return the rows of these records; the next call may overwrite them."""
+
+
+Batch = Tensor | Rows | tuple["Batch", ...]
+
+
+class _DenseRecords(Records):
+    """Rows of a dense matrix (N, width)."""
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__(*values.shape)
+        self._values = values
+        parts = (part.to(torch.float64).square().sum(dim=1) for part in torch.split(values, _SPLIT))
+        self._squares = torch.cat(list(parts)) if len(values) else values.new_empty(0, dtype=torch.float64)
+        self._picked, self._wide = values.new_empty(0), values.new_empty(0, dtype=torch.float64)
+
+    def take(self, index: Tensor) -> DenseRows:
+        count = len(index)
+        if count > len(self._wide):  # kept between steps: fresh memory costs more than the copy into it
+            self._picked = self._values.new_empty((count, self.width))
+            self._wide = torch.empty((count, self.width), dtype=torch.float64)
+        picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
+        return DenseRows(self._wide[:count].copy_(picked).t(), self._squares[index])
+
+
+class _SparseRecords(Records):
+    """Rows of a sparse matrix (N, width)."""
+
+    def __init__(self, values: Any) -> None:
+        super().__init__(values.shape[0], -(-values.nnz // max(1, values.shape[0])))
+        self._values = values.tocsr().astype(np.float64)
+
+    def take(self, index: Tensor) -> SparseRows:
+        return SparseRows(self._values[index.numpy()])
+
+
+class _Blocks(Records):
+    """Records whose columns come in blocks, each for a branch of the network."""
+
+    def __init__(self, blocks: Sequence[Records]) -> None:
+        super().__init__(blocks[0].count, sum(block.width for block in blocks))
+        self._blocks = tuple(blocks)
+
+    def take(self, index: Tensor) -> tuple[Batch, ...]:
+        return tuple(block.take(index) for block in self._blocks)
+
+
+def records_of(inputs: Inputs) -> Records:
+    """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
+
+    Raises:
+        ConfigError: an empty sequence.
+        GraphError: a tensor that is no matrix of floats, or blocks of different lengths.
+    """
+    if isinstance(inputs, Tensor):
+        if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
+            raise GraphError(f"records are a matrix of floats, got {tuple(inputs.shape)} of {inputs.dtype}")
+        return _DenseRecords(inputs.detach())
+    if not isinstance(inputs, Sequence):
+        return _SparseRecords(inputs)
+    blocks = [records_of(block) for block in inputs]
+    if not blocks:
+        raise ConfigError("the records have no block of columns")
+    if len({block.count for block in blocks}) > 1:
+        raise GraphError(f"blocks of columns have {sorted({b.count for b in blocks})} rows; they must agree")
+    return _Blocks(blocks)
