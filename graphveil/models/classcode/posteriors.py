@@ -21,7 +21,7 @@ from graphveil.models.layers import FeedForward, batch_of
 from graphveil.train import Schedule, train
 
 FOLDS = 5
-_HIDDEN, _DROPOUT, _BATCH, _RATE = 128, 0.5, 512, 0.01
+_DROPOUT, _BATCH, _RATE = 0.5, 512, 0.01
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Candidate:
     """One way to train the feature network; the best one is chosen on held-out public labels."""
 
     epochs: int
+    hidden: int = 128
     input_dropout: float = 0.0
     weight_decay: float = 0.0
     unit_rows: bool = False  # features scaled to rows of norm one, as suits bags of words of unequal length
@@ -48,7 +49,7 @@ class Candidate:
 
 CANDIDATES = (
     Candidate(10),
-    Candidate(60, input_dropout=0.4, unit_rows=True),
+    Candidate(60, hidden=512, input_dropout=0.4, unit_rows=True),
     Candidate(30, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
 )
 
@@ -161,7 +162,7 @@ class CrossFit:
         """Return the network that does not see one fold."""
         graph, context = self._graph, self._context
         generator = context.streams.torch(f"{self._name}-{fold}")
-        widths = [graph.num_features, _HIDDEN, graph.num_classes]
+        widths = [graph.num_features, candidate.hidden, graph.num_classes]
         network = build(widths, candidate.input_dropout, generator).to(context.device)
         x = prepared(graph.x, candidate)
         train(
