@@ -1,7 +1,7 @@
 """From events to a privacy curve: closed form for Gaussians, privacy-loss distributions for the rest.
 
 All accounting is exact or pessimistic; Renyi bounds appear in :mod:`graphveil.privacy.renyi` only, as the
-papers' own accounting.
+papers' own accounting. Docs: ``docs/guarantees.md``, section 3.
 """
 
 import math
@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from graphveil.errors import PrivacyError
-from graphveil.privacy import gaussian
+from graphveil.privacy import gaussian, loss
 from graphveil.privacy.events import (
     ByGroup,
     Composed,
@@ -30,6 +30,8 @@ from graphveil.privacy.events import (
 
 SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
+MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
+MOST_CASES = 8  # combinations of groups that are told apart
 
 
 class Curve(ABC):
@@ -191,13 +193,21 @@ class _Total:
         """Sort plain events; steps of one kind of training add up."""
         total = cls()
         for part in compose(*events).events:
-            if isinstance(part, Gaussian):
+            if isinstance(part, PoissonGaussian):
+                total += cls._training(part)
+            elif isinstance(part, Gaussian):
                 total += cls(part.mu**2)
-            elif not isinstance(part, PoissonGaussian):
+            else:
                 total += cls(0.0, Counter([part]))
-            elif part.steps and part.sampling_rate:
-                total += cls(0.0, Counter({replace(part, steps=1): part.steps}))
         return total
+
+    @classmethod
+    def _training(cls, part: PoissonGaussian) -> "_Total":
+        if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
+            return cls(part.steps * (part.change / part.noise_multiplier) ** 2)
+        if not part.steps or not part.sampling_rate:
+            return cls()
+        return cls(0.0, Counter({replace(part, steps=1): part.steps}))
 
     def __add__(self, other: "_Total") -> "_Total":
         return _Total(self.mu_squared + other.mu_squared, self.rest + other.rest)
@@ -222,28 +232,25 @@ def _repeated(part: Event, count: int) -> Event:
 
 
 def _cases(event: Event) -> list[_Total]:
-    """Return the totals of which the worst counts: one a group of records, where they differ in cost.
+    """Return the totals of which the worst counts: one for each combination of groups that costs its own.
 
-    Over several partitions a record may be in any combination of groups: then each partition counts by a
-    bound on its worst group.
+    A record has a group in every partition, in any combination. Where these are too many, a bound on all of
+    them takes their place.
     """
-    several = _by_partition(event)
-    grouped = [cases for cases in several if len(cases) > 1]
-    exact = grouped[0] if len(grouped) == 1 else [_Total()]
-    common = _Total()
-    for cases in several:
-        if cases is not exact:
-            common += _worst(cases)
-    totals = [common + case for case in exact]
-    return [
-        total
-        for index, total in enumerate(totals)
-        if not any(
-            other.covers(total) and (index > place or not total.covers(other))
-            for place, other in enumerate(totals)
-            if place != index
-        )
-    ]
+    totals = [_Total()]
+    for cases in _by_partition(event):
+        totals = _undominated([total + case for total in totals for case in cases])
+        if len(totals) > MOST_CASES:
+            totals = [_worst(totals)]
+    return totals
+
+
+def _undominated(totals: list[_Total]) -> list[_Total]:
+    kept: list[_Total] = []
+    for total in totals:
+        if not any(other.covers(total) for other in kept):
+            kept = [other for other in kept if not total.covers(other)] + [total]
+    return kept
 
 
 def _worst(cases: list[_Total]) -> _Total:
@@ -285,35 +292,28 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
 def _curve(total: _Total, interval: float) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
-    if any(isinstance(part, NonPrivate) for part in total.rest):
-        return NoPrivacyCurve()
-    pld = _gaussian_pld(math.sqrt(total.mu_squared), interval)
-    for part, steps in total.rest.items():
-        if not isinstance(part, PoissonGaussian):
+    for part in total.rest:
+        if not isinstance(part, PoissonGaussian | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
-        pld = pld.compose(_poisson_pld(part, interval).self_compose(steps))
-    return PldCurve(pld)
+    if _out_of_bounds(total):
+        return NoPrivacyCurve()
+    training = _training_loss(tuple(total.rest.items()), interval)
+    if total.mu_squared:
+        training = training.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
+    return PldCurve(training)
+
+
+def _out_of_bounds(total: _Total) -> bool:
+    """Whether the loss is unbounded, or so large that its distribution would take all memory."""
+    expected = total.mu_squared / 2
+    for part, steps in total.rest.items():
+        if not isinstance(part, PoissonGaussian) or loss.unsampled_loss(part) > MOST_LOSS:
+            return True
+        expected += steps * loss.expected_loss(part)
+    return expected > MOST_LOSS
 
 
 @lru_cache(maxsize=64)
-def _gaussian_pld(mu: float, interval: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as plds
-
-    if mu == 0:
-        return plds.identity(value_discretization_interval=interval)
-    # Charged by its mu under either relation: never through a replace-one event, which doubles the change.
-    return plds.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval)
-
-
-@lru_cache(maxsize=64)
-def _poisson_pld(event: PoissonGaussian, interval: float) -> Any:
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution as plds
-
-    relations = {"add_remove": "ADD_OR_REMOVE_ONE", "replace": "REPLACE_ONE"}
-    return plds.from_gaussian_mechanism(
-        event.noise_multiplier,
-        value_discretization_interval=interval,
-        sampling_prob=event.sampling_rate,
-        neighboring_relation=NeighboringRelation[relations[event.relation]],
-    )
+def _training_loss(kinds: tuple[tuple[PoissonGaussian, int], ...], interval: float) -> Any:
+    composed = [loss.step_loss(kind, interval).self_compose(steps) for kind, steps in kinds]
+    return reduce(lambda one, other: one.compose(other), composed)

@@ -76,6 +76,11 @@ class PoissonGaussian:
         _check.integer_at_least(0, steps=self.steps)
         _check.one_of(("add_remove", "replace"), relation=self.relation)
 
+    @property
+    def change(self) -> float:
+        """The most that the differing record moves one step's sum, in clipping norms."""
+        return 2.0 if self.relation == "replace" else 1.0
+
 
 @dataclass(frozen=True)
 class NonPrivate:

@@ -9,6 +9,8 @@ The tight trade between the two errors of any test is that of N(0, 1) against N(
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
@@ -24,11 +26,18 @@ def delta_of(epsilon: float, mu: float) -> float:
     >>> round(delta_of(1.0, 1.0), 9)
     0.126936738
     """
-    if mu <= 0:
-        return 0.0
-    a = float(log_ndtr(mu / 2 - epsilon / mu))
-    b = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return math.exp(a) * max(0.0, -math.expm1(b - a))
+    return 0.0 if mu <= 0 else float(deltas_of(np.asarray(epsilon, dtype=np.float64), mu))
+
+
+def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.float64]:
+    """Return delta(epsilon; mu) at many epsilons, of which any may be negative; mu is above zero.
+
+    >>> deltas_of(np.array([-1.0, 1.0]), 1.0).round(9).tolist()
+    [0.678817975, 0.126936738]
+    """
+    a = log_ndtr(mu / 2 - epsilons / mu)
+    b = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
+    return np.exp(a) * np.maximum(0.0, -np.expm1(b - a))
 
 
 def epsilon_of(mu: float, delta: float) -> float:

@@ -1,0 +1,138 @@
+"""The privacy loss of one noisy training step on a Poisson sample, as a pessimistic distribution on a grid.
+
+With P and Q the outputs of a step on neighbouring data, everything about it follows from its hockey-stick
+divergence delta(epsilon) = sup over sets S of P(S) - e^epsilon Q(S), which is known in closed form here. The
+distribution through its values on a grid ("connect the dots", Doroshenko et al., 2022) has a larger delta
+everywhere else, also after composition.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from graphveil.privacy.events import PoissonGaussian
+from graphveil.privacy.gaussian import deltas_of
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
+_LEAST_RATE = 1e-12  # a smaller rate costs as much as this
+_TINY = 1e-300
+
+
+def removed(epsilons: Floats, rate: float, mu: float) -> Floats:
+    """Return delta(epsilon) of P = (1 - q) N(0, 1) + q N(mu, 1) against Q = N(0, 1): the record is in P.
+
+    Guarantee: P - e^epsilon Q = q (N(mu, 1) - e^a N(0, 1)) with e^a = (e^epsilon - 1 + q) / q, so that the
+    divergence is q times a Gaussian's at a; where e^epsilon < 1 - q the difference is positive everywhere.
+
+    >>> removed(np.array([0.0, 0.1]), 0.01, 1.0).round(6).tolist()
+    [0.003829, 7.3e-05]
+    """
+    found = -np.expm1(epsilons)
+    inside = epsilons > math.log1p(-rate)
+    shifted = np.log(np.maximum(np.expm1(epsilons[inside]) + rate, _TINY) / rate)
+    found[inside] = rate * deltas_of(shifted, mu)
+    return found
+
+
+def added(epsilons: Floats, rate: float, mu: float) -> Floats:
+    """Return delta(epsilon) of N(0, 1) against (1 - q) N(0, 1) + q N(mu, 1): the record is in Q.
+
+    Guarantee: P - e^epsilon Q = b (N(0, 1) - e^a N(mu, 1)) with b = 1 - (1 - q) e^epsilon and e^a = q
+    e^epsilon / b; where b < 0 there is no difference above zero.
+
+    >>> added(np.array([0.0, 0.1]), 0.01, 1.0).round(6).tolist()
+    [0.003829, 0.0]
+    """
+    found = np.zeros_like(epsilons)
+    inside = epsilons < -math.log1p(-rate)
+    weight = np.maximum(rate * np.exp(epsilons[inside]) - np.expm1(epsilons[inside]), _TINY)
+    found[inside] = weight * deltas_of(epsilons[inside] + np.log(rate / weight), mu)
+    return found
+
+
+def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
+    """Return delta(epsilon) of (1 - q) N(0, 1) + q N(mu, 1) against (1 - q) N(0, 1) + q N(-mu, 1).
+
+    The ratio of the densities grows with x and is e^epsilon where e^(mu x) = e^(epsilon/2 + arsinh s), with
+    s = sinh(epsilon/2) e^(mu^2/2) (1 - q) / q. Two records whose gradients point in opposite directions are
+    the worst pair for every epsilon (``docs/guarantees.md``, section 3).
+
+    >>> replaced(np.array([0.0, 0.1]), 0.01, 1.0).round(6).tolist()
+    [0.006827, 9.3e-05]
+    """
+    spread = np.sinh(epsilons / 2) * math.exp(mu**2 / 2) * (1 - rate) / rate
+    x = (epsilons / 2 + np.arcsinh(spread)) / mu
+    common = (1 - rate) * ndtr(-x)
+    larger, smaller = common + rate * ndtr(mu - x), common + rate * ndtr(-mu - x)
+    return np.clip(larger - np.exp(epsilons) * smaller, 0.0, 1.0)
+
+
+def unsampled_loss(event: PoissonGaussian) -> float:
+    """Return the loss that one step of a sampled record passes in the far tail only."""
+    mu = 1 / event.noise_multiplier
+    return mu * (_TAIL + mu / 2)
+
+
+def expected_loss(event: PoissonGaussian) -> float:
+    """Return a bound on the expected loss of one step: its divergence, by convexity or by chi-squared.
+
+    >>> expected_loss(PoissonGaussian(1.0, 0.01, 1)) < expected_loss(PoissonGaussian(1.0, 0.01, 1, "replace"))
+    True
+    """
+    rate, squared = event.sampling_rate, event.noise_multiplier**-2
+    apart = 4 * math.sinh(squared) if event.relation == "replace" else math.expm1(squared)
+    return min(rate * event.change**2 * squared / 2, rate**2 * apart / (1 - rate))
+
+
+@lru_cache(maxsize=64)
+def step_loss(event: PoissonGaussian, interval: float) -> Any:
+    """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
+
+    Both directions of the relation are kept apart: whichever of the two neighbours is the real one stays so
+    in all steps, so each direction composes on its own, and the worse one counts.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    rate, mu = max(event.sampling_rate, _LEAST_RATE), 1 / event.noise_multiplier
+    never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
+    top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
+    if event.relation == "replace":
+        grid = _Grid(never - top, top - never, interval)
+        return PrivacyLossDistribution(grid.through(replaced(grid.points, rate, mu)))
+    grid, back = _Grid(never, top, interval), _Grid(-top, -never, interval)
+    return PrivacyLossDistribution(
+        grid.through(removed(grid.points, rate, mu)), back.through(added(back.points, rate, mu))
+    )
+
+
+@lru_cache(maxsize=64)
+def gaussian_loss(mu: float, interval: float) -> Any:
+    """Return the loss distribution of one Gaussian release, charged by its mu under any relation."""
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    grid = _Grid(mu * (mu / 2 - _TAIL), mu * (mu / 2 + _TAIL), interval)
+    return PrivacyLossDistribution(grid.through(deltas_of(grid.points, mu)))
+
+
+class _Grid:
+    """Multiples of an interval that cover a range."""
+
+    def __init__(self, low: float, high: float, interval: float) -> None:
+        self._first, self._last = math.floor(low / interval), math.ceil(high / interval)
+        self._interval = interval
+        self.points: Floats = np.arange(self._first, self._last + 1, dtype=np.float64) * interval
+
+    def through(self, deltas: Floats) -> Any:
+        """Return the distribution on the grid whose divergence has these values there."""
+        from dp_accounting.pld import pld_pmf
+
+        falling = np.maximum.accumulate(deltas[::-1])[::-1]  # what rounding took is given back
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+            self._interval, self._first, self._last, falling
+        )

@@ -1,0 +1,133 @@
+"""Records in groups: the accountant against a walk through every combination of groups."""
+
+import math
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphveil.privacy import (
+    ByGroup,
+    Composed,
+    Curve,
+    Entry,
+    Event,
+    Gaussian,
+    MemoryBudget,
+    PairwiseGaussian,
+    PoissonGaussian,
+    compose,
+    privacy_curve,
+    within_partition,
+)
+from graphveil.privacy.accountant import MOST_CASES, stand_alone, total_mu
+
+SIZES = {"split": 3, "regions": 2}  # groups of each partition
+COARSE = 0.05  # enough to compare two ways of arriving at the same composition
+TRAINING = (PoissonGaussian(2.0, 0.1, 1), PoissonGaussian(1.5, 0.05, 1, "replace"))
+
+gaussians = st.integers(0, 4).map(lambda k: Gaussian(k / 4))
+trainings = st.builds(
+    lambda kind, steps: PoissonGaussian(kind.noise_multiplier, kind.sampling_rate, steps, kind.relation),
+    st.sampled_from(TRAINING),
+    st.integers(0, 3),
+)
+tables = st.lists(st.integers(0, 4), min_size=3, max_size=3).map(
+    lambda x: PairwiseGaussian("split", ((x[0] / 8, x[1] / 8), (x[1] / 8, x[2] / 8)))
+)
+
+
+def events(plain: st.SearchStrategy[Event]) -> st.SearchStrategy[Composed]:
+    step = st.lists(plain, max_size=2).map(lambda parts: compose(*parts))
+    grouped = [
+        st.lists(step, min_size=size, max_size=size).map(lambda each, name=name: ByGroup(name, tuple(each)))
+        for name, size in SIZES.items()
+    ]
+    return st.lists(st.one_of(plain, tables, *grouped), max_size=5).map(lambda parts: compose(*parts))
+
+
+def records(event: Event) -> Iterator[list[Event]]:
+    """Yield what every single record and pair meets: one list of plain events for each combination."""
+    pairs = [(0, 0), (0, 1), (1, 1)]
+    for pair, *groups in product(pairs, *(range(size) for size in SIZES.values())):
+        chosen = dict(zip(SIZES, groups, strict=True))
+        met: list[Event] = []
+        for part in compose(event).events:
+            if isinstance(part, ByGroup):
+                met += compose(part.events[chosen[part.partition]]).events
+            elif isinstance(part, PairwiseGaussian):
+                met.append(Gaussian(math.sqrt(part.mu_squared[pair[0]][pair[1]])))
+            else:
+                met.append(part)
+        yield met
+
+
+def curve_of(met: list[Event]) -> Curve:
+    """Return the curve of plain events, put together by hand."""
+    mu = math.sqrt(sum(part.mu**2 for part in met if isinstance(part, Gaussian)))
+    training = [
+        PoissonGaussian(kind.noise_multiplier, kind.sampling_rate, steps, kind.relation)
+        for kind in TRAINING
+        if (steps := sum(part.steps for part in met if getattr(part, "relation", None) == kind.relation))
+    ]
+    return privacy_curve(compose(Gaussian(mu), *training), interval=COARSE)
+
+
+@given(events(gaussians))
+def test_the_worst_record_of_gaussian_releases_has_exactly_the_mu(event: Event) -> None:
+    worst = max(sum(part.mu**2 for part in met if isinstance(part, Gaussian)) for met in records(event))
+    assert total_mu(event) == pytest.approx(math.sqrt(worst), abs=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(events(st.one_of(gaussians, trainings)))
+def test_no_record_costs_more_than_the_curve_and_one_costs_as_much(event: Event) -> None:
+    curve = privacy_curve(event, interval=COARSE)
+    worst = max(curve_of(met).delta(0.3) for met in records(event))
+    assert curve.delta(0.3) >= worst * (1 - 1e-9) - 1e-15
+    assert math.prod(SIZES.values()) <= MOST_CASES  # so many combinations are told apart:
+    assert curve.delta(0.3) == pytest.approx(worst, rel=1e-6, abs=1e-12)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(events(st.one_of(gaussians, trainings)), min_size=2, max_size=2))
+def test_standing_alone_covers_every_relabelling_of_the_groups(runs: list[Event]) -> None:
+    """Two runs under two splits: a record may be in any group of the first and any of the second."""
+    bound = privacy_curve(compose(*map(stand_alone, runs)), interval=COARSE)
+    for together in list(product(*(list(records(run)) for run in runs)))[::7]:
+        assert curve_of([part for met in together for part in met]).delta(0.3) <= bound.delta(0.3) + 1e-12
+
+
+def test_more_combinations_than_are_told_apart_are_bounded() -> None:
+    kinds = [PoissonGaussian(2.0, 0.01 * k, 5) for k in range(1, 4)]
+    event = compose(*(ByGroup(name, tuple(kinds)) for name in ("a", "b", "c", "d")))  # 15 distinct sums
+    worst = max(
+        privacy_curve(compose(*chosen), interval=COARSE).epsilon(1e-5)
+        for chosen in ((kinds[2],) * 4, (kinds[0],) * 4, (kinds[0], *kinds))
+    )
+    assert worst <= privacy_curve(event, interval=COARSE).epsilon(1e-5) < math.inf
+
+
+def test_a_book_adds_what_a_record_can_meet_in_two_splits() -> None:
+    training, selection = PoissonGaussian(2.0, 0.0128, 500), Gaussian(0.2)
+    event = ByGroup("train/val", (training, selection))
+    book = MemoryBudget()
+    for run in ("one", "two"):
+        book.book(Entry(run, "gap", within_partition(event, run)))
+    both = [(training, training), (training, selection), (selection, selection)]
+    worst = max(privacy_curve(compose(*pair)).epsilon(1e-5) for pair in both)
+    assert book.curve().epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
+    apart = privacy_curve(compose(*[stand_alone(event)] * 2)).epsilon(1e-5)
+    assert worst < apart  # which does not know that nobody trains and selects in one split
+
+
+def test_a_book_with_a_limit_refuses_the_worst_record() -> None:
+    event = ByGroup("train/val", (Gaussian(0.3), Gaussian(0.1)))
+    limit = privacy_curve(Gaussian(0.5)).epsilon(1e-5)  # above sqrt(2) 0.3, below sqrt(3) 0.3
+    book = MemoryBudget(epsilon=limit, delta=1e-5)
+    for run in ("one", "two"):
+        book.book(Entry(run, "gap", within_partition(event, run)))
+    with pytest.raises(Exception, match="would bring the total"):
+        book.book(Entry("three", "gap", within_partition(event, "three")))
