@@ -6,7 +6,9 @@ from graphveil.aggregate.keys import KeyStore, ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
 from graphveil.aggregate.normalize import plain_unit, safe_unit, shrink_unit
 from graphveil.aggregate.plain import sum_in_neighbors
-from graphveil.aggregate.plan import CellQuery, HopQuery, ReleasePlan, calibrate_plan
+from graphveil.aggregate.plan import ReleasePlan, calibrate_plan
+from graphveil.aggregate.push import PushQuery
+from graphveil.aggregate.queries import CellQuery, HopQuery, Query
 from graphveil.aggregate.release import Release
 from graphveil.aggregate.weights import GroupWeights
 
@@ -21,6 +23,8 @@ __all__ = [
     "Journal",
     "KeyStore",
     "MemoryJournal",
+    "PushQuery",
+    "Query",
     "Release",
     "ReleaseKey",
     "ReleasePlan",

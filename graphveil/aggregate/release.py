@@ -1,43 +1,38 @@
-"""The release path: the only place where a private sum exists, and it never leaves its function.
+"""The release path: booked as a whole, then answered query by query, each once.
 
-A :class:`Release` books its whole plan first, then answers the plan's queries in order. Each answer is
-computed block by block (:func:`_noisy_rows`, :func:`_noisy_cells`): contributions are truncated toward zero
-to a grid, checked against their bound, summed exactly, and integer noise addressed by row is added before
-anything is returned. Docs: ``docs/guarantees.md``, section 6.
+A :class:`Release` books its plan first and then answers the plan's queries in order. Each answer is computed
+block by block (``aggregate/_blocks.py``): contributions are truncated toward zero to a grid, checked against
+their bound, summed exactly, and integer noise addressed by row is added before anything is returned. Docs:
+``docs/guarantees.md``, section 6.
 """
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, TypeGuard, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
-from graphveil.aggregate.engine import Edges, Engine, blocks
+from graphveil.aggregate import _blocks, _push
+from graphveil.aggregate.engine import Engine
 from graphveil.aggregate.journal import Journal, MemoryJournal
 from graphveil.aggregate.keys import ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
-from graphveil.aggregate.plan import CellQuery, HopQuery, Query, ReleasePlan
+from graphveil.aggregate.plan import ReleasePlan
+from graphveil.aggregate.push import PushQuery
+from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery, HopQuery, Query
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
-from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import Budget, Entry, UndirectedEdge, within_partition
+from graphveil.privacy.unit import NodePromise
 
 _VERSION = 2
-_FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
-_SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
-_NOISE_ENTRIES = 1 << 19  # of noise drawn at a time: it stays in the cache,
-_SUM_ENTRIES = 1 << 18  # and so do the sums
-_SUM_EDGES = 1 << 22
-_GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
-
-Groups = npt.NDArray[np.int64]
+_Asked = TypeVar("_Asked", bound=Query)
+_ASK = {HopQuery: "rows", PushQuery: "push", CellQuery: "cells"}
 
 
 class Release:
@@ -117,15 +112,29 @@ class Release:
 
     def rows(self, vectors: Tensor) -> Tensor:
         """Answer the next query, a hop: float32 noisy rows, shape (N, d), for input rows of norm <= 1."""
-        query = self._next()
-        if not isinstance(query, HopQuery):
-            raise ReleaseError("the plan's next query counts cells; ask for it with cells()")
-        if tuple(vectors.shape) != (self._adjacency.num_nodes, query.dim):
+        query = self._next(HopQuery)
+        self._check_rows(vectors, query.dim)
+        return self._answer((vectors,), partial(self._draw_rows, query, vectors))
+
+    def push(self, vectors: Tensor, levels: Tensor | None = None) -> Tensor:
+        """Answer the next query, a push: float32 noisy rows, shape (N, d), for what each source writes.
+
+        Args:
+            vectors: c_u, of norm at most its group's bound, shape (N, d); a longer one counts as zero.
+            levels: each row's place in the query's ``levels``, whole numbers of shape (N). They must be a
+                public function of earlier answers. Not needed where there is one level.
+        """
+        query = self._next(PushQuery)
+        self._check_rows(vectors, query.dim)
+        nodes, count = self._adjacency.num_nodes, len(query.levels)
+        chosen = torch.zeros(nodes, dtype=torch.int64) if levels is None and count == 1 else levels
+        if not _are_numbers(chosen, nodes) or _outside(chosen, count):
             raise ReleaseError(
-                f"the plan's hop takes rows of shape ({self._adjacency.num_nodes}, {query.dim}), got "
-                f"{tuple(vectors.shape)}; the release stays booked"
+                f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
+                "rows; the release stays booked"
             )
-        return self._answer(vectors, partial(self._draw_rows, query, vectors))
+        chosen = chosen.to(torch.int64)
+        return self._answer((vectors, chosen), partial(self._draw_push, query, vectors, chosen))
 
     def cells(self, labels: Tensor) -> Tensor:
         """Answer the next query, counts by class pair: float64, shape (C, C), in the upper triangle.
@@ -133,16 +142,14 @@ class Release:
         ``labels`` are class numbers, shape (N); those outside the labelled groups are not read. For a
         directed graph the row is the source's class, and every cell is filled.
         """
-        query = self._next()
-        if not isinstance(query, CellQuery) or self._groups is None:
-            raise ReleaseError("the plan's next query is a hop; ask for it with rows()")
+        query = self._next(CellQuery)
         inside = torch.tensor(query.labelled)[self._groups]
         if labels.shape != inside.shape or _outside(labels[inside], query.classes):
             raise ReleaseError(
                 f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
                 f"{query.classes - 1}; the release stays booked"
             )
-        return self._answer(labels, partial(self._draw_cells, query, labels, inside))
+        return self._answer((labels,), partial(self._draw_cells, query, labels, inside))
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
@@ -155,51 +162,80 @@ class Release:
 
     def _draw_rows(self, query: HopQuery, vectors: Tensor, stream: RowStream) -> Tensor:
         groups = self._groups if query.groups > 1 else None
-        self._table = _grid_table(vectors, groups, query, self._table)
-        block = partial(
-            _noisy_rows,
-            table=self._table,
-            groups=groups,
-            noise=tuple(self._plan.sampler(s * query.steps) for s in query.sigma),
-            stream=stream,
-            query=query,
+        self._table = table = _blocks.grid_table(vectors, groups, query, self._table)
+        laws = _blocks.RowLaws(
+            groups,
+            tuple(self._plan.sampler(s * query.steps) for s in query.sigma),
+            (1 / query.steps,) * query.groups,
         )
+        # The table has a copy of its N rows for each group of destinations.
+        sums = _blocks.Sums(table, FLOAT32_EXACT >> query.grid_bits, stride=len(vectors))
+        return self._draw(sums, laws, stream)
+
+    def _draw_push(self, query: PushQuery, vectors: Tensor, levels: Tensor, stream: RowStream) -> Tensor:
+        squared = np.array(query.levels, dtype=np.int64)
+        steered = len(squared) > 1
+        listed = _push.own_sums(self._adjacency, squared[levels] if steered else squared)
+        groups = self._groups if query.groups > 1 else None
+        self._table = table = _push.push_table(vectors, groups, listed, query, self._table)
+        laws = _blocks.RowLaws(
+            levels if steered else None,
+            tuple(self._plan.sampler(query.sigma * query.steps / g) if g else None for g in query.weights),
+            tuple(g / query.steps for g in query.weights),
+        )
+        return self._draw(_blocks.Sums(table, query.longest), laws, stream)
+
+    def _draw(self, sums: _blocks.Sums, laws: _blocks.RowLaws, stream: RowStream) -> Tensor:
+        block = partial(_blocks.noisy_rows, sums=sums, laws=laws, stream=stream)
         return self._engine.map(self._adjacency, block)
 
     def _draw_cells(self, query: CellQuery, labels: Tensor, inside: Tensor, stream: RowStream) -> Tensor:
         noise = self._plan.sampler(query.sigma[0] * query.steps)
-        return _noisy_cells(self._adjacency, labels, inside, query, noise, stream)
+        return _blocks.noisy_cells(self._adjacency, labels, inside, query, noise, stream)
 
-    def _next(self) -> Query:
+    def _next(self, kind: type[_Asked]) -> _Asked:
+        """Return the next query, which must be of the kind that is asked for."""
         if self._position >= len(self._plan.queries):
             raise ReleaseError(
-                "every query of this release is answered; asking the edges again is a new release, booked "
-                "anew"
+                "every query of this release is answered; asking again is a new release, booked anew"
             )
-        return self._plan.queries[self._position]
+        query = self._plan.queries[self._position]
+        if not isinstance(query, kind):
+            raise ReleaseError(
+                f"the plan's next query is a {type(query).__name__}; ask for it with {_ASK[type(query)]}()"
+            )
+        return query
 
-    def _answer(self, data: Tensor, draw: Callable[[RowStream], Tensor]) -> Tensor:
+    def _check_rows(self, vectors: Tensor, dim: int) -> None:
+        """Refuse vectors of another shape than the plan's."""
+        if tuple(vectors.shape) != (self._adjacency.num_nodes, dim):
+            raise ReleaseError(
+                f"the plan's hop takes rows of shape ({self._adjacency.num_nodes}, {dim}), got "
+                f"{tuple(vectors.shape)}; the release stays booked"
+            )
+
+    def _answer(self, data: tuple[Tensor, ...], draw: Callable[[RowStream], Tensor]) -> Tensor:
         """Commit the query's descriptor, draw under its key, and keep the noisy answer."""
-        index, self._position = self._position, self._position + 1
-        if self._key.erased:
-            return self._published(index)
-        descriptor = self._descriptor(index, data)
-        self._journal.commit(index, descriptor)
+        index, key = self._commit(data)
         answer = self._journal.load(index)
         if answer is None:
-            answer = draw(RowStream(self._key.query_key(descriptor)))
+            if not key:
+                raise ReleaseError(
+                    "this release is closed and its noise key erased, but an answer is missing from the "
+                    "run's internal folder; start a new run in a new folder, which is a new release"
+                )
+            answer = draw(RowStream(key))
             self._journal.store(index, answer)
         return answer
 
-    def _published(self, index: int) -> Tensor:
-        """Return an answer of a closed release, which can be read again but never redrawn."""
-        answer = self._journal.load(index)
-        if answer is None:
-            raise ReleaseError(
-                "this release is closed and its noise key erased, but an answer is missing from the run's "
-                "internal folder; start a new run in a new folder, which is a new release"
-            )
-        return answer
+    def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
+        """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
+        index, self._position = self._position, self._position + 1
+        if self._key.erased:
+            return index, b""
+        descriptor = self._descriptor(index, data)
+        self._journal.commit(index, descriptor)
+        return index, self._key.query_key(descriptor)
 
     def _book(self, budget: Budget, label: str) -> None:
         """Charge the budget; a resumed release may stand in it already, a new one never does."""
@@ -210,13 +246,13 @@ class Release:
             event = within_partition(event, hashlib.sha256(self._groups.numpy().tobytes()).hexdigest()[:16])
         budget.book(Entry(self._key.release_id, label, event, self._plan.slack))
 
-    def _descriptor(self, index: int, data: Tensor) -> dict[str, object]:
+    def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""
         return {
             **self._promise,
             "index": index,
             "edges": self._edges_digest,
-            "input": self._digest(data),
+            "input": self._digest(*data),
             "groups": "" if self._groups is None else self._digest(self._groups),
         }
 
@@ -229,125 +265,14 @@ class Release:
         return "" if self._alone or self._key.erased else self._key.digest(*arrays)
 
 
-def _noisy_rows(
-    edges: Edges,
-    *,
-    table: Tensor,
-    groups: Tensor | None,
-    noise: tuple[IntegerNoise, ...],
-    stream: RowStream,
-    query: HopQuery,
-) -> Tensor:
-    """Return the noisy sums of one block; the exact sums live and die here.
-
-    Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
-    addition sees the exact noisy sum only: it is post-processing.
-    """
-    own = None if groups is None else groups[edges.start : edges.stop].numpy()
-    rows = _noise_rows(edges, own, noise, stream, query.dim)
-    for piece in edges.pieces(max(1, _SUM_ENTRIES // query.dim), _SUM_EDGES):
-        part = slice(piece.start - edges.start, piece.stop - edges.start)
-        total = _exact_sum(piece, table, None if own is None else own[part], query)
-        rows[part].add_(total).mul_(1 / query.steps)
-    return rows.to(torch.float32)
-
-
-def _noise_rows(
-    edges: Edges, own: Groups | None, noise: tuple[IntegerNoise, ...], stream: RowStream, dim: int
-) -> Tensor:
-    """Return the integer noise of a block's rows, each by the law of its group, in a float type."""
-    fits = max(law.sigma for law in noise) * _SIGMAS < _FLOAT32_EXACT
-    noisy = torch.empty((len(edges), dim), dtype=torch.float32 if fits else torch.float64)
-    out = noisy.numpy()
-    at_once = max(1, _NOISE_ENTRIES // dim)
-    for law in set(noise):
-        rows = np.arange(edges.start, edges.stop)
-        chosen = None if own is None else np.flatnonzero(np.array([other == law for other in noise])[own])
-        for first in range(0, len(rows) if chosen is None else len(chosen), at_once):
-            some = slice(first, first + at_once) if chosen is None else chosen[first : first + at_once]
-            out[some] = law.draw(stream, rows[some], dim)
-    return noisy
-
-
-def _exact_sum(edges: Edges, table: Tensor, own: Groups | None, query: HopQuery) -> Tensor:
-    """Sum grid rows exactly: in float32, which adds integers up to 2^24; longer rows in chunks, in int64.
-
-    ``table`` stacks one truncated copy of the rows for each destination group; a source's row in the copy
-    of its destination's group stands at source + group * N.
-    """
-    degrees, sources = edges.degrees, edges.sources
-    if own is not None:
-        shift = (own * (len(table) // query.groups)).astype(np.int32)
-        sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
-    longest = _FLOAT32_EXACT >> query.grid_bits
-    if int(degrees.max()) <= longest:
-        return embedding_bag(sources, table, edges.offsets, mode="sum", include_last_offset=True)
-    cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
-    row = torch.arange(len(degrees)).repeat_interleave(cuts)
-    within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
-    starts = edges.offsets[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
-    parts = embedding_bag(sources, table, starts, mode="sum").to(torch.int64)
-    total = torch.zeros(len(degrees), query.dim, dtype=torch.int64).index_add_(0, row, parts)
-    return total.to(torch.float64)
-
-
-def _grid_table(
-    vectors: Tensor, groups: Tensor | None, query: HopQuery, used: Tensor | None = None
-) -> Tensor:
-    """Return the weighted contributions as integers in float32, one copy a destination group.
-
-    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The table
-    of an earlier hop, if it has the shape, is overwritten: fresh memory costs as much as the truncation.
-    """
-    count, shape = len(vectors), (query.groups * len(vectors), query.dim)
-    table = used if used is not None and used.shape == shape else torch.empty(shape)
-    weights = np.array(query.weights.table) * query.steps
-    at_once = max(1, _GRID_ENTRIES // query.dim)
-    scratch = np.empty((min(count, at_once), query.dim))
-    for first in range(0, count, at_once):
-        some = slice(first, min(count, first + at_once))
-        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
-        from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
-        for into in range(query.groups):
-            bound = from_group[:, into, None]
-            np.multiply(exact, bound, out=grid)
-            np.trunc(grid, out=grid)
-            fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
-            out = table[into * count + some.start : into * count + some.stop].numpy()
-            np.copyto(out, grid, casting="unsafe")
-            out[~fits] = 0.0
-    return table
-
-
-def _noisy_cells(
-    adjacency: Adjacency,
-    labels: Tensor,
-    inside: Tensor,
-    query: CellQuery,
-    noise: IntegerNoise,
-    stream: RowStream,
-) -> Tensor:
-    """Return the noisy counts; the exact ones live and die here."""
-    classes = query.classes
-    code = torch.where(inside, labels, classes).numpy()  # one class more, for nodes that do not count
-    counts = np.zeros((classes + 1, classes + 1), dtype=np.int64)
-    for block in blocks(adjacency, adjacency.num_nodes):
-        for piece in block.pieces(len(block), _SUM_EDGES):
-            into = np.repeat(code[piece.start : piece.stop], piece.degrees.numpy())
-            pairs = code[piece.sources.numpy()] * (classes + 1) + into
-            counts += np.bincount(pairs, minlength=counts.size).reshape(counts.shape)
-    counts = counts[:classes, :classes]
-    if not adjacency.directed:  # each edge is stored in both directions
-        counts = np.triu(counts + counts.T) // np.where(np.eye(classes, dtype=bool), 4, 2)
-    cells = np.indices(counts.shape).reshape(2, -1) if adjacency.directed else np.triu_indices(classes)
-    drawn = noise.draw(stream, np.arange(len(cells[0])), 1)[:, 0]
-    noisy = np.zeros(counts.shape)
-    noisy[cells[0], cells[1]] = (counts[cells[0], cells[1]] * int(query.steps) + drawn) / query.steps
-    return torch.from_numpy(noisy)
-
-
 def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
-    """Refuse to count friendships that are stored as two directed edges: one would move two cells."""
+    """Refuse a graph that the unit's bounds do not hold for."""
+    if isinstance(plan.unit, NodePromise) and _push.passes(adjacency, plan.unit.max_degree):
+        raise UnitError(
+            "the graph breaks the promise of unit 'node-promise': a node has more edges than "
+            "assured_max_degree (--assured-max-degree); promise a larger degree, or use unit 'node-owner'"
+        )
+    # One friendship that is stored as two directed edges would move two cells.
     counts = any(isinstance(query, CellQuery) for query in plan.queries)
     if counts and adjacency.directed and isinstance(plan.unit, UndirectedEdge):
         raise UnitError(
@@ -361,11 +286,17 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     sizes = {query.groups for query in plan.queries if isinstance(query, CellQuery) or query.groups > 1}
     if not sizes:
         return None
-    if groups is None or groups.is_floating_point() or groups.shape != (num_nodes,):
+    if not _are_numbers(groups, num_nodes):
         raise ConfigError(f"the plan needs groups: whole numbers, one for each of {num_nodes} nodes")
     if len(sizes) > 1 or _outside(groups, min(sizes)):
         raise ConfigError(f"groups must lie between 0 and {min(sizes) - 1}, the groups of the plan's queries")
     return groups.to(torch.int64)
+
+
+def _are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
+    """Whether these are whole numbers, one a node."""
+    whole = values is not None and not (values.is_floating_point() or values.is_complex())
+    return whole and values is not None and values.shape == (count,)
 
 
 def _outside(values: Tensor, count: int) -> bool:
@@ -378,6 +309,7 @@ def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
     return {
         "version": _VERSION,
         "unit": plan.unit.name,
+        **asdict(plan.unit),
         "queries": [_plain(query) for query in plan.queries],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
@@ -388,4 +320,4 @@ def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
 def _plain(query: Query) -> dict[str, object]:
     """Return a query's parameters, sigma as exact hexadecimal."""
     values = {k: v for k, v in asdict(query).items() if k != "sigma"}
-    return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.sigma]}
+    return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.noise]}

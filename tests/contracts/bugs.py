@@ -21,6 +21,7 @@ from graphveil.aggregate import (
     HopQuery,
     Release,
     ReleaseKey,
+    _blocks,
     journal,
     normalize,
     release,
@@ -67,7 +68,7 @@ def table(
 
 
 def _table(patch: Patch, **broken: Any) -> None:
-    patch.setattr(release, "_grid_table", lambda x, groups, query, used: table(x, groups, query, **broken))
+    patch.setattr(_blocks, "grid_table", lambda x, groups, query, used: table(x, groups, query, **broken))
 
 
 def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.ndarray]) -> None:
@@ -106,8 +107,8 @@ def the_steered_table_is_completed(patch: Patch) -> None:
 
 @caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
 def an_edge_is_counted_in_both_directions(patch: Patch) -> None:
-    cells = release._noisy_cells
-    patch.setattr(release, "_noisy_cells", lambda graph, *args: cells(replace(graph, directed=True), *args))
+    cells = _blocks.noisy_cells
+    patch.setattr(_blocks, "noisy_cells", lambda graph, *args: cells(replace(graph, directed=True), *args))
 
 
 @caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
@@ -150,16 +151,16 @@ def isolated_nodes_are_dropped(patch: Patch) -> None:
 
 @caught_by(checks.the_path_is_the_same_for_neighbours)
 def isolated_nodes_get_no_noise(patch: Patch) -> None:
-    noise = release._noise_rows
+    noise = _blocks.noise_rows
 
-    def connected_only(edges: Edges, own: Any, laws: Any, stream: Any, dim: int) -> Tensor:
-        out = noise(edges, own, laws, stream, dim)
+    def connected_only(edges: Edges, laws: Any, stream: Any, dim: int) -> Tensor:
+        out = noise(edges, laws, stream, dim)
         keep = np.flatnonzero(edges.degrees.numpy())
-        laws[0].draw(stream, keep + edges.start, dim)
+        laws.noise[0].draw(stream, keep + edges.start, dim)
         out[np.setdiff1d(np.arange(len(edges)), keep)] = 0
         return out
 
-    patch.setattr(release, "_noise_rows", connected_only)
+    patch.setattr(_blocks, "noise_rows", connected_only)
 
 
 @caught_by(checks.inputs_are_never_longer_than_one)
@@ -205,9 +206,11 @@ def noise_leaves_out_the_last_column(patch: Patch) -> None:
 
 @caught_by(checks.every_row_has_its_groups_noise)
 def every_group_gets_the_first_groups_noise(patch: Patch) -> None:
-    noise = release._noise_rows
+    noise = _blocks.noise_rows
     patch.setattr(
-        release, "_noise_rows", lambda edges, own, laws, *args: noise(edges, own, (laws[-1],) * 3, *args)
+        _blocks,
+        "noise_rows",
+        lambda edges, laws, *args: noise(edges, replace(laws, noise=(laws.noise[-1],) * 3), *args),
     )
 
 
@@ -229,13 +232,14 @@ def noise_has_light_tails(patch: Patch) -> None:
 
 @caught_by(checks.every_row_has_its_groups_noise)
 def noise_is_addressed_by_the_place_in_its_block(patch: Patch) -> None:
-    noise = release._noise_rows
+    noise = _blocks.noise_rows
     patch.setattr(release.InMemoryEngine.__init__, "__defaults__", (1000,))
-    patch.setattr(
-        release,
-        "_noise_rows",
-        lambda edges, *args: noise(Edges(0, len(edges), edges.offsets, edges.sources), *args),
-    )
+
+    def by_place(edges: Edges, laws: Any, *args: Any) -> Tensor:
+        own = replace(laws, kinds=laws.kinds[edges.start : edges.stop])
+        return noise(Edges(0, len(edges), edges.offsets, edges.sources), own, *args)
+
+    patch.setattr(_blocks, "noise_rows", by_place)
 
 
 @caught_by(checks.every_row_has_its_groups_noise)
@@ -247,7 +251,7 @@ def neighbouring_rows_share_words(patch: Patch) -> None:
 
 @caught_by(checks.every_cell_has_noise)
 def all_cells_share_one_noise(patch: Patch) -> None:
-    cells = release._noisy_cells
+    cells = _blocks.noisy_cells
 
     def shared(graph: Any, labels: Any, inside: Any, query: Any, noise: Any, stream: Any) -> Tensor:
         class First:
@@ -256,18 +260,18 @@ def all_cells_share_one_noise(patch: Patch) -> None:
 
         return cells(graph, labels, inside, query, First(), stream)
 
-    patch.setattr(release, "_noisy_cells", shared)
+    patch.setattr(_blocks, "noisy_cells", shared)
 
 
 @caught_by(checks.every_cell_has_noise)
 def counts_between_classes_go_without_noise(patch: Patch) -> None:
-    cells = release._noisy_cells
+    cells = _blocks.noisy_cells
 
     def diagonal(*args: Any) -> Tensor:
         noisy = cells(*args)
         return torch.where(torch.eye(len(noisy), dtype=torch.bool), noisy, noisy.round() * 0)
 
-    patch.setattr(release, "_noisy_cells", diagonal)
+    patch.setattr(_blocks, "noisy_cells", diagonal)
 
 
 @caught_by(checks.hops_share_no_noise)
@@ -296,7 +300,7 @@ def contributions_stay_off_the_grid(patch: Patch) -> None:
 
 @caught_by(checks.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
-    patch.setattr(release, "_FLOAT32_EXACT", 1 << 40)
+    patch.setattr(release, "FLOAT32_EXACT", 1 << 40)
 
 
 # -- accounting and booking --------------------------------------------------------------------------------

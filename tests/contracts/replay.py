@@ -16,7 +16,7 @@ from torch import Tensor
 from contracts.doubles import NoNoise, unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
 from graphveil.aggregate import CellQuery, GroupWeights, HopQuery, Release, safe_unit
-from graphveil.aggregate.plan import GRID_BITS, Query
+from graphveil.aggregate.queries import GRID_BITS, Query
 from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge, Unit
 
 MU = 0.7

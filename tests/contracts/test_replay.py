@@ -7,7 +7,7 @@ from contracts import replay
 from contracts.graphs import KINDS, Drawn
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Case, Method
 from graphveil.aggregate import GroupWeights, HopQuery
-from graphveil.aggregate.plan import GRID_BITS
+from graphveil.aggregate.queries import GRID_BITS
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 
 FINE = 20  # grid bits: a step is below 1e-6

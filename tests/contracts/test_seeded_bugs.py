@@ -9,7 +9,7 @@ from contracts.bugs import BUGS, Bug, table
 from contracts.checks import CHECKS
 from contracts.replay import CODES
 from graphveil.aggregate import GroupWeights, HopQuery
-from graphveil.aggregate.release import _grid_table
+from graphveil.aggregate._blocks import grid_table
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -33,4 +33,4 @@ def test_the_copy_that_bugs_are_seeded_in_is_faithful() -> None:
     query = HopQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2)
     rows = torch.cat([CODES, 1.5 * CODES, torch.zeros(3, 2)])
     groups = torch.tensor([0, 1, 2] * 3)
-    assert torch.equal(table(rows, groups, query), _grid_table(rows, groups, query))
+    assert torch.equal(table(rows, groups, query), grid_table(rows, groups, query))
