@@ -83,6 +83,10 @@ def calibrate(
     ] = None,
     mode: options.Mode = None,
     max_units: options.MaxUnits = None,
+    degree_budget: options.DegreeBudget = None,
+    assured_max_degree: options.AssuredMaxDegree = None,
+    replace_one: options.ReplaceOne = False,
+    private_metrics: options.PrivateMetrics = False,
     nodes_count: Annotated[
         int | None,
         typer.Option("--nodes-count", min=1, help="The number of nodes, if known.", rich_help_panel="Data"),
@@ -101,8 +105,18 @@ def calibrate(
     from graphveil.experiment import calibration
     from graphveil.privacy import parse_unit
 
-    parse_unit(unit)
-    flags = {"unit": unit, "epsilon": epsilon, "delta": delta, "mode": mode, "max_units": max_units}
+    parse_unit(unit, max_degree=assured_max_degree)
+    flags = {
+        "unit": unit,
+        "epsilon": epsilon,
+        "delta": delta,
+        "mode": mode,
+        "max_units": max_units,
+        "degree_budget": degree_budget,
+        "assured_max_degree": assured_max_degree,
+        "replace_one": replace_one or None,
+        "private_metrics": private_metrics or None,
+    }
     config = configuration(method, flags, set or [])
     found = calibration.calibrate(
         method, noise_std=noise_std, nodes=nodes_count, classes=classes_count, **config

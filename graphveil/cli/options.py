@@ -68,7 +68,11 @@ ExpectEdges = Annotated[
 Unit = Annotated[
     str | None,
     typer.Option(
-        "--unit", help="What is protected: undirected-edge, directed-edge or none.", rich_help_panel=_PRIVACY
+        "--unit",
+        help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
+        "features, label and own edges), node-promise (all its edges, if no degree passes a promised one), "
+        "or none.",
+        rich_help_panel=_PRIVACY,
     ),
 ]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The budget.", rich_help_panel=_PRIVACY)]
@@ -91,6 +95,44 @@ MaxUnits = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
+DegreeBudget = Annotated[
+    int | None,
+    typer.Option(
+        "--degree-budget",
+        min=1,
+        metavar="D",
+        help="node-owner: a node of more than D edges shares the weight of D among them. Any D keeps the "
+        "guarantee.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+AssuredMaxDegree = Annotated[
+    int | None,
+    typer.Option(
+        "--assured-max-degree",
+        min=1,
+        metavar="D",
+        help="node-promise: you vouch that no node has more than D edges. A graph that breaks it is refused.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+ReplaceOne = Annotated[
+    bool,
+    typer.Option(
+        "--replace-one",
+        help="Node units: hide which of two records a node has, not only whether it has one. Doubles the "
+        "noise.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+PrivateMetrics = Annotated[
+    bool,
+    typer.Option(
+        "--private-metrics",
+        help="Node units: also release accuracies, as noisy counts that the guarantee covers.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
 UnsafeNoiseSeed = Annotated[
     int | None,
     typer.Option(
@@ -104,6 +146,14 @@ Runs = Annotated[
 Seed = Annotated[
     int,
     typer.Option("--seed", help="Of splits, weights and batches; never of the noise.", rich_help_panel=_RUN),
+]
+NoBaseline = Annotated[
+    bool,
+    typer.Option(
+        "--no-baseline",
+        help="Leave out the MLP beside the method; under node units it is a release of its own.",
+        rich_help_panel=_RUN,
+    ),
 ]
 Out = Annotated[
     Path | None,

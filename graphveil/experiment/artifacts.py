@@ -1,5 +1,7 @@
 """The run folder: ``release/`` may be published, ``internal/`` must not be.
 
+Under units of records ``per_node/`` holds what is for single nodes: row v only for someone entitled to v's
+record.
 ``release/`` appears whole at the very end or not at all. Until then everything lives in
 ``internal/work``, from which an interrupted run resumes at no further cost.
 """
@@ -18,6 +20,7 @@ from typing import Any
 
 from graphveil._files import write_atomic
 from graphveil.errors import ConfigError
+from graphveil.models.storage import PER_NODE
 
 _FORMAT = {"format": "graphveil-run", "version": 1}
 _PACKAGES = (
@@ -51,6 +54,11 @@ class RunFolder:
     def release(self) -> Path:
         """What may be published."""
         return self.root / "release"
+
+    @property
+    def per_node(self) -> Path:
+        """What a unit of records withholds from the release: row v only for someone entitled to it."""
+        return self.root / PER_NODE
 
     @property
     def internal(self) -> Path:
@@ -114,10 +122,15 @@ class RunFolder:
         """Return where the run of a seed keeps its state."""
         return self.work / f"run-{seed}"
 
-    def publish(self, staged: Path) -> None:
-        """Move a whole release into place, in one step, and drop the working state."""
-        if not self.release.exists():
-            staged.replace(self.release)
+    def publish(self, workspace: Path) -> None:
+        """Move a workspace's whole release into place, in one step, and drop the working state.
+
+        What is withheld from it goes first: a run that has its release lacks nothing.
+        """
+        for place in (self.per_node, self.release):
+            staged = workspace / place.name
+            if staged.exists() and not place.exists():
+                staged.replace(place)
         shutil.rmtree(self.work, ignore_errors=True)
 
     def _locked(self) -> dict[str, Any]:

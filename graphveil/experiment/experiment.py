@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 DEFAULT_RECIPE = "gap"
 MAX_RUNS = 100
-_SHARED_WITH_BASELINE = ("unit", "epsilon", "delta", "mode", "max_units", "device")
+_SHARED_WITH_BASELINE = (
+    "unit",
+    "epsilon",
+    "delta",
+    "mode",
+    "max_units",
+    "assured_max_degree",
+    "replace_one",
+    "private_metrics",
+    "unsafe_noise_seed",
+    "device",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,8 @@ class Experiment:
         recipe: how to prepare and split; None for the default, or for files that bring a split.
         runs: R.
         seed: S, public randomness only.
+        compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
+            under a node unit it is a release of its own on the same records, with the same budget.
     """
 
     method: str
@@ -39,6 +52,7 @@ class Experiment:
     recipe: str | None = None
     runs: int = 1
     seed: int = 0
+    compare: bool = True
 
     def __post_init__(self) -> None:
         """Check what can be checked without data; every model of the experiment is built once here."""
@@ -50,6 +64,7 @@ class Experiment:
         if self.recipe is not None:
             _check.one_of(tuple(RECIPES), recipe=self.recipe)
         self.model(0)
+        self.baseline(0)
 
     @cached_property
     def paper(self) -> bool:
@@ -63,17 +78,22 @@ class Experiment:
 
     def model(self, run: int) -> "Estimator":
         """Return the unfitted model of a run."""
-        parameters = dict(self.parameters)
-        if parameters.get("unsafe_noise_seed") is not None:
-            parameters["unsafe_noise_seed"] += run
-        return method_class(self.method)(seed=self.seed + run, **parameters)
+        return method_class(self.method)(**self._parameters(run))
 
-    def baseline(self, run: int) -> "MLP":
-        """Return the unfitted no-graph baseline of a run."""
+    def baseline(self, run: int) -> "MLP | None":
+        """Return the unfitted no-graph baseline of a run, if there is to be one."""
         from graphveil.models.mlp import MLP
 
-        shared = {name: self.parameters[name] for name in _SHARED_WITH_BASELINE if name in self.parameters}
-        return MLP(seed=self.seed + run, **shared)
+        if self.method == MLP.method or not self.compare:
+            return None
+        known = self._parameters(run)
+        return MLP(**{name: known[name] for name in ("seed", *_SHARED_WITH_BASELINE) if name in known})
+
+    def _parameters(self, run: int) -> dict[str, Any]:
+        parameters = {"seed": self.seed + run, **self.parameters}
+        if parameters.get("unsafe_noise_seed") is not None:
+            parameters["unsafe_noise_seed"] += run
+        return parameters
 
     def load(self) -> "Graph":
         """Read and prepare the graph."""
@@ -85,11 +105,16 @@ class Experiment:
         return RECIPES[self.recipe_name].prepare(graph, paper=self.paper)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
-        """Return the prepared graph with the split of a run; every part must have a labelled node."""
+        """Return the prepared graph with the split of a run; every part must have a labelled node.
+
+        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode.
+        """
         from graphveil.graph.recipes import RECIPES
+        from graphveil.privacy import NodeUnit
 
         if self.recipe_name is not None:
-            graph = RECIPES[self.recipe_name].split(graph, self.seed + run)
+            by_id = isinstance(self.model(run).protected_unit, NodeUnit) and not self.paper
+            graph = RECIPES[self.recipe_name].split(graph, self.seed + run, by_id=by_id)
         if not bool(graph.mask("test").any()):
             raise GraphError(
                 "the split has no labelled test nodes, so there is nothing to report; give it some"
@@ -103,6 +128,7 @@ class Experiment:
             "recipe": self.recipe_name,
             "runs": self.runs,
             "seed": self.seed,
+            "baseline": self.compare,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
             **{f"set.{name}": value for name, value in sorted(self.parameters.items())},
         }

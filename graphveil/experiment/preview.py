@@ -1,13 +1,14 @@
 """What a run will do and cost, from public figures alone, before anything is computed or spent."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from graphveil.errors import PrivacyError
 from graphveil.experiment.experiment import Experiment
 from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.privacy import Guarantee, NoUnit, compose, parse_unit
+from graphveil.privacy import Guarantee, NoUnit, compose, parse_unit, privacy_curve, within_partition
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -39,13 +40,17 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """The plan that is shown before anything is spent."""
+    """The plan that is shown before anything is spent.
+
+    ``baseline`` is the guarantee of the MLP beside the method, where that is a release of its own.
+    """
 
     experiment: Experiment
     nodes: int
     features: int
     classes: int
     guarantee: Guarantee
+    baseline: Guarantee | None
     guarantee_all_runs: Guarantee
     releases: tuple[ReleaseRow, ...]
     noise_std: tuple[float, ...]
@@ -65,16 +70,18 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         PrivacyError: the guarantee asked for cannot be given.
         GraphError: the data cannot be used.
     """
-    model, split = experiment.model(0), experiment.split(graph, 0)
-    experiment.baseline(0).promise(split)
+    model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
     plan, guarantee = model.promise(split)
+    beside = None if baseline is None else charged(baseline.promise(split)[1])
+    a_run = [guarantee] if beside is None else [guarantee, beside]
     return Preview(
         experiment=experiment,
         nodes=graph.num_nodes,
         features=graph.num_features,
         classes=graph.num_classes,
         guarantee=guarantee,
-        guarantee_all_runs=together([guarantee] * experiment.runs),
+        baseline=beside,
+        guarantee_all_runs=together(a_run * experiment.runs),
         releases=() if plan is None else release_rows(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
@@ -82,8 +89,20 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
     )
 
 
+def charged(baseline: Guarantee) -> Guarantee | None:
+    """Return the guarantee of a baseline that costs something: under a unit of records."""
+    return baseline if baseline.releases else None
+
+
 def together(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the guarantee of several runs on the same edges, everything printed about them included."""
+    """Return the guarantee of several releases on the same data, everything printed about them included.
+
+    Each has groups of its own: two runs have two splits, so a record that trains in one may validate in the
+    other, and the cost is that of the worst combination.
+
+    Raises:
+        PrivacyError: the noise's finite resolution alone would use up delta.
+    """
     first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
     if len(guarantees) == 1:
         return first
@@ -92,16 +111,18 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee:
             f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
             "noise alone; ask for fewer --runs"
         )
-    return Guarantee.of(
-        parse_unit(first.unit),
-        compose(*(guarantee.event for guarantee in guarantees)),
-        delta=first.delta,
+    numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
+    event = compose(*numbered)
+    deviations = tuple(dict.fromkeys(word for guarantee in guarantees for word in guarantee.deviations))
+    unprotected = first.unit == NoUnit.name
+    return replace(
+        first,
+        event=event,
+        epsilon=math.inf if unprotected else privacy_curve(event).epsilon(first.delta - slack),
         releases=sum(guarantee.releases for guarantee in guarantees),
         slack=slack,
-        mode=first.mode,
-        deviations=first.deviations,
-        notes=first.notes,
-        one_way=first.one_way,
+        valid=all(guarantee.valid for guarantee in guarantees),
+        deviations=deviations,
     )
 
 

@@ -7,8 +7,15 @@ from typing import Any
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Summary
-from graphveil.models.cards import ReleaseRow, percent_up, plain_words, release_cells
-from graphveil.privacy import Guarantee
+from graphveil.models.cards import (
+    NOT_COVERED,
+    ReleaseRow,
+    percent_up,
+    plain_words,
+    release_cells,
+    secrets_of,
+)
+from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 
 _STEPS = 80  # points of the attacker's curve
@@ -31,7 +38,7 @@ def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], gu
         _section("Results", _results(metrics)),
         _section("The guarantee", _guarantee(guarantee)),
         _section("What an attacker gains", _attacker(metrics, guarantee)),
-        _section("What was released about the edges", _releases(metrics)),
+        _section(f"What was released about the {secrets_of(guarantee)}", _releases(metrics)),
         _section("Training", _training(history)),
         _section("Where the time went", _times(metrics)),
     ]
@@ -54,13 +61,12 @@ def _lede(metrics: Mapping[str, Any]) -> str:
 
 
 def _tiles(metrics: Mapping[str, Any]) -> str:
-    own, baseline = (
-        Summary.of(metrics["test_accuracy"]["values"]),
-        Summary.of(metrics["mlp_test_accuracy"]["values"]),
-    )
-    tiles = [
-        (f"{100 * own.mean:.1f} %", "test accuracy"),
-        (f"{100 * (own.mean - baseline.mean):+.1f}", "points over the no-graph baseline"),
+    own, mark = Summary.of(metrics["test_accuracy"]["values"]), _mark(metrics)
+    tiles = [(f"{100 * own.mean:.1f} %", f"test accuracy{mark}")]
+    if metrics["mlp_test_accuracy"] is not None:
+        gain = own.mean - Summary.of(metrics["mlp_test_accuracy"]["values"]).mean
+        tiles.append((f"{100 * gain:+.1f}", f"points over the no-graph baseline{mark}"))
+    tiles += [
         (
             _figure(metrics["epsilon"]),
             f"epsilon, at delta {metrics['delta']:g}" if metrics["delta"] else "epsilon",
@@ -77,35 +83,50 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
     )
 
 
+def _mark(metrics: Mapping[str, Any]) -> str:
+    """Return what stands beside an accuracy that no guarantee covers."""
+    return "" if metrics["covered"] or metrics["unit"] == NoUnit.name else f" ({NOT_COVERED})"
+
+
 def _results(metrics: Mapping[str, Any]) -> str:
-    single = metrics["runs"] == 1
-    head = (
+    single, interval = metrics["runs"] == 1, "" if metrics["runs"] == 1 else " [95 % interval]"
+    head = [
         "method",
-        "test accuracy, %" + ("" if single else " [95 % interval]"),
+        f"test accuracy, %{interval}{_mark(metrics)}",
+        *([f"from noisy counts, %{interval}"] if metrics["private_accuracy"] else []),
         "epsilon",
         "delta",
         "caught at 1 % false alarms",
-    )
-    rows = [_row(metrics["method"], metrics, "test_accuracy", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
-    if metrics["method"] != "mlp":
-        rows.append(_row("mlp (no graph)", metrics, "mlp_test_accuracy", 0.0, FALSE_ALARMS))
-    note = "One run: no interval can be given." if single else _all_runs(metrics)
-    return _table(head, rows) + f'<p class="soft">{escape(note)}</p>'
+    ]
+    rows = [_row(metrics["method"], metrics, "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
+    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
+        charged = metrics["baseline_guarantee"]
+        cost = (charged["epsilon"], charged["tpr_at_1pct_fpr"]) if charged else (0.0, FALSE_ALARMS)
+        rows.append(_row("mlp (no graph)", metrics, "mlp_", *cost))
+    notes = ["One run: no interval can be given."] if single else []
+    notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
+    return _table(head, rows) + f'<p class="soft">{escape(" ".join(notes))}</p>'
 
 
 def _row(
-    name: str, metrics: Mapping[str, Any], key: str, epsilon: float | None, rate: float
+    name: str, metrics: Mapping[str, Any], prefix: str, epsilon: float | None, rate: float
 ) -> tuple[str, ...]:
-    accuracy = Summary.of(metrics[key]["values"]).percent()
+    private = metrics["private_accuracy"]
+    figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
+    accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
     delta = f"{metrics['delta']:g}" if epsilon else "0"
-    return name, accuracy, _figure(epsilon), delta, f"at most {percent_up(rate)} %"
+    return name, *accuracies, _figure(epsilon), delta, f"at most {percent_up(rate)} %"
 
 
 def _all_runs(metrics: Mapping[str, Any]) -> str:
-    together = metrics["guarantee_all_runs"]
+    together, runs = metrics["guarantee_all_runs"], metrics["runs"]
+    data = "edges" if metrics["covered"] else "records"
+    models = f"All {runs} runs" if runs > 1 else "The model"
+    beside = " with the mlp" if metrics["baseline_guarantee"] else ""
+    page = ", with everything on this page" if metrics["covered"] else ""
     return (
-        f"Epsilon is that of one run. All {metrics['runs']} runs on these edges together, with everything on "
-        f"this page: epsilon {_figure(together['epsilon'])} at delta {together['delta']:g}."
+        f"Epsilon is that of one model. {models}{beside} on these {data} together{page}: epsilon "
+        f"{_figure(together['epsilon'])} at delta {together['delta']:g}."
     )
 
 
@@ -122,18 +143,20 @@ def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
     def caught(alarms: float) -> float:
         return min(1.0, curve_of(alarms) + guarantee.slack)
 
+    caught_what = secrets_of(guarantee)
     curve: list[Point] = [(0.0, 0.0), *((alarms, caught(alarms)) for alarms in inner), (1.0, 1.0)]
     chart = line_chart(
         [Line("best attacker", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
         x_label="false alarms",
-        y_label="edges caught",
-        title="The best attacker's trade-off between false alarms and edges caught",
+        y_label=f"{caught_what} caught",
+        title=f"The best attacker's trade-off between false alarms and {caught_what} caught",
         marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
     )
     figures = [(f"{100 * alarms:g} %", f"{percent_up(caught(alarms))} %") for alarms in _ALARMS]
     table = _table(("false alarms", "caught, at most"), figures)
     words = (
-        "No test about one edge does better than the curve, whatever the attacker knows about the rest. The "
+        f"No test about one {caught_what[:-1]} does better than the curve, whatever the attacker knows about "
+        "the rest. The "
         "dot is the figure at 1 % false alarms. The closer to the diagonal, the less is learned."
     )
     beside = f'{table}<p class="soft">{escape(words)}</p>'

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from graphveil.errors import InputError, PrivacyError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.preview import Preview, together
+from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
-from graphveil.models.cards import Card, other_runs
-from graphveil.privacy import Guarantee, NoUnit, budget_of
+from graphveil.models.cards import Card, other_runs, secrets_of
+from graphveil.privacy import Guarantee, NodeUnit, NoUnit, budget_of
 from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
@@ -32,10 +32,19 @@ class RunRecord:
 
     seed: int
     accuracy: dict[str, float]
-    baseline: dict[str, float]
+    baseline: dict[str, float] | None
+    private_accuracy: dict[str, float]  # empty without private metrics
+    private_baseline: dict[str, float]
     seconds: dict[str, float]
     guarantee: dict[str, Any]
+    baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
     history: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def guarantees(self) -> list[Guarantee]:
+        """Of all that the run asked of the protected data."""
+        plain = (self.guarantee, self.baseline_guarantee)
+        return [guarantee_from_plain(record) for record in plain if record is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +59,8 @@ class Outcome:
 def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgress) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
-    The release is the run of the first seed, fixed beforehand. Every run's answers about the edges are booked
-    in the graph's budget before they are computed.
+    The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
+    baseline's too, are booked in the graph's budget before they are computed.
     """
     started = time.perf_counter()
     fresh = not folder.root.exists()
@@ -67,7 +76,7 @@ def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgres
     outcome = _summarise(plan, graph, records, time.perf_counter() - started)
     outcome.metrics["out"] = str(folder.root)
     _write(outcome, folder)
-    folder.publish(folder.workspace(plan.experiment.seed) / "release")
+    folder.publish(folder.workspace(plan.experiment.seed))
     return outcome
 
 
@@ -84,13 +93,12 @@ def _run(
     model = experiment.model(index).fit(
         split, on_progress=_labelled(show, prefix), workspace=workspace / "method"
     )
-    baseline = None
-    if experiment.method != "mlp":
-        baseline = experiment.baseline(index)
+    baseline = experiment.baseline(index)
+    if baseline is not None:
         baseline.fit(split, on_progress=_labelled(show, f"{prefix}baseline "), workspace=workspace / "mlp")
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
-        _stage_release(model, experiment, record, workspace / "release")
+        _stage_release(model, experiment, record, folder, workspace)
     write_json(path, asdict(record))
     return record
 
@@ -100,12 +108,17 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     history = [
         [seed, one.method, stage, *asdict(epoch).values()] for one in models for stage, epoch in one.history_
     ]
+    beside = None if baseline is None else charged(baseline.guarantee)
+    compared = model if model.method == "mlp" else baseline  # an MLP is its own baseline
     return RunRecord(
         seed=seed,
         accuracy=_accuracies(model, split),
-        baseline=_accuracies(baseline or model, split),
+        baseline=None if compared is None else _accuracies(compared, split),
+        private_accuracy=dict(model.private_accuracy_),
+        private_baseline={} if compared is None else dict(compared.private_accuracy_),
         seconds=dict(model.seconds_),
         guarantee=guarantee_to_plain(model.guarantee),
+        baseline_guarantee=None if beside is None else guarantee_to_plain(beside),
         history=[[None if value != value else value for value in row] for row in history],
     )
 
@@ -114,34 +127,55 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float]:
     return {part: model.score(split, part) for part in ("test", "val")}
 
 
-def _stage_release(model: "Estimator", experiment: Experiment, record: RunRecord, folder: Path) -> None:
-    """Save the release beside the run's state; an earlier attempt's is replaced."""
-    from graphveil.models.storage import save_model
+def _stage_release(
+    model: "Estimator", experiment: Experiment, record: RunRecord, folder: RunFolder, workspace: Path
+) -> None:
+    """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
+    from graphveil.models.storage import save_model, withheld
 
-    shutil.rmtree(folder, ignore_errors=True)
-    accuracies = {"test accuracy": record.accuracy["test"]}
-    if experiment.method != "mlp":
-        accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
+    release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
+    for attempt in (release, per_node):
+        shutil.rmtree(attempt, ignore_errors=True)
+    runs = record.guarantees * experiment.runs
     card = Card(
         dataset=experiment.source.published_name,
         recipe=experiment.recipe_name,
-        accuracies=accuracies,
+        accuracies=_published_accuracies(model, record),
         other_runs=other_runs(
-            experiment.seed, experiment.runs, together([model.guarantee] * experiment.runs)
+            experiment.seed,
+            experiment.runs,
+            together(runs),
+            compared=record.baseline_guarantee is not None,
         ),
     )
-    save_model(model, folder, card)
+    save_model(model, release, card, per_node=per_node if withheld(model.guarantee.unit) else None)
+
+
+def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, float]:
+    """Return what a model card may say: functions of released values and public labels, or booked counts."""
+    if isinstance(model.protected_unit, NodeUnit):
+        return {f"{part} accuracy, a noisy count": value for part, value in record.private_accuracy.items()}
+    accuracies = {"test accuracy": record.accuracy["test"]}
+    if record.baseline is not None and model.method != "mlp":
+        accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
+    return accuracies
 
 
 def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall: float) -> Outcome:
-    guarantees = [guarantee_from_plain(record.guarantee) for record in records]
-    guarantee, all_runs = guarantees[0], together(guarantees)
+    guarantee = records[0].guarantees[0]
+    all_runs = together([one for record in records for one in record.guarantees])
     metrics = {
         **_configuration(plan, guarantee),
         **_accuracy_figures(records),
-        "covered": guarantee.unit != NoUnit.name,
+        "covered": _covers_accuracies(guarantee),
+        "private_accuracy": _private_figures(records, all_runs),
         "guarantee": guarantee.as_dict(),
-        "guarantee_all_runs": {"epsilon": all_runs.as_dict()["epsilon"], "delta": all_runs.delta},
+        "baseline_guarantee": None if plan.baseline is None else plan.baseline.as_dict(),
+        "guarantee_all_runs": {
+            "epsilon": all_runs.as_dict()["epsilon"],
+            "delta": all_runs.delta,
+            "releases": all_runs.releases,
+        },
         "tpr_at_1pct_fpr": guarantee.attacker_rate,
         "tpr_at_1pct_fpr_all_runs": all_runs.attacker_rate,
         "deviations": list(guarantee.deviations),
@@ -157,6 +191,11 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
     return Outcome(
         metrics=metrics, history=[row for record in records for row in record.history], guarantee=guarantee
     )
+
+
+def _covers_accuracies(guarantee: Guarantee) -> bool:
+    """Whether exact accuracies follow from what was released and from public labels."""
+    return guarantee.unit != NoUnit.name and secrets_of(guarantee) == "edges"
 
 
 def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
@@ -180,16 +219,30 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
 
 
 def _accuracy_figures(records: Sequence[RunRecord]) -> dict[str, Any]:
-    def summary(figures: Sequence[dict[str, float]], part: str) -> dict[str, Any]:
-        return Summary.of([figure[part] for figure in figures]).as_dict()
-
-    own, baseline = [record.accuracy for record in records], [record.baseline for record in records]
+    """Return the exact accuracies; a baseline that was left out has none."""
+    own = [record.accuracy for record in records]
+    beside = [record.baseline for record in records if record.baseline is not None]
     return {
-        "test_accuracy": summary(own, "test"),
-        "val_accuracy": summary(own, "val"),
-        "mlp_test_accuracy": summary(baseline, "test"),
-        "mlp_val_accuracy": summary(baseline, "val"),
+        "test_accuracy": _summary(own, "test"),
+        "val_accuracy": _summary(own, "val"),
+        "mlp_test_accuracy": _summary(beside, "test"),
+        "mlp_val_accuracy": _summary(beside, "val"),
     }
+
+
+def _private_figures(records: Sequence[RunRecord], all_runs: Guarantee) -> dict[str, Any] | None:
+    """Return the accuracies from booked noisy counts, if there are any."""
+    own = [record.private_accuracy for record in records]
+    if not own[0]:
+        return None
+    beside = [record.private_baseline for record in records if record.private_baseline]
+    figures = {part: _summary(own, part) for part in own[0]}
+    figures |= {f"mlp_{part}": _summary(beside, part) for part in own[0]}
+    return {"covered": all_runs.valid, **figures}
+
+
+def _summary(figures: Sequence[dict[str, float]], part: str) -> dict[str, Any] | None:
+    return Summary.of([figure[part] for figure in figures]).as_dict() if figures else None
 
 
 def _seconds(records: Sequence[RunRecord]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
-from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
@@ -96,6 +96,7 @@ class Estimator(ABC):
     def __post_init__(self) -> None:
         """Check the configuration."""
         self._edges: weakref.ref[Adjacency] | None = None
+        self._without_rows = False  # loaded from a release that may not hold its predictions
         self._shape: dict[str, int] = {}
         self._check_config()
 
@@ -179,9 +180,9 @@ class Estimator(ABC):
 
     def predict_proba(self, graph: Graph | None = None) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price."""
-        fitted = self._fitted()
         if graph is None or (self._edges is not None and self._edges() is graph.adjacency):
-            return fitted
+            return self._fitted()
+        self._check_fitted()
         return self._predict_other(graph)
 
     def price(self, graph: Graph) -> Guarantee | None:
@@ -195,7 +196,7 @@ class Estimator(ABC):
             GraphError: the graph has other features than the fitted one.
             NotYetError: the method does not predict other graphs.
         """
-        self._fitted()
+        self._check_fitted()
         self._check_unit(graph)
         self._check_features(graph)
         plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
@@ -227,11 +228,15 @@ class Estimator(ABC):
 
     # -- files ---------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> None:
-        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it)."""
+    def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
+        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
+
+        Under node units predictions are no part of it; ``per_node`` names a second folder for what is
+        withheld, of which row v is only for someone entitled to v's record.
+        """
         from graphveil.models.storage import save_model
 
-        save_model(self, Path(folder))
+        save_model(self, Path(folder), per_node=None if per_node is None else Path(per_node))
 
     # -- what a method defines -----------------------------------------------------------------------------
 
@@ -339,9 +344,18 @@ class Estimator(ABC):
     def _delta(self, num_nodes: int) -> float:
         return check_delta(self.protected_unit, self.delta, self.max_units or num_nodes)
 
-    def _fitted(self) -> Tensor:
-        if self.proba_ is None:
+    def _check_fitted(self) -> None:
+        if self.proba_ is None and not self._without_rows:
             raise ConfigError("the model is not fitted yet; call fit(graph) first")
+
+    def _fitted(self) -> Tensor:
+        self._check_fitted()
+        if self.proba_ is None:
+            raise ArtifactError(
+                f"this release holds no predictions: under unit {self.unit!r} the prediction for a node is "
+                "only for someone entitled to its record. Load the run folder that has per_node/ beside "
+                "release/, or name that folder: load_model(..., per_node=...)"
+            )
         return self.proba_
 
     def _check_config(self) -> None:

@@ -1,24 +1,31 @@
 """The pages of a release that people read: what is promised, in whose words, and what the model is."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphveil.privacy import DirectedEdge, Guarantee, NoUnit
+from graphveil.privacy import DirectedEdge, Guarantee, NodeOwner, NodePromise, NoUnit
 from graphveil.privacy.guarantee import figure_up
 
 if TYPE_CHECKING:
     from graphveil.aggregate import ReleasePlan
     from graphveil.models.base import Estimator
 
+NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
 _SECRET = {
     "undirected-edge": "whether two particular people are connected",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
-NEVER_COVERED = (
-    "running times, memory and file sizes, which this release does not contain",
-    "what can be inferred about a person from the features and labels alone",
-)
+_RECORD = {
+    NodeOwner.name: "one particular person's record (features, label and the edges that the person declares)",
+    NodePromise.name: "one particular person's record (features, label and all of the person's edges)",
+}
+_ROW_TELLS = {
+    "predictions.parquet": "the prediction for v was computed from v's own record",
+    "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
+}
+_SIDE_CHANNELS = "running times, memory and file sizes, which this release does not contain"
 
 
 @dataclass(frozen=True)
@@ -43,14 +50,14 @@ class Card:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.aggregate import HopQuery
+    from graphveil.aggregate import HopQuery, PushQuery
 
     return tuple(
         ReleaseRow(
-            kind="rows" if isinstance(query, HopQuery) else "counts",
+            kind=query.kind,
             sensitivity=query.sensitivity(plan.unit),
-            noise_std=list(query.sigma),
-            values_per_node=query.dim if isinstance(query, HopQuery) else None,
+            noise_std=list(query.noise),
+            values_per_node=query.dim if isinstance(query, HopQuery | PushQuery) else None,
         )
         for query in plan.queries
     )
@@ -83,6 +90,8 @@ def plain_words(guarantee: Guarantee) -> str:
             "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
             "trained on. Use it inside, as a reference, and do not publish it."
         )
+    if guarantee.unit in _RECORD:
+        return _plain_words_on_records(guarantee)
     secret = _SECRET[guarantee.unit]
     if guarantee.releases == 0:
         return f"The model was trained without looking at the edges, so it cannot tell {secret}."
@@ -94,14 +103,39 @@ def plain_words(guarantee: Guarantee) -> str:
     )
 
 
-def other_runs(seed: int, runs: int, together: Guarantee) -> str:
-    """Return what is to be said about the runs that are not in the release, if there are any."""
-    if runs == 1 or not together.releases:
-        return ""
+def _plain_words_on_records(guarantee: Guarantee) -> str:
+    condition = (
+        " All of this rests on the promise that no node has more edges than the data owner vouched for."
+        if guarantee.unit == NodePromise.name
+        else ""
+    )
     return (
-        f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same edges. Nothing in "
-        "this folder comes from the others. Whatever is told about all of them, a mean accuracy for example, "
-        f"is ({figure_up(together.epsilon)}, {together.delta:g})-indistinguishable only."
+        f"Suppose that an attacker knows everybody else's record and asks whether {_RECORD[guarantee.unit]} "
+        "was used. The attacker sees all that this run gives out, except what was made for that person "
+        "alone. Accepting a false alarm for 1 in 100 of the people who were left out, any test finds at most "
+        f"{percent_up(guarantee.attacker_rate)} in 100 of those who were not; guessing blindly finds 1. "
+        f"This holds for every method and any computing power.{condition}"
+    )
+
+
+def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:
+    """Return what is to be said about the releases that are not in the folder, if there are any.
+
+    ``compared`` says that an MLP beside each run asked the same records.
+    """
+    if not together.releases or (runs == 1 and not compared):
+        return ""
+    data, bound = secrets_of(together), f"({figure_up(together.epsilon)}, {together.delta:g})"
+    if runs == 1:
+        return (
+            f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
+            f"Whatever is told about both is {bound}-indistinguishable only."
+        )
+    mlps = f", and an MLP was trained beside each on the same {data}" if compared else ""
+    return (
+        f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same {data}{mlps}. "
+        "Nothing in this folder comes from the others. Whatever is told about all of them, a mean accuracy "
+        f"for example, is {bound}-indistinguishable only."
     )
 
 
@@ -113,7 +147,7 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         *([card.other_runs] if card is not None and card.other_runs else []),
         "## In plain words",
         plain_words(guarantee),
-        "## What was released about the edges",
+        f"## What was released about the {secrets_of(guarantee)}",
         _release_table(rows),
         f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, delta {guarantee.delta:g}. "
         f"{catch_rate(guarantee).capitalize()}.",
@@ -127,7 +161,27 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     """Return what the guarantee says nothing about, a line each."""
-    return (guarantee.not_covered, *NEVER_COVERED)
+    if guarantee.unit in _RECORD:
+        return (
+            guarantee.not_covered,
+            _SIDE_CHANNELS,
+            "what can be inferred about a person from what others' records have in common",
+        )
+    return (
+        guarantee.not_covered,
+        _SIDE_CHANNELS,
+        "what can be inferred about a person from the features and labels alone",
+    )
+
+
+def secrets_of(guarantee: Guarantee) -> str:
+    """Return what the unit is about, in one word: edges or records.
+
+    >>> from graphveil.privacy import Gaussian, UndirectedEdge
+    >>> secrets_of(Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
+    'edges'
+    """
+    return "records" if guarantee.unit in _RECORD else "edges"
 
 
 def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> str:
@@ -141,20 +195,56 @@ def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> s
         "## Privacy",
         f"{guarantee.statement()}\n\nDetails: `PRIVACY.md`.",
         "## Limits",
-        "* Predictions are for the nodes of the graph it was trained on; another graph's edges are asked "
-        "anew, at a price of their own.\n* Other models trained on the same edges add to what is given "
-        "away.\n* Accuracy on other data is unknown.",
+        _limits(guarantee),
         "## Use",
-        '```\nimport graphveil as gv\n\nmodel = gv.load_model("this folder")\nmodel.predict()\n```',
+        _use(guarantee),
         "Loading executes nothing that the folder holds.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
+    """Return README.md of the folder of rows that are not for everybody.
+
+    >>> from graphveil.privacy import Gaussian
+    >>> owner = Guarantee.of(NodeOwner(), Gaussian(1.0), delta=1e-5, releases=1)
+    >>> "row v only for someone entitled to v's record" in rows_page(owner, ["predictions.parquet"])
+    True
+    """
+    parts = [
+        "# Rows for their own nodes",
+        "Do not publish this folder: row v only for someone entitled to v's record.",
+        "\n".join(f"* `{name}`: {_ROW_TELLS[name]}" for name in names),
+        f"What `release/` promises under unit `{guarantee.unit}` holds for everybody as long as no row here "
+        "reaches anybody else.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _limits(guarantee: Guarantee) -> str:
+    about = secrets_of(guarantee)
+    served = (
+        "Predictions are no part of this release: each is only for someone entitled to its node's record"
+        if about == "records"
+        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are asked "
+        "anew, at a price of their own"
+    )
+    return (
+        f"* {served}.\n* Other models trained on the same {about} add to what is given away.\n* Accuracy on "
+        "other data is unknown."
+    )
+
+
+def _use(guarantee: Guarantee) -> str:
+    call = "model.predict()" if secrets_of(guarantee) == "edges" else "model.guarantee"
+    return f'```\nimport graphveil as gv\n\nmodel = gv.load_model("this folder")\n{call}\n```'
+
+
 def _results(card: Card) -> list[str]:
     recipe = f", prepared by the recipe `{card.recipe}`" if card.recipe else ""
     lines = [f"* {name}: {100 * value:.1f} %" for name, value in card.accuracies.items()]
-    return ["## Data and results", f"Data: {card.dataset}{recipe}.", "\n".join(lines)]
+    parts = ["## Data and results", f"Data: {card.dataset}{recipe}."]
+    return [*parts, "\n".join(lines) or "No accuracy: an exact one would tell about the records."]
 
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

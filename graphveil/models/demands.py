@@ -45,8 +45,8 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
     if model.needs_degree_budget and isinstance(unit, NodeOwner) and model.degree_budget is None:
         raise UnitError(
             f"{model.method} with unit 'node-owner' needs a degree budget D, which a node of more than D "
-            "edges shares among them: pass degree_budget= (--degree-budget). Any D keeps the guarantee; about "
-            "half of the expected degree serves accuracy"
+            "edges shares among them: pass degree_budget= (--degree-budget). Any D keeps the guarantee; "
+            "about half of the expected degree serves accuracy"
         )
 
 

@@ -54,9 +54,31 @@ def test_publishing_moves_a_whole_release_and_drops_the_work(opened: RunFolder) 
     staged.mkdir(parents=True)
     (staged / "model.json").write_text("{}")
     assert not opened.complete
-    opened.publish(staged)
+    opened.publish(opened.workspace(0))
     assert (opened.release / "model.json").is_file()
     assert not opened.work.exists()
+    assert not opened.per_node.exists()
+
+
+def test_what_is_withheld_is_in_place_before_the_release(
+    opened: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("release", "per_node"):
+        (opened.workspace(0) / name).mkdir(parents=True)
+    moved: list[str] = []
+    replace = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, to: (moved.append(to.name), replace(self, to))[1])
+    opened.publish(opened.workspace(0))
+    assert moved == ["per_node", "release"]
+
+
+def test_publishing_goes_on_where_it_was_killed(opened: RunFolder) -> None:
+    opened.per_node.mkdir(parents=True)
+    (opened.per_node / "predictions.parquet").write_text("first")
+    (opened.workspace(0) / "release").mkdir(parents=True)
+    opened.publish(opened.workspace(0))
+    assert opened.release.is_dir()
+    assert (opened.per_node / "predictions.parquet").read_text() == "first"
 
 
 def test_default_folders_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,18 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import preview, together
 from graphveil.experiment.source import Source
 from graphveil.graph import Graph
-from graphveil.privacy import Gaussian, Guarantee, UndirectedEdge, budget_of
+from graphveil.privacy import (
+    ByGroup,
+    Composed,
+    Event,
+    Gaussian,
+    Guarantee,
+    NodeOwner,
+    PoissonGaussian,
+    UndirectedEdge,
+    budget_of,
+    compose,
+)
 
 TINY = Source(dataset="synthetic/tiny")
 
@@ -34,6 +45,38 @@ def test_runs_add_up_like_one_long_release() -> None:
     assert together([one] * 3).epsilon == pytest.approx(7.423, abs=1e-3)
     assert together([one] * 10).epsilon == pytest.approx(15.104, abs=1e-3)
     assert together([one] * 3).releases == 6
+
+
+TRAINING = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.05, steps=200)
+RECORDS = ByGroup("records", (TRAINING, Gaussian(0.8), Composed(())))
+
+
+def of_records(event: Event) -> Guarantee:
+    return Guarantee.of(NodeOwner(), event, delta=1e-5, releases=1)
+
+
+def test_a_record_may_train_in_one_run_and_validate_in_another() -> None:
+    two = together([of_records(RECORDS)] * 2).epsilon
+    same_part_twice = of_records(compose(RECORDS, RECORDS)).epsilon
+    mixed = of_records(compose(TRAINING, Gaussian(0.8))).epsilon
+    assert two == pytest.approx(max(same_part_twice, mixed))
+    assert two > of_records(RECORDS).epsilon
+
+
+def test_releases_of_two_methods_may_tell_other_groups_apart() -> None:
+    other = ByGroup("records", (Gaussian(0.1), Gaussian(0.5)))  # the name alone says nothing
+    assert together([of_records(RECORDS), of_records(other)]).epsilon > of_records(RECORDS).epsilon
+
+
+def test_many_runs_are_never_cheaper_than_fewer() -> None:
+    found = [together([of_records(RECORDS)] * runs).epsilon for runs in (1, 2, 5, 10, 20)]
+    assert found == sorted(found)
+
+
+def test_together_is_only_as_valid_as_its_parts() -> None:
+    void = Guarantee.of(NodeOwner(), Gaussian(0.1), delta=1e-5, releases=1, deviations=("a flaw",))
+    both = together([of_records(RECORDS), void])
+    assert (both.valid, both.deviations) == (False, ("a flaw",))
 
 
 def test_runs_that_would_use_up_delta_are_refused() -> None:

@@ -1,0 +1,181 @@
+"""What ``train`` shows before it spends anything, and what it shows at the end."""
+
+from typing import TYPE_CHECKING, Any
+
+from graphveil.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.preview import Preview
+    from graphveil.privacy import Guarantee
+
+Fact = tuple[str, str]
+
+
+def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
+    """Return names and values of the plan, in the order in which they are shown."""
+    experiment, guarantee = plan.experiment, plan.guarantee
+    size = f"{plan.nodes:,} nodes, {plan.features:,} features, {plan.classes} classes"
+    recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
+    runs = "1 run" if experiment.runs == 1 else f"{experiment.runs} runs"
+    rows = [
+        ("data", f"{experiment.source.name}: {size}, {recipe}"),
+        ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
+        ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
+        *_budget(plan),
+        *(("deviation", deviation) for deviation in guarantee.deviations),
+    ]
+    if plan.estimate is not None:
+        memory, seconds = plan.estimate.megabytes / 1000, plan.estimate.seconds
+        rows.append(
+            ("estimate", f"roughly {memory:.1f} GB and {seconds:.0f} s, for as many edges as you expect")
+        )
+    return [*rows, ("folder", str(folder.root))]
+
+
+def _budget(plan: "Preview") -> list[Fact]:
+    from graphveil.models.cards import catch_rate
+
+    guarantee, runs = plan.guarantee, plan.experiment.runs
+    if guarantee.unit == "none":
+        return [("budget", "none: this is the reference without privacy")]
+    if not plan.releases:
+        return [("budget", "epsilon 0: the edges are never read")]
+    rows = [
+        ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
+        ("noise", _noise(plan)),
+        ("attacker", catch_rate(guarantee)),
+    ]
+    if plan.baseline is not None:
+        asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
+        rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {asks}"))
+    if runs > 1 or plan.baseline is not None:
+        total = plan.guarantee_all_runs
+        name = "all runs" if runs > 1 else "both"
+        rows.append((name, f"together {_epsilon(total)}; {catch_rate(total)}"))
+    return rows
+
+
+def _epsilon(guarantee: "Guarantee") -> str:
+    from graphveil.privacy.guarantee import figure_up
+
+    return f"epsilon {figure_up(guarantee.epsilon)} at delta {guarantee.delta:g}"
+
+
+def _noise(plan: "Preview") -> str:
+    stds = ", ".join(f"{sigma:.4g}" for sigma in plan.noise_std)
+    answers = "release" if len(plan.releases) == 1 else "releases"
+    return f"{len(plan.releases)} {answers}, noise standard deviation {stds}"
+
+
+def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+    """Print the final table, the statement, and where things are."""
+    screen.say("")
+    head, rows = _table(metrics)
+    screen.table(head, rows)
+    for line in _remarks(metrics):
+        screen.say(line, style="dim")
+    screen.say("")
+    screen.say(metrics["statement"])
+    screen.say("")
+    screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
+    screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")
+    screen.emit(metrics)
+
+
+def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the methods side by side, each with its accuracy and what it costs."""
+    interval = "" if metrics["runs"] == 1 else " [95 % CI]"
+    private = metrics["private_accuracy"]
+    rows = [_row(metrics, metrics["method"], "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
+    if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
+        rows.append(_row(metrics, "mlp (no graph)", "mlp_", *_baseline_cost(metrics)))
+    head = ["method", f"test accuracy, %{interval}", "epsilon", "delta", "attacker catches"]
+    if private is not None:
+        head.insert(2, f"from noisy counts, %{interval}")
+    return tuple(head), rows
+
+
+def _row(
+    metrics: dict[str, Any], name: str, prefix: str, epsilon: float | None, rate: float
+) -> tuple[str, ...]:
+    from graphveil.experiment.results import Summary
+    from graphveil.models.cards import percent_up
+    from graphveil.privacy.guarantee import figure_up
+
+    private = metrics["private_accuracy"]
+    accuracy = Summary.of(metrics[f"{prefix}test_accuracy"]["values"]).percent()
+    cells = [name, f"{accuracy}{_marker(metrics)}"]
+    if private is not None:
+        cells.append(Summary.of(private[f"{prefix}test"]["values"]).percent())
+    delta = f"{metrics['delta']:g}" if epsilon else "0"
+    figure = "none" if epsilon is None else figure_up(epsilon)
+    return (*cells, figure, delta, f"at most {percent_up(rate)} %")
+
+
+def _marker(metrics: dict[str, Any]) -> str:
+    """Return what stands beside an accuracy that tells about protected records."""
+    from graphveil.models.cards import NOT_COVERED
+
+    protected = metrics["unit"] != "none" and not metrics["covered"]
+    return f" ({NOT_COVERED})" if protected else ""
+
+
+def _baseline_cost(metrics: dict[str, Any]) -> tuple[float | None, float]:
+    from graphveil.privacy.guarantee import FALSE_ALARMS
+
+    charged = metrics["baseline_guarantee"]
+    return (0.0, FALSE_ALARMS) if charged is None else (charged["epsilon"], charged["tpr_at_1pct_fpr"])
+
+
+def _remarks(metrics: dict[str, Any]) -> list[str]:
+    from graphveil.models.cards import percent_up
+
+    about = "edge" if metrics["covered"] else "record"
+    lines = []
+    if metrics["epsilon"]:
+        rate = f"at most {percent_up(metrics['tpr_at_1pct_fpr'])} %"
+        lines.append(f"What an attacker learns about one {about}: catch rate at 1 % false alarms: {rate}.")
+    if metrics["runs"] == 1:
+        lines.append("One run, so no interval (train --runs 3 gives one).")
+    return [*lines, *_together(metrics), *_uncovered(metrics)]
+
+
+def _together(metrics: dict[str, Any]) -> list[str]:
+    """Return what everything cost that asked the same protected data."""
+    from graphveil.models.cards import percent_up
+    from graphveil.privacy.guarantee import figure_up
+
+    total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
+    if total["epsilon"] is None:
+        return [f"{runs} runs."] if runs > 1 else []
+    if runs == 1 and beside is None:
+        return []
+    data = "edges" if metrics["covered"] else "records"
+    names = f"all {runs} runs" if runs > 1 else "the model"
+    names += " with the mlp" if beside is not None else ""
+    rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
+    return [
+        f"Epsilon is that of one model; {names} on these {data} together: epsilon "
+        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %."
+    ]
+
+
+def _uncovered(metrics: dict[str, Any]) -> list[str]:
+    if not _marker(metrics):
+        return []
+    counted = (
+        "" if metrics["private_accuracy"] else "; --private-metrics releases noisy ones that are covered"
+    )
+    return [f"Exact accuracies tell about the records they were counted on: keep them inside{counted}."]
+
+
+def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
+    if not metrics["guarantee"]["valid"]:
+        return "no guarantee holds: publish none of it"
+    if folder.per_node.exists():
+        return (
+            "release/ may be published, internal/ must not; per_node/: row v only for someone entitled to "
+            "v's record"
+        )
+    return "release/ may be published, internal/ must not"
