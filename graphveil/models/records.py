@@ -61,6 +61,10 @@ class GuaranteeRecord(Record):
     deviations: list[str]
     notes: list[str]
     one_way: bool
+    replace_one: bool = False
+    max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
+    edge_use: Literal["never", "asked", "read"] = "asked"
+    edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class ReleaseRecord(Record):

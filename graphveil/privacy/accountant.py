@@ -196,7 +196,7 @@ class _Total:
             if isinstance(part, PoissonGaussian):
                 total += cls._training(part)
             elif isinstance(part, Gaussian):
-                total += cls(part.mu**2)
+                total += cls(part.mu * part.mu)  # no power, which raises where a product is infinite
             else:
                 total += cls(0.0, Counter([part]))
         return total
@@ -204,7 +204,8 @@ class _Total:
     @classmethod
     def _training(cls, part: PoissonGaussian) -> "_Total":
         if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
-            return cls(part.steps * (part.change / part.noise_multiplier) ** 2)
+            mu = part.change / part.noise_multiplier
+            return cls(part.steps * mu * mu)
         if not part.steps or not part.sampling_rate:
             return cls()
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))

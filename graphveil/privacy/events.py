@@ -103,12 +103,14 @@ class ByGroup:
     events: tuple["Event", ...]
 
     def __post_init__(self) -> None:
-        """Refuse groups within groups, whose worst case is not defined."""
+        """Refuse groups within groups, whose worst case is not defined, and keep one form of equal events."""
         if not self.events:
             raise ConfigError("an event by group needs one event for each group, and there are none")
-        for event in self.events:
-            if any(isinstance(part, PairwiseGaussian | ByGroup) for part in compose(event).events):
+        flat = [compose(event) for event in self.events]
+        for event in flat:
+            if any(isinstance(part, PairwiseGaussian | ByGroup) for part in event.events):
                 raise ConfigError("an event by group holds plain events, not tables or groups of their own")
+        object.__setattr__(self, "events", tuple(e.events[0] if len(e.events) == 1 else e for e in flat))
 
 
 @dataclass(frozen=True)

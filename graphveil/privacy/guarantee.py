@@ -4,40 +4,22 @@ The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from graphveil.errors import PrivacyError, UnitError
+from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, stand_alone, total_mu
 from graphveil.privacy.events import Event, compose
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.unit import DirectedEdge, NoUnit, Unit
+from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, NoUnit, Unit, parse_unit
 
 Mode = Literal["strict", "paper"]
+EdgeUse = Literal["never", "asked", "read"]
+EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
 FRIENDSHIPS = (10, 100)  # fixed and public: never a measured degree
 FALSE_ALARMS = 0.01
-
-_UNDIRECTED = (
-    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for every "
-    "node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
-    "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features or "
-    "their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
-    "{eps_100} for k=100."
-)
-_DIRECTED = (
-    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "stored directed edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
-    "every node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers "
-    "{releases} release(s) recorded in the ledger. It does not hide whether a person is in the data, their "
-    "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
-    "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
-)
-_UNTOUCHED = (
-    "The edges were never read: nothing that this object gives out depends on them. Node identities, "
-    "features and labels are treated as public and are not protected."
-)
-_NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
-_ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 
 
 def figure_up(value: float, digits: int = 4) -> str:
@@ -78,6 +60,10 @@ class Guarantee:
     deviations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     one_way: bool = True
+    replace_one: bool = False
+    max_degree: int | None = None
+    edge_use: EdgeUse = "asked"
+    edge_mu: float | None = None
 
     @classmethod
     def of(
@@ -92,12 +78,40 @@ class Guarantee:
         deviations: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         one_way: bool = True,
+        edge_use: EdgeUse = "asked",
+        edge_mu: float | None = None,
     ) -> "Guarantee":
         """Account for an event.
 
-        ``slack`` is the part of delta that the noise's finite resolution costs; ``one_way`` False marks rows
-        alone, of equal weights and noise in both directions of an edge.
+        Args:
+            unit: what is protected.
+            event: what was done, as the unit prices it.
+            delta: the delta to account for.
+            releases: how many answers about the protected data the event stands for.
+            slack: the part of delta that the noise's finite resolution costs.
+            mode: strict, or a paper's.
+            deviations: why the promise is not kept, if it is not.
+            notes: what the statement says besides.
+            one_way: False marks rows alone, of equal weights and noise in both directions of an edge.
+            edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
+                alone, or also ``read`` where a prediction is made, from its node's own list.
+            edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
+                None if there is no such bound.
+
+        Raises:
+            UnitError: a prediction reads edges that the unit protects as somebody else's.
+
+        >>> from graphveil.privacy import ByGroup, Gaussian, NodeOwner, PoissonGaussian
+        >>> event = ByGroup("train/val", (PoissonGaussian(2.0, 0.0128, 781), Gaussian(0.2)))
+        >>> owner = Guarantee.of(NodeOwner(), event, delta=1e-5, releases=2, edge_mu=0.1)
+        >>> figure_up(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.statement()
+        ('0.7256', True)
         """
+        if isinstance(unit, NodePromise) and edge_use == "read":
+            raise UnitError(
+                "under unit 'node-promise' an edge belongs to both of its ends, so a prediction that reads "
+                "its node's list tells about the others on it; use 'node-owner', or do not read own edges"
+            )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(
             unit=unit.name,
@@ -109,11 +123,50 @@ class Guarantee:
             valid=not deviations and not isinstance(unit, NoUnit),
             mode=mode,
             covers=unit.covers,
-            not_covered=unit.not_covered,
+            not_covered=wording.LIST_NOT_COVERED if edge_use == "read" else unit.not_covered,
             deviations=deviations,
             notes=notes,
             one_way=one_way,
+            replace_one=isinstance(unit, NodeUnit) and unit.replace_one,
+            max_degree=unit.max_degree if isinstance(unit, NodePromise) else None,
+            edge_use=edge_use,
+            edge_mu=edge_mu,
         )
+
+    @classmethod
+    def together(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
+        """Return the guarantee of several releases on the same data, everything told about them included.
+
+        Each counts by its own worst group: two runs have two splits, and a record may be in any group of
+        either. Words and delta are the first one's, deviations are everybody's.
+
+        Raises:
+            PrivacyError: they protect different units, whose costs do not add up.
+        """
+        first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
+        if len({guarantee.protected for guarantee in guarantees}) > 1:
+            raise PrivacyError("guarantees of different units do not add up: state each on its own")
+        event = compose(*(stand_alone(guarantee.event) for guarantee in guarantees))
+        whole = replace(
+            first,
+            event=event,
+            slack=slack,
+            releases=sum(guarantee.releases for guarantee in guarantees),
+            valid=all(guarantee.valid for guarantee in guarantees),
+            deviations=tuple(
+                dict.fromkeys(word for guarantee in guarantees for word in guarantee.deviations)
+            ),
+            one_way=any(guarantee.one_way for guarantee in guarantees),
+            edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
+            edge_mu=_together(guarantees),
+        )
+        left = first.delta - slack
+        return replace(whole, epsilon=whole.curve.epsilon(left) if left > 0 or slack == 0 else math.inf)
+
+    @property
+    def protected(self) -> Unit:
+        """The unit of protection."""
+        return parse_unit(self.unit, replace_one=self.replace_one, max_degree=self.max_degree)
 
     @property
     def curve(self) -> Curve:
@@ -125,25 +178,23 @@ class Guarantee:
         """The most that any attacker catches (true positives) at 1 % false alarms, for one unit."""
         return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
+    @property
+    def edge_epsilon(self) -> float | None:
+        """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
+        if self.edge_use == "never":
+            return 0.0
+        return None if self.edge_mu is None or self.edge_use == "read" else self._epsilon_at(self.edge_mu)
+
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
-        event, slack = compose(*[stand_alone(self.event)] * runs), self.slack * runs
-        curve = NoPrivacyCurve() if self.unit == NoUnit.name else privacy_curve(event)
-        left = self.delta - slack
-        return replace(
-            self,
-            event=event,
-            slack=slack,
-            epsilon=curve.epsilon(left) if left > 0 or slack == 0 else math.inf,
-            releases=self.releases * runs,
-        )
+        return Guarantee.together([self] * runs)
 
     def statement(self) -> str:
         """Return the guarantee in words, beginning with its deviations if it has any."""
-        parts = [self._core()]
+        parts = self._core()
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
-            parts.append(_ADDS_UP)
+            parts.append(wording.ADDS_UP)
         if self.deviations:
             listed = "; ".join(self.deviations)
             parts.insert(
@@ -167,21 +218,49 @@ class Guarantee:
             "notes": list(self.notes),
             "tpr_at_1pct_fpr": self.attacker_rate,
             "statement": self.statement(),
+        } | self._of_records()
+
+    def _of_records(self) -> dict[str, Any]:
+        """Return what the record says under node units only."""
+        if not isinstance(self.protected, NodeUnit):
+            return {}
+        edge = self.edge_epsilon
+        return {
+            "replace_one": self.replace_one,
+            "max_degree": self.max_degree,
+            "edge_epsilon": edge if edge is not None and math.isfinite(edge) else None,
         }
 
-    def _core(self) -> str:
-        if self.unit == NoUnit.name:
-            return _NONE
+    def _core(self) -> list[str]:
+        unit = self.protected
+        if isinstance(unit, NodeUnit):
+            return self._core_of_records(unit)
+        if isinstance(unit, NoUnit):
+            return [wording.NONE]
         if self.releases == 0:
-            return _UNTOUCHED
-        text = _DIRECTED if self.unit == DirectedEdge.name else _UNDIRECTED
+            return [wording.UNTOUCHED]
+        text = wording.DIRECTED if isinstance(unit, DirectedEdge) else wording.UNDIRECTED
         groups = {f"eps_{k}": figure_up(self._group_epsilon(k)) for k in FRIENDSHIPS}
+        return [self._filled(text, mutual=figure_up(self._mutual_epsilon()), **groups)]
+
+    def _core_of_records(self, unit: NodeUnit) -> list[str]:
+        if isinstance(unit, NodePromise):
+            text = wording.PROMISE_NEVER if self.edge_use == "never" else wording.PROMISE
+            first = [self._filled(text, degree=f"{unit.max_degree}"), wording.PUBLIC]
+        else:
+            first = [self._filled(wording.OWNER[self.edge_use], edge=self._edge_words())]
+        sampled = [] if math.isfinite(self._mu()) else [wording.SAMPLED]
+        return [*first, wording.REPLACED if unit.replace_one else wording.NULLED, *sampled]
+
+    def _edge_words(self) -> str:
+        edge = self.edge_epsilon
+        if edge is None:
+            return wording.NO_EDGE_FIGURE
+        return wording.EDGE_FIGURE.format(epsilon=figure_up(edge))
+
+    def _filled(self, text: str, **figures: str) -> str:
         return text.format(
-            epsilon=figure_up(self.epsilon),
-            delta=f"{self.delta:g}",
-            releases=self.releases,
-            mutual=figure_up(self._mutual_epsilon()),
-            **groups,
+            epsilon=figure_up(self.epsilon), delta=f"{self.delta:g}", releases=self.releases, **figures
         )
 
     def _group_epsilon(self, friendships: int) -> float:
@@ -206,3 +285,13 @@ class Guarantee:
     def _mu(self) -> float:
         mu = total_mu(self.event)
         return math.inf if mu is None else mu
+
+
+def _together(guarantees: Sequence[Guarantee]) -> float | None:
+    """Return the mu of one mutual edge over all of these, None if any has no bound."""
+    squares = [
+        0.0 if guarantee.edge_use == "never" else None if guarantee.edge_mu is None else guarantee.edge_mu**2
+        for guarantee in guarantees
+    ]
+    known = [square for square in squares if square is not None]
+    return math.sqrt(sum(known)) if len(known) == len(squares) else None

@@ -32,6 +32,9 @@ _GROUPS = "by_group"
 _MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
+_ABOUT_RECORDS = ("edge_use", "edge_mu")
+_UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
+_MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
 
 
 def events_to_plain(event: Event) -> list[dict[str, Any]]:
@@ -49,15 +52,13 @@ def events_from_plain(records: object) -> Composed:
     >>> events_from_plain([{"kind": "gaussian", "mu": 0.5}])
     Composed(events=(Gaussian(mu=0.5),))
     """
-    if not isinstance(records, list):
-        raise ArtifactError("the events of a guarantee must be a list of records")
-    return compose(*(_event(record) for record in records))
+    return compose(*map(_event, _listed(records)))
 
 
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return what a guarantee is accounted from; its figures and words follow."""
-    record = {name: getattr(guarantee, name) for name in _GUARANTEE_FIELDS}
-    return {"unit": guarantee.unit, "events": events_to_plain(guarantee.event), **record}
+    names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_ABOUT_RECORDS)
+    return {name: getattr(guarantee, name) for name in names} | {"events": events_to_plain(guarantee.event)}
 
 
 def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
@@ -70,7 +71,9 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     """
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
-    return Guarantee.of(parse_unit(record["unit"]), events_from_plain(record["events"]), **known)
+    known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records have neither
+    unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
+    return Guarantee.of(unit, events_from_plain(record["events"]), **known)
 
 
 def _record(part: Event) -> dict[str, Any]:
@@ -81,23 +84,33 @@ def _record(part: Event) -> dict[str, Any]:
     return {"kind": _NAMES[type(part)], **asdict(part)}
 
 
+def _event(record: object) -> Event:
+    if isinstance(record, dict) and record.get("kind") == _GROUPS:
+        return _by_group(record)
+    return _plain_event(record)
+
+
 def _by_group(record: dict[str, Any]) -> ByGroup:
     partition, groups = record.get("partition"), record.get("events")
     if set(record) != {"kind", "partition", "events"} or not isinstance(partition, str):
         raise ArtifactError(f"an event of kind {_GROUPS!r} has missing or unknown fields")
     if not isinstance(groups, list) or not 0 < len(groups) <= _MOST_GROUPS:
         raise ArtifactError(f"an event of kind {_GROUPS!r} needs a list of events for each group")
-    try:
-        return ByGroup(partition, tuple(events_from_plain(group) for group in groups))
+    try:  # groups within groups are no plain events, so nothing here nests
+        return ByGroup(partition, tuple(compose(*map(_plain_event, _listed(group))) for group in groups))
     except ConfigError as error:
         raise ArtifactError(f"an event of kind {_GROUPS!r}: {error}") from None
 
 
-def _event(record: object) -> Event:
+def _listed(records: object) -> list[object]:
+    if not isinstance(records, list) or len(records) > _MOST_EVENTS:
+        raise ArtifactError(f"the events of a guarantee must be a list of at most {_MOST_EVENTS} records")
+    return records
+
+
+def _plain_event(record: object) -> Event:
     from pydantic import TypeAdapter, ValidationError
 
-    if isinstance(record, dict) and record.get("kind") == _GROUPS:
-        return _by_group(record)
     if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
         raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
     cls = _KINDS[record["kind"]]

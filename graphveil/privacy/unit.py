@@ -6,7 +6,7 @@ Docs: ``docs/guarantees.md``, sections 1 and 2.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from graphveil import _check
@@ -77,7 +77,7 @@ class NodeUnit(Unit):
 
     delta_cap: ClassVar[float] = 1e-5
 
-    replace_one: bool = False
+    replace_one: bool = field(default=False, kw_only=True)
 
     @property
     def change(self) -> float:
@@ -121,7 +121,7 @@ class NodePromise(NodeUnit):
 
     The node's own row and prediction are not covered: they go to nobody but those entitled to its record.
 
-    >>> NodePromise(max_degree=9).pair_shift(1.0, 1.0)
+    >>> NodePromise(9).pair_shift(1.0, 1.0)
     3.0
     """
 
@@ -129,7 +129,7 @@ class NodePromise(NodeUnit):
     covers: ClassVar[str] = "any one node with all its edges, features and label, while the promise holds"
     not_covered: ClassVar[str] = "who is in the data, the split, and the node's own row and prediction"
 
-    max_degree: int = 1
+    max_degree: int
 
     def __post_init__(self) -> None:
         """Check the promised degree."""

@@ -63,6 +63,12 @@ def test_groups_hold_neither_tables_nor_groups(inner: Event) -> None:
         ByGroup("train/val", (Gaussian(1.0), inner))
 
 
+def test_equal_groups_are_equal_however_they_were_nested() -> None:
+    nested = ByGroup("split", (compose(Gaussian(1.0)), Composed((Composed((Gaussian(1.0), Gaussian(2.0))),))))
+    assert nested == ByGroup("split", (Gaussian(1.0), compose(Gaussian(1.0), Gaussian(2.0))))
+    assert nested.events[0] == Gaussian(1.0)
+
+
 def test_composition_keeps_the_order_and_flattens() -> None:
     parts = (Gaussian(1.0), ROWS, PoissonGaussian(1.0, 0.1, 2))
     assert compose(parts[0], compose(parts[1], compose(parts[2]))) == Composed(parts)

@@ -1,7 +1,10 @@
 import json
+import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphveil.errors import ArtifactError
 from graphveil.privacy import (
@@ -31,6 +34,13 @@ EVENTS: list[Event] = [
     ByGroup("train/val", (compose(PoissonGaussian(1.1, 0.01, 500), Gaussian(0.3)), Composed(()))),
 ]
 GROUP = [{"kind": "gaussian", "mu": 1.0}]
+TABLE = {"kind": "pairwise_gaussian", "partition": "p", "mu_squared": [[1.0]]}
+
+_KEYS = st.sampled_from(["kind", "partition", "events", "mu", "steps", "mu_squared"])
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner | st.just("by_group"), max_size=4)
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -82,6 +92,18 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
         [{"kind": "by_group", "partition": "p", "events": []}],
         [{"kind": "by_group", "partition": "p", "events": [GROUP] * 101}],
         [{"kind": "by_group", "partition": "p", "events": GROUP}],
+        [{"kind": "by_group", "partition": "p", "events": ["gaussian"]}],
+        [{"kind": "by_group", "partition": "p", "events": [GROUP * 201]}],
+        [{"kind": "by_group", "events": [GROUP]}],
+        [{"kind": "by_group", "partition": "p", "events": [[TABLE]]}],
+        [{"kind": ["by_group"], "partition": "p", "events": [GROUP]}],
+        [{"kind": {}, "mu": 1.0}],
+        [{"kind": None}],
+        GROUP * 201,
+        [{"kind": "gaussian", "mu": 1e400}],
+        [{"kind": "poisson_gaussian", "noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 2.0**70}],
+        [None],
+        {},
         [
             {
                 "kind": "by_group",
@@ -94,3 +116,40 @@ def test_everything_that_a_guarantee_is_accounted_from_survives_json() -> None:
 def test_a_damaged_record_is_a_typed_error(records: Any) -> None:
     with pytest.raises(ArtifactError):
         events_from_plain(records)
+
+
+def test_groups_nested_beyond_any_stack_are_a_typed_error() -> None:
+    record: dict[str, Any] = {"kind": "by_group", "partition": "p", "events": [GROUP]}
+    for _ in range(5000):
+        record = {"kind": "by_group", "partition": "p", "events": [[record]]}
+    with pytest.raises(ArtifactError):
+        events_from_plain([record])
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"noise_multiplier": 1e-300, "sampling_rate": 0.5, "steps": 1},
+        {"noise_multiplier": 1e-300, "sampling_rate": 1.0, "steps": 1},
+        {"noise_multiplier": 1.0, "sampling_rate": 0.9, "steps": 2**62},
+        {"noise_multiplier": 1e300, "sampling_rate": 1e-300, "steps": 1},
+    ],
+)
+def test_what_a_hostile_record_asks_to_account_for_takes_no_time(training: dict[str, Any]) -> None:
+    part = {"kind": "poisson_gaussian", "relation": "replace", **training}
+    group = {"kind": "by_group", "partition": "p", "events": [[part], []]}
+    record = guarantee_to_plain(Guarantee.of(UndirectedEdge(), compose(), delta=1e-7, releases=1))
+    assert guarantee_from_plain(record | {"events": [group]}).epsilon in (0.0, math.inf)
+
+
+def test_a_hostile_mu_has_no_privacy() -> None:
+    record = guarantee_to_plain(Guarantee.of(UndirectedEdge(), compose(), delta=1e-7, releases=1))
+    huge = guarantee_from_plain(record | {"events": [{"kind": "gaussian", "mu": 1e308}]})
+    assert huge.epsilon == math.inf
+    assert "(inf, 1e-07)" in huge.statement()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=12), _nested, max_leaves=12))
+def test_anything_else_is_a_typed_error(anything: Any) -> None:
+    with pytest.raises(ArtifactError):
+        events_from_plain([anything])

@@ -54,11 +54,20 @@ def test_a_promised_degree_bounds_the_rows_that_a_node_speaks_into() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", [lambda replace: NodeOwner(replace_one=replace), lambda replace: NodePromise(replace_one=replace)]
+    "unit",
+    [lambda replace: NodeOwner(replace_one=replace), lambda replace: NodePromise(4, replace_one=replace)],
 )
 def test_replacing_a_record_doubles_every_shift(unit: Callable[[bool], NodeUnit]) -> None:
     assert (unit(False).change, unit(False).relation) == (1.0, "add_remove")
     assert (unit(True).change, unit(True).relation) == (2.0, "replace")
+
+
+def test_nothing_but_the_degree_is_given_by_place() -> None:
+    assert NodePromise(9) == NodePromise(max_degree=9, replace_one=False)
+    with pytest.raises(TypeError):
+        NodeOwner(True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        NodePromise()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("degree", [0, -1, 1.5])

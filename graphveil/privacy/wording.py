@@ -1,0 +1,81 @@
+"""The printed sentences of every guarantee: fixed words, with a figure only where the proof has one.
+
+Why each sentence stands there, and why it says no more: ``docs/guarantees.md``, section 7.
+"""
+
+UNDIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for every "
+    "node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
+    "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features or "
+    "their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
+    "{eps_100} for k=100."
+)
+DIRECTED = (
+    "Node identities, features and labels are treated as public. For any two graphs that differ in one "
+    "stored directed edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
+    "every node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers "
+    "{releases} release(s) recorded in the ledger. It does not hide whether a person is in the data, their "
+    "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
+    "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
+)
+UNTOUCHED = (
+    "The edges were never read: nothing that this object gives out depends on them. Node identities, "
+    "features and labels are treated as public and are not protected."
+)
+NONE = "No privacy: this object was computed from the raw graph, and anything it gives out may reveal it."
+
+PUBLIC = "Node identities and split membership are public."
+_RECORD = (
+    f"{PUBLIC} For any two data sets that differ in the record of one "
+    "node q (its features, its label and the list of edges q itself declares), "
+)
+_OTHERS = (
+    "Edges pointing to q that are declared by other nodes belong to those nodes' records and are not hidden "
+    "by this statement; if friendships are mutual they also stand in the friends' records"
+)
+_OWN_FEATURES = (
+    "The prediction for q uses q's own features and must only be shown to parties entitled to them."
+)
+_OWNER_ASKED = (
+    f"{_RECORD}the released models, all noisy aggregates and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. "
+    f"{_OTHERS}: q's friend list is then protected only edge by edge, {{edge}}. {_OWN_FEATURES}"
+)
+_OWNER_READ = (
+    f"{_RECORD}the released models, all published rows and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. The prediction for q uses q's own features and q's own edge "
+    "list and must only be shown to parties entitled to both. "
+    f"{_OTHERS}, and a friend's prediction reads the friend's list: no separate figure is given for one "
+    "friendship."
+)
+_OWNER_NEVER = (
+    f"{_RECORD}the released models and the predictions for all nodes other than q are "
+    "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out depends on "
+    f"who declares which edges. {_OWN_FEATURES}"
+)
+OWNER = {"never": _OWNER_NEVER, "asked": _OWNER_ASKED, "read": _OWNER_READ}  # by what reads the edges
+EDGE_FIGURE = "at eps = {epsilon}"
+NO_EDGE_FIGURE = "and no separate figure is given for one friendship"
+PROMISE = (
+    "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
+    "that differ in one node q with all its edges, features and label, everything except q's own row and "
+    "prediction is ({epsilon}, {delta})-indistinguishable. If the assurance is false there is no guarantee."
+)
+PROMISE_NEVER = (
+    "For any two graphs that differ in one node q with all its edges, features and label, everything except "
+    "q's own prediction is ({epsilon}, {delta})-indistinguishable. No edge was read, so this rests on no "
+    "assurance about degrees."
+)
+NULLED = (
+    "To differ means here that q has its record in one of the two and a null record in the other: no "
+    "features, no label, no edges."
+)
+REPLACED = "To differ means here that q has two different records in the two, whatever they hold."
+SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
+ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
+
+LIST_NOT_COVERED = (
+    "who is in the data, the split, edges that others declare towards the node, and the node's own "
+    "prediction, which is for those entitled to its features and to its edge list"
+)
