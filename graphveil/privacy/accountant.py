@@ -149,23 +149,6 @@ def total_mu(event: Event) -> float | None:
     return math.sqrt(worst)
 
 
-def stand_alone(event: Event) -> Event:
-    """Return an event that costs at least as much, for any pair and any group, without naming either.
-
-    Tables add pair by pair, and groups compose group by group, within one release only. Two releases may
-    share a partition's name and not its groups (another split moves nodes), and then the worst cases of both
-    must be added.
-
-    >>> table = PairwiseGaussian("train/val/target", ((1.0, 0.0), (0.0, 0.25)))
-    >>> total_mu(stand_alone(table))
-    1.0
-    """
-    total = _Total()
-    for cases in _by_partition(event):
-        total += _worst(cases)
-    return total.event
-
-
 def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
     """Return the privacy curve of an event: the worst one of any group of records.
 
@@ -220,16 +203,6 @@ class _Total:
     def covers(self, other: "_Total") -> bool:
         """Whether this costs at least as much."""
         return self | other == self
-
-    @property
-    def event(self) -> Composed:
-        """The total as an event."""
-        gaussian_part = (Gaussian(math.sqrt(self.mu_squared)),) if self.mu_squared else ()
-        return compose(*gaussian_part, *(_repeated(part, count) for part, count in self.rest.items()))
-
-
-def _repeated(part: Event, count: int) -> Event:
-    return replace(part, steps=count) if isinstance(part, PoissonGaussian) else Composed((part,) * count)
 
 
 def _cases(event: Event) -> list[_Total]:
@@ -316,5 +289,7 @@ def _out_of_bounds(total: _Total) -> bool:
 
 @lru_cache(maxsize=64)
 def _training_loss(kinds: tuple[tuple[PoissonGaussian, int], ...], interval: float) -> Any:
-    composed = [loss.step_loss(kind, interval).self_compose(steps) for kind, steps in kinds]
+    # Of several bounds on where to cut the tails, one may overflow and is then not the smallest.
+    with np.errstate(over="ignore"):
+        composed = [loss.step_loss(kind, interval).self_compose(steps) for kind, steps in kinds]
     return reduce(lambda one, other: one.compose(other), composed)

@@ -13,19 +13,22 @@ from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
 from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.unit import Unit
 
 
 @dataclass(frozen=True)
 class Entry:
     """One booked release: its id, what it is, and its event. It holds nothing private.
 
-    ``slack`` is the part of delta that the finite resolution of its noise costs.
+    ``slack`` is the part of delta that the finite resolution of its noise costs; ``unit`` is what the event
+    is priced for.
     """
 
     release_id: str
     label: str
     event: Event
     slack: float = 0.0
+    unit: Unit | None = None
 
 
 class Budget(Protocol):
@@ -75,7 +78,11 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         return tuple(self._entries)
 
     def curve(self) -> Curve:
-        """Return the privacy curve of everything booked."""
+        """Return the privacy curve of everything booked.
+
+        Raises:
+            BudgetError: the entries are priced for different units, whose costs do not add up.
+        """
         return _curve(self._entries)
 
     def _check_limit(self, entry: Entry) -> None:
@@ -98,6 +105,13 @@ def _epsilon(entries: list[Entry], delta: float) -> float:
 
 
 def _curve(entries: list[Entry]) -> Curve:
+    units = {entry.unit for entry in entries if entry.unit is not None}
+    if len(units) > 1:
+        raise BudgetError(
+            f"what the book holds is priced for different units ({', '.join(sorted(map(str, units)))}), and "
+            "what one edge costs says nothing about a record: the costs do not add up. Keep to one unit on "
+            "this data, or attach no limit and account for each unit by hand"
+        )
     return privacy_curve(compose(*(entry.event for entry in entries)))
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
-from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, stand_alone, total_mu
-from graphveil.privacy.events import Event, compose
+from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
+from graphveil.privacy.events import Event, compose, within_partition
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, NoUnit, Unit, parse_unit
 
@@ -137,8 +137,9 @@ class Guarantee:
     def together(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
         """Return the guarantee of several releases on the same data, everything told about them included.
 
-        Each counts by its own worst group: two runs have two splits, and a record may be in any group of
-        either. Words and delta are the first one's, deviations are everybody's.
+        Each has groups of its own: two runs have two splits, so a record that trains in one may validate in
+        the other, and the worst combination counts. Words and delta are the first one's, deviations are
+        everybody's.
 
         Raises:
             PrivacyError: they protect different units, whose costs do not add up.
@@ -146,7 +147,8 @@ class Guarantee:
         first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
         if len({guarantee.protected for guarantee in guarantees}) > 1:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
-        event = compose(*(stand_alone(guarantee.event) for guarantee in guarantees))
+        numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
+        event = compose(*numbered)
         whole = replace(
             first,
             event=event,

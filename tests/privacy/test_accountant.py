@@ -13,8 +13,9 @@ from graphveil.privacy import (
     calibrate_mu,
     compose,
     privacy_curve,
+    within_partition,
 )
-from graphveil.privacy.accountant import GaussianCurve, PldCurve, stand_alone, total_mu
+from graphveil.privacy.accountant import GaussianCurve, PldCurve, total_mu
 from graphveil.privacy.events import NonPrivate, Relation
 from privacy.golden import ATTENTION_AND_RELEASE, DP_SGD, JOINT_PIPELINE, REPEATED_RELEASES
 
@@ -100,10 +101,8 @@ def test_two_partitions_cost_the_sum_of_their_worst_pairs() -> None:
 def test_beside_another_release_the_worst_pair_of_each_counts() -> None:
     rows = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
     counts = PairwiseGaussian("labels", ((1.0, 0.0), (0.0, 0.0)))
-    training = PoissonGaussian(1.0, 0.1, 1)
-    assert total_mu(compose(stand_alone(rows), stand_alone(counts))) == pytest.approx(math.sqrt(2.0))
-    assert stand_alone(compose(rows, counts, Gaussian(2.0))) == compose(Gaussian(math.sqrt(5.0)))
-    assert stand_alone(training) == compose(training)
+    apart = compose(within_partition(rows, "1"), within_partition(counts, "2"))
+    assert total_mu(apart) == pytest.approx(math.sqrt(2.0))
 
 
 def test_one_partition_with_two_sizes_is_a_contradiction() -> None:
@@ -162,13 +161,6 @@ def test_the_bound_over_two_partitions_covers_every_record() -> None:
     for one in first.events:
         for other in second.events:
             assert privacy_curve(compose(one, other)).epsilon(1e-5) <= bound
-
-
-def test_standing_alone_costs_at_least_as_much_and_names_no_group() -> None:
-    event = compose(ByGroup("split", (Gaussian(3.0), PoissonGaussian(2.0, 0.0128, 100))), Gaussian(4.0))
-    alone = stand_alone(event)
-    assert alone == compose(Gaussian(5.0), PoissonGaussian(2.0, 0.0128, 100))
-    assert privacy_curve(alone).epsilon(1e-5) >= privacy_curve(event).epsilon(1e-5)
 
 
 def test_one_group_without_noise_leaves_no_privacy() -> None:

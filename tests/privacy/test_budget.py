@@ -5,8 +5,19 @@ import pytest
 
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.graph import EdgeSet
-from graphveil.privacy import Entry, Gaussian, MemoryBudget, attach_budget, budget_of, calibrate_mu
+from graphveil.privacy import (
+    Entry,
+    Gaussian,
+    MemoryBudget,
+    NodeOwner,
+    NodePromise,
+    UndirectedEdge,
+    attach_budget,
+    budget_of,
+    calibrate_mu,
+)
 from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.gaussian import epsilon_of
 
 
 def entry(name: str, epsilon: float = 1.0) -> Entry:
@@ -113,3 +124,26 @@ def test_the_book_knows_the_curve_of_everything_booked() -> None:
     for k in range(3):
         budget.book(entry(str(k)))
     assert budget.curve().epsilon(1e-7) == pytest.approx(1.800, abs=6e-4)
+
+
+def test_costs_of_different_units_do_not_add_up() -> None:
+    edge = Entry("a", "rows", Gaussian(0.1), unit=UndirectedEdge())
+    record = Entry("b", "rows", Gaussian(0.1), unit=NodeOwner())
+    replaced = Entry("c", "rows", Gaussian(0.1), unit=NodeOwner(replace_one=True))
+    for first, second in ((edge, record), (record, replaced)):
+        limited, free = MemoryBudget(epsilon=10.0, delta=1e-5), MemoryBudget()
+        limited.book(first)
+        with pytest.raises(BudgetError, match="different units"):
+            limited.book(second)
+        assert limited.entries == (first,)
+        free.book(first)
+        free.book(second)
+        with pytest.raises(BudgetError, match="different units"):
+            free.curve()
+
+
+def test_costs_of_one_unit_add_up() -> None:
+    budget = MemoryBudget(epsilon=10.0, delta=1e-5)
+    for name in "ab":
+        budget.book(Entry(name, "rows", Gaussian(0.1), unit=NodePromise(4)))
+    assert budget.curve().epsilon(1e-5) == pytest.approx(epsilon_of(0.1 * 2**0.5, 1e-5))
