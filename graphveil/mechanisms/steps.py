@@ -69,8 +69,6 @@ class StepNoise:
         noise_multiplier: z.
         sampling_rate: q, a multiple of 2^-32 (:func:`public_rate`); 1 is every record in every step.
 
-    ``identity`` names the key without telling anything of it, for checkpoints that are bound to it.
-
     Raises:
         ConfigError: a parameter is outside its range.
         CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
@@ -104,7 +102,7 @@ class StepNoise:
         self._rows = 1 << (-(-parameters // MAX_DIM) - 1).bit_length()
         self._noise = _Ahead(self._draw_noise, _NOISE_AHEAD)
         self._coins = _Ahead(self._draw_coins, _BATCH_AHEAD)
-        self.identity = _derived(key, "identity").hex()
+        self._identity = _derived(key, "identity")
         self._batch_stream = RowStream(_derived(key, "batch"))
         self._noise_stream = RowStream(_derived(key, "noise"))
 
@@ -132,6 +130,15 @@ class StepNoise:
         """Return a step's noise in grid steps, shape (parameters,)."""
         _check.integer_at_least(0, step=step)
         return self._noise(step, self.parameters)
+
+    def fingerprint(self, *arrays: npt.NDArray[Any]) -> str:
+        """Return a digest of the key and some data, which tells nothing of either to who lacks the key."""
+        digest = hmac.new(self._identity, digestmod="sha256")
+        for array in arrays:
+            flat = np.ascontiguousarray(array)
+            digest.update(f"{flat.dtype}{flat.shape}".encode())
+            digest.update(flat.data.cast("B") if flat.size else b"")
+        return digest.hexdigest()
 
     def _draw_coins(self, steps: Integers, count: int) -> Halves:
         words = self._batch_stream.words(steps, words_per_row=-(-count // 4))

@@ -16,7 +16,7 @@ from graphveil.train.ghost import Ghost, Pair
 from graphveil.train.records import Inputs, records_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
-_TOGETHER = 1 << 18  # numbers at a time: they stay in the cache from the gather to the last product
+_TOGETHER = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
 
 
 class ClippedSum(ABC):
@@ -50,6 +50,11 @@ class ClippedSum(ABC):
         for source, values in zip(self._sources, self._views(self.weights), strict=True):
             source.detach().copy_(values)
 
+    @property
+    def shapes(self) -> list[list[int]]:
+        """The shapes of the model's parameters, in order."""
+        return [list(source.shape) for source in self._sources]
+
     def _views(self, flat: Tensor) -> list[Tensor]:
         """Return a vector's parts, in the shapes of the model's parameters."""
         parts = torch.split(flat, [source.numel() for source in self._sources])
@@ -74,8 +79,9 @@ class GhostSum(ClippedSum):
         for i, affine in enumerate(affines):
             part = slice(2 * i, 2 * i + 2)
             affine.bind(*weights[part], *sums[part])
-        self._numbers = self._records.width + 3 * sum(len(affine.sources[1]) for affine in affines)
+        self._numbers = self._records.width + sum(len(affine.sources[1]) for affine in affines)
 
+    @torch.inference_mode()
     def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
         for part in chunks(index, self._numbers):
@@ -84,7 +90,9 @@ class GhostSum(ClippedSum):
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         logits, saved = self._network.forward(self._records.take(index))
         pairs: list[Pair] = []
-        self._network.backward(saved, _loss_gradient(logits, self._labels[index]), pairs, inputs=False)
+        self._network.backward(
+            saved, _loss_gradient(logits, self._labels.index_select(0, index)), pairs, inputs=False
+        )
         squares = torch.stack([pair.square_norms() for pair in pairs]).sum(dim=0)
         factors, bad = clip_factors(squares, clip)
         for pair in pairs:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +20,7 @@ from graphveil.train.clipped import ClippedSum, GhostSum
 from graphveil.train.ghost import Ghost
 from graphveil.train.momentum import Momentum
 from graphveil.train.per_sample import PerSampleSum
-from graphveil.train.records import Inputs
+from graphveil.train.records import Inputs, arrays_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +144,9 @@ def train_private(
     _check_noise(gradients, schedule, noise)
     steps = schedule.steps(gradients.count)
     state = _State(gradients.weights, schedule)
-    binding = _binding(gradients, schedule, noise)
+    binding: snapshot.Binding = {}
+    if checkpoint is not None:
+        binding = _binding(gradients, schedule, noise, *arrays_of(inputs), labels.numpy())
     if checkpoint is not None and checkpoint.exists():
         state.restore(snapshot.load(checkpoint, binding))
     while state.done < steps:
@@ -161,9 +165,10 @@ def _noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int)
     """Return a step's noisy mean gradient; the clipped sum is overwritten by it and never seen outside."""
     sums = gradients.sums.zero_()
     gradients.add(noise.batch(step, gradients.count), clip)
-    grid = sums.mul_(noise.steps / clip).trunc_()
-    grid.add_(torch.from_numpy(noise.noise(step)))
-    return grid.mul_(clip / (noise.steps * noise.sampling_rate * gradients.count))
+    grid = sums.mul_(noise.steps / clip).numpy()
+    np.trunc(grid, out=grid)  # in one vector instruction, which torch's own is not
+    grid += noise.noise(step)
+    return sums.mul_(clip / (noise.steps * noise.sampling_rate * gradients.count))
 
 
 class _Optimizer(Protocol):
@@ -239,11 +244,13 @@ def _check_noise(gradients: ClippedSum, schedule: PrivateSchedule, noise: StepNo
         )
 
 
-def _binding(gradients: ClippedSum, schedule: PrivateSchedule, noise: StepNoise) -> snapshot.Binding:
-    """Return what a checkpoint must agree in."""
+def _binding(
+    gradients: ClippedSum, schedule: PrivateSchedule, noise: StepNoise, *data: npt.NDArray[Any]
+) -> snapshot.Binding:
+    """Return what a checkpoint must agree in; with anything else noise would be drawn for a second sum."""
     return {
         "schedule": asdict(schedule),
-        "count": gradients.count,
-        "parameters": noise.parameters,
-        "noise": [noise.identity, noise.noise_multiplier, noise.sampling_rate, noise.steps],
+        "shapes": gradients.shapes,
+        "noise": [noise.noise_multiplier, noise.sampling_rate, noise.steps],
+        "data": noise.fingerprint(*data),
     }

@@ -5,11 +5,12 @@ that way, and sums over a record's features run along contiguous rows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -66,18 +67,19 @@ class DenseRows(Rows):
 
 @dataclass
 class SparseRows(Rows):
-    """Sparse rows: a SciPy matrix (B, width) of float64."""
+    """Sparse rows, a SciPy matrix (B, width) of float64, with their squared norms."""
 
     values: Any
+    squares: Tensor
 
     def affine(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return W h_i + b."""
-        product = torch.from_numpy(self.values @ weight.t().contiguous().numpy())
-        return product.add_(bias).t()
+        rows = torch.from_numpy(self.values @ weight.t().contiguous().numpy())
+        return rows.add_(bias).t().contiguous()
 
     def square_norms(self) -> Tensor:
         """Return |h_i|^2."""
-        return torch.from_numpy(np.asarray(self.values.multiply(self.values).sum(axis=1)))
+        return self.squares
 
     def add_outer(self, delta: Tensor, out: Tensor) -> None:
         """Add delta h^T, one stored value at a time."""
@@ -119,7 +121,7 @@ class _DenseRecords(Records):
             self._picked = self._values.new_empty((count, self.width))
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
         picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
-        return DenseRows(self._wide[:count].copy_(picked).t(), self._squares[index])
+        return DenseRows(self._wide[:count].copy_(picked).t(), self._squares.index_select(0, index))
 
 
 class _SparseRecords(Records):
@@ -128,9 +130,11 @@ class _SparseRecords(Records):
     def __init__(self, values: Any) -> None:
         super().__init__(values.shape[0], -(-values.nnz // max(1, values.shape[0])))
         self._values = values.tocsr().astype(np.float64)
+        squares = self._values.multiply(self._values).sum(axis=1)
+        self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 
     def take(self, index: Tensor) -> SparseRows:
-        return SparseRows(self._values[index.numpy()])
+        return SparseRows(self._values[index.numpy()], self._squares.index_select(0, index))
 
 
 class _Blocks(Records):
@@ -142,6 +146,18 @@ class _Blocks(Records):
 
     def take(self, index: Tensor) -> tuple[Batch, ...]:
         return tuple(block.take(index) for block in self._blocks)
+
+
+def arrays_of(inputs: Inputs) -> Iterator[npt.NDArray[Any]]:
+    """Yield the arrays that the records are made of."""
+    if isinstance(inputs, Tensor):
+        yield inputs.detach().numpy()
+    elif isinstance(inputs, Sequence):
+        for block in inputs:
+            yield from arrays_of(block)
+    else:
+        matrix = inputs.tocsr()
+        yield from (matrix.data, matrix.indices, matrix.indptr)
 
 
 def records_of(inputs: Inputs) -> Records:

@@ -24,11 +24,15 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
     """Return the tensors of a snapshot with this very binding.
 
     Raises:
-        ArtifactError: it was taken with other settings, other data or other noise.
+        ArtifactError: the file is damaged, or was saved with other settings, other data or other noise.
     """
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, framework="pt") as file:
+    try:
+        opened = safe_open(path, framework="pt")
+    except SafetensorError:
+        raise ArtifactError(f"{path.name} is no checkpoint, or a damaged one; remove it") from None
+    with opened as file:
         if (file.metadata() or {}).get("binding") != _words(binding):
             raise ArtifactError(
                 f"{path.name} was saved by a training with other settings, other data or other noise; resume "

@@ -185,6 +185,20 @@ def test_batch_and_noise_do_not_share_a_key() -> None:
     )
 
 
+def test_a_fingerprint_tells_keys_and_data_apart() -> None:
+    data = np.arange(6.0)
+    one = noise_of().fingerprint(data)
+    assert one == noise_of().fingerprint(data.copy())
+    others = [
+        noise_of().fingerprint(data + 1),
+        noise_of().fingerprint(data.reshape(2, 3)),
+        noise_of().fingerprint(data.astype(np.float32)),
+        noise_of().fingerprint(),
+        noise_of(key=KEY[::-1]).fingerprint(data),
+    ]
+    assert len({one, *others}) == 6
+
+
 def test_more_parameters_than_a_row_holds_take_several_rows() -> None:
     count = MAX_DIM + 5
     noise = noise_of(parameters=count)

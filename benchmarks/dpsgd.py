@@ -1,0 +1,126 @@
+"""What does a private training step cost, in milliseconds and in plain steps?
+
+Run ``python benchmarks/dpsgd.py``: the network 500-16-16-6 on N = 20,000 records, dense or one-hot (8
+non-zeros a row), one thread. The plain step is that of our ordinary loop: a batch of fixed size, gather,
+forward, autograd, Adam. The private step is whole too: Poisson sampling, gather, forward, backward, clipping,
+noise, Adam; it computes in float64, so it stands against a plain step in float32 and one in float64. The
+steps take turns, and the fastest of several rounds counts.
+"""
+
+import argparse
+from collections.abc import Callable
+from itertools import count, cycle
+from typing import Any
+
+import numpy as np
+import torch
+from _measure import fastest
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._random import PublicStreams
+from graphveil.mechanisms import StepNoise
+from graphveil.models.layers import FeedForward, SparseRows, batch_of
+from graphveil.train import Activation, Affine, Chain, PrivateSchedule
+from graphveil.train.adam import Adam
+from graphveil.train.clipped import GhostSum
+from graphveil.train.dpsgd import _noisy_mean, _State
+from graphveil.train.loop import _loss
+
+N, CLASSES = 20_000, 6
+WIDTHS = (500, 16, 16, CLASSES)
+NON_ZEROS = 8
+BATCHES = (256, 2048, 4096)
+RATE = 0.01
+GOAL = 1.3  # plain steps
+
+
+def records(kind: str, streams: PublicStreams) -> tuple[Any, Tensor]:
+    """Return features and labels."""
+    labels = torch.randint(0, CLASSES, (N,), generator=streams.torch("labels"))
+    if kind == "dense":
+        return torch.randn(N, WIDTHS[0], generator=streams.torch("features")), labels
+    columns = streams.numpy("features").integers(0, WIDTHS[0] // NON_ZEROS, size=(N, NON_ZEROS))
+    columns += np.arange(NON_ZEROS) * (WIDTHS[0] // NON_ZEROS)
+    offsets = np.arange(N + 1, dtype=np.int32) * NON_ZEROS
+    ones = np.ones(columns.size, dtype=np.float32)
+    return sparse.csr_array((ones, columns.reshape(-1).astype(np.int32), offsets), (N, WIDTHS[0])), labels
+
+
+def plain(x: Any, labels: Tensor, size: int, dtype: torch.dtype) -> Callable[[], None]:
+    """Return an ordinary training step."""
+    streams = PublicStreams(0)
+    network = FeedForward(WIDTHS, generator=streams.torch("weights"), activation="selu").to(dtype)
+    optimizer = Adam(network.parameters())
+    order = torch.randperm(N, generator=streams.torch("order"))
+    batches = cycle([batch for batch in torch.split(order, size) if len(batch) == size])
+    x = x.to(dtype) if isinstance(x, Tensor) else x
+
+    def step() -> None:
+        batch = next(batches)
+        rows = batch_of(x, batch)
+        if isinstance(rows, SparseRows):
+            rows = rows.with_values(rows.values.to(dtype))
+        optimizer.zero_grad()
+        _loss(network(rows), labels[batch]).backward()
+        optimizer.step(rate=RATE)
+
+    return step
+
+
+def private(x: Any, labels: Tensor, size: int) -> Callable[[], None]:
+    """Return a private training step."""
+    network = FeedForward(WIDTHS, generator=PublicStreams(0).torch("weights"), activation="selu")
+    maps = [Affine(layer.weight, layer.bias) for layer in network._layers]
+    selu = Activation("selu")
+    schedule = PrivateSchedule(batch_size=size, learning_rate=RATE)
+    gradients = GhostSum(Chain(maps[0], selu, maps[1], selu, maps[2]), x, labels)
+    noise = StepNoise(
+        bytes(32),
+        parameters=len(gradients.weights),
+        noise_multiplier=1.5,
+        sampling_rate=schedule.sampling_rate(N),
+    )
+    state, steps = _State(gradients.weights, schedule), count()
+
+    def step() -> None:
+        state.move(_noisy_mean(gradients, schedule.clip, noise, next(steps)), rate=RATE, last=False)
+
+    return step
+
+
+def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
+    """Return so many steps in a row."""
+
+    def run() -> None:
+        for _ in range(times):
+            step()
+
+    return run
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=30, help="rounds, of which the fastest counts")
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    columns = " ".join(f"{name:>9s}" for name in ("float32", "float64", "private"))
+    print(f"{'ms a step':16s} {columns}   x float32  x float64   (goal: {GOAL})")
+    for kind in ("dense", "one-hot"):
+        x, labels = records(kind, PublicStreams(0))
+        for size in BATCHES:
+            times = max(2, 8192 // size)
+            steps = {
+                "float32": plain(x, labels, size, torch.float32),
+                "float64": plain(x, labels, size, torch.float64),
+                "private": private(x, labels, size),
+            }
+            seconds = fastest({name: repeated(step, times) for name, step in steps.items()}, rounds)
+            low, high, ours = (seconds[name] / times * 1e3 for name in steps)
+            row = f"{kind:8s} {size:7d} {low:9.2f} {high:9.2f} {ours:9.2f}"
+            print(f"{row} {ours / low:11.2f} {ours / high:10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
