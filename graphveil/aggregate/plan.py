@@ -1,20 +1,18 @@
-"""What will be asked of the edges, with its price: frozen queries, a plan of them, and its calibration."""
+"""What will be asked, in order, as one release with one price."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from graphveil import _check
 from graphveil.aggregate.queries import HopQuery
 from graphveil.aggregate.queries import Query as Query  # a plan's word, too
+from graphveil.aggregate.records import StepsQuery
 from graphveil.aggregate.weights import GroupWeights
 from graphveil.errors import CalibrationError
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, choose_sampler
+from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import (
     Event,
     UndirectedEdge,
     Unit,
-    calibrate_mu,
     compose,
     privacy_curve,
 )
@@ -26,10 +24,11 @@ class ReleasePlan:
     """A release's queries in order, its sampler, and the share of delta that the sampler costs.
 
     ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller figure is raised.
+    The exact sampler needs it once, whatever the queries, those for training steps included.
 
-    >>> plan = calibrate_plan(UndirectedEdge(), 1.0, 1e-7, lambda mu: hops(mu, 1, 16), num_nodes=100)
-    >>> round(plan.queries[0].sigma[0], 2), plan.epsilon <= 1.0
-    (6.62, True)
+    >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
+    >>> plan.mu, plan.epsilon < 1.0
+    (0.2, True)
 
     Raises:
         CalibrationError: the sampler's slack leaves nothing of delta, or the grid is too coarse for it.
@@ -45,12 +44,17 @@ class ReleasePlan:
         """Check that the sampler suits the grid, and set its slack aside."""
         if not self.queries:
             return
+        if self.sampler is RoundedGaussian and any(isinstance(query, StepsQuery) for query in self.queries):
+            raise CalibrationError(
+                "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
+                "does not set aside; use DiscreteGaussian"
+            )
         if min(query.finest for query in self.queries) < self.sampler.min_steps:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
                 "contribution; use a finer grid"
             )
-        noise = self.sampler(max(query.widest for query in self.queries))
+        noise = self.sampler(max(1.0, *(query.widest for query in self.queries)))
         changed = sum(query.changed(self.unit) for query in self.queries)
         epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
         needed = noise.slack(epsilon=epsilon, delta=self.delta, changed=changed)
@@ -68,7 +72,7 @@ class ReleasePlan:
 
     @property
     def mu(self) -> float:
-        """The exact Gaussian-DP parameter of the release."""
+        """The exact Gaussian-DP parameter of the release; 0 if it has none, as with sampled steps."""
         return total_mu(self.event) or 0.0
 
     @property
@@ -83,7 +87,10 @@ class ReleasePlan:
 
     @property
     def noise_std(self) -> list[float]:
-        """One figure a query: the noise of the rows that predictions are read from (the last group)."""
+        """One figure a query: the noise of the rows that predictions are read from (the last group).
+
+        For training steps it is the noise multiplier.
+        """
         return [query.noise[-1] for query in self.queries]
 
 
@@ -95,39 +102,3 @@ def hops(mu: float, count: int, dim: int, unit: Unit | None = None) -> tuple[Hop
     weights = GroupWeights.one()
     sigma = math.sqrt(count) * weights.sensitivity(unit or UndirectedEdge()) / mu
     return (HopQuery(weights, (sigma,), dim),) * count
-
-
-def calibrate_plan(
-    unit: Unit,
-    epsilon: float,
-    delta: float,
-    queries: Callable[[float], tuple[Query, ...]],
-    *,
-    num_nodes: int,
-) -> ReleasePlan:
-    """Return the plan that spends (epsilon, delta) and no more; ``queries`` maps a total mu to queries.
-
-    The sampler is chosen at the first guess; its slack, taken generously, is set aside from delta; and the
-    final plan is certified: its epsilon with the slack included is at most the target.
-    """
-    _check.integer_at_least(0, num_nodes=num_nodes)
-    first = queries(calibrate_mu(epsilon, delta))
-    sigma = 1.1 * max(query.widest for query in first)
-    changed = sum(query.changed(unit) for query in first)
-    noise = choose_sampler(
-        sigma,
-        epsilon=epsilon,
-        delta=delta,
-        changed=changed,
-        steps=int(min(query.finest for query in first)),
-    )
-    slack = noise.slack(epsilon=epsilon, delta=delta, changed=changed)
-    final = queries(calibrate_mu(epsilon, delta, slack=slack))
-    plan = ReleasePlan(unit, final, delta, slack, type(noise))
-    generous = max(query.widest for query in final) <= sigma
-    if not (generous and plan.epsilon <= epsilon * (1 + 1e-12)):
-        raise CalibrationError(
-            f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
-            "this is a defect of the library and nothing was spent"
-        )
-    return plan

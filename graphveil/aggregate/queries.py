@@ -53,7 +53,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def widest(self) -> float:
-        """Grid steps in the largest standard deviation of the noise."""
+        """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
 
     @property
     def one_way(self) -> bool:

@@ -25,14 +25,16 @@ from graphveil.aggregate.memory import InMemoryEngine
 from graphveil.aggregate.plan import ReleasePlan
 from graphveil.aggregate.push import PushQuery
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery, HopQuery, Query
+from graphveil.aggregate.records import StepsQuery, TallyQuery, noisy_tally
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
+from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Budget, Entry, UndirectedEdge, within_partition
 from graphveil.privacy.unit import NodePromise
 
 _VERSION = 2
 _Asked = TypeVar("_Asked", bound=Query)
-_ASK = {HopQuery: "rows", PushQuery: "push", CellQuery: "cells"}
+_ASK = {HopQuery: "rows", PushQuery: "push", CellQuery: "cells", StepsQuery: "steps", TallyQuery: "tally"}
 
 
 class Release:
@@ -151,6 +153,36 @@ class Release:
             )
         return self._answer((labels,), partial(self._draw_cells, query, labels, inside))
 
+    def steps(self, *data: Tensor) -> StepNoise:
+        """Answer the next query, training steps: the keyed randomness of all of them.
+
+        The descriptor is committed first and binds the key to the data. A resumed release returns the same
+        randomness for the same data and refuses other data; one that is closed returns randomness that
+        refuses to be drawn, since its training is over.
+
+        Args:
+            data: all that the steps read: the records of paying groups, and initial weights.
+        """
+        query = self._next(StepsQuery)
+        if not data:
+            raise ReleaseError("the noise of training steps is bound to data, and none were given")
+        key = self._commit(data)[1]
+        return query.randomness(key) if key else query.spent()
+
+    def tally(self, correct: Tensor) -> Tensor:
+        """Answer the next query, counts of correct predictions: float64, shape (candidates).
+
+        Args:
+            correct: bool, shape (M, candidates), one row for each record of a paying group.
+        """
+        query = self._next(TallyQuery)
+        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != query.candidates:
+            raise ReleaseError(
+                f"the plan's tally takes a table of bool with {query.candidates} columns, one for each "
+                "candidate; the release stays booked"
+            )
+        return self._answer((correct,), partial(self._draw_tally, query, correct))
+
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
         if self._position != len(self._plan.queries):
@@ -192,6 +224,9 @@ class Release:
     def _draw_cells(self, query: CellQuery, labels: Tensor, inside: Tensor, stream: RowStream) -> Tensor:
         noise = self._plan.sampler(query.sigma[0] * query.steps)
         return _blocks.noisy_cells(self._adjacency, labels, inside, query, noise, stream)
+
+    def _draw_tally(self, query: TallyQuery, correct: Tensor, stream: RowStream) -> Tensor:
+        return noisy_tally(correct, query, self._plan.sampler(query.widest), stream)
 
     def _next(self, kind: type[_Asked]) -> _Asked:
         """Return the next query, which must be of the kind that is asked for."""
