@@ -18,8 +18,8 @@ _SECRET = {
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
 _RECORD = {
-    NodeOwner.name: "one particular person's record (features, label and the edges that the person declares)",
-    NodePromise.name: "one particular person's record (features, label and all of the person's edges)",
+    NodeOwner.name: "features, label and the edges that the person declares",
+    NodePromise.name: "features, label and all of the person's edges",
 }
 _ROW_TELLS = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
@@ -104,18 +104,27 @@ def plain_words(guarantee: Guarantee) -> str:
 
 
 def _plain_words_on_records(guarantee: Guarantee) -> str:
-    condition = (
-        " All of this rests on the promise that no node has more edges than the data owner vouched for."
-        if guarantee.unit == NodePromise.name
-        else ""
-    )
+    record = _RECORD[guarantee.unit]
+    asks = f"which of two records ({record}) a particular person has"
+    classes = "people with the one record", "those with the other"
+    if not guarantee.replace_one:
+        asks = f"whether a particular person's record ({record}) was used"
+        classes = "people who were left out", "those who were not"
     return (
-        f"Suppose that an attacker knows everybody else's record and asks whether {_RECORD[guarantee.unit]} "
-        "was used. The attacker sees all that this run gives out, except what was made for that person "
-        "alone. Accepting a false alarm for 1 in 100 of the people who were left out, any test finds at most "
-        f"{percent_up(guarantee.attacker_rate)} in 100 of those who were not; guessing blindly finds 1. "
-        f"This holds for every method and any computing power.{condition}"
+        f"Suppose that an attacker knows everybody else's record and asks {asks}. The attacker sees all that "
+        "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
+        f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
+        f"{classes[1]}; guessing blindly finds 1. This holds for every method and any computing power."
+        f"{_proviso(guarantee)}"
     )
+
+
+def _proviso(guarantee: Guarantee) -> str:
+    if guarantee.edge_use == "never":
+        return ""
+    if guarantee.unit == NodePromise.name:
+        return " All of it rests on the promise that no node has more edges than the data owner vouched for."
+    return " A friendship that both friends declare stands in two records and is protected less well."
 
 
 def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = False) -> str:

@@ -129,7 +129,7 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> "Es
     file = read_record(release / MODEL, ModelFile)
     model = _unfitted(file, release / MODEL)
     model.guarantee_ = read_promise(release).guarantee
-    if model.guarantee_.unit != model.unit:
+    if model.guarantee_.protected != model.protected_unit:
         raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
     _read_rows(model, release, _rows_folder(Path(folder), release, per_node))
     state = _read_tensors(release / WEIGHTS)

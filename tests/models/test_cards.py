@@ -1,13 +1,22 @@
 """What people read: a figure after "at most" is never below the proved one."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphveil.models.cards import Card, catch_rate, other_runs, percent_up, plain_words, privacy_page
-from graphveil.privacy import Composed, Gaussian, Guarantee, UndirectedEdge
+from graphveil.privacy import (
+    Composed,
+    Gaussian,
+    Guarantee,
+    NodeOwner,
+    NodePromise,
+    NodeUnit,
+    UndirectedEdge,
+)
 from graphveil.privacy.gaussian import mu_of
 
 
@@ -54,3 +63,40 @@ def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
 def test_a_model_that_asks_nothing_is_caught_as_often_as_blind_guessing() -> None:
     nothing = Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
     assert catch_rate(nothing).endswith("at most 1.00 %")
+
+
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
+    return Guarantee.of(unit, Gaussian(0.3), delta=1e-5, releases=1, **changes)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "asks", "ends"),
+    [
+        (of_records(NodeOwner()), "whether a particular person's record", "is protected less well."),
+        (of_records(NodeOwner(), edge_use="never"), "edges that the person declares", "computing power."),
+        (of_records(NodeOwner(replace_one=True)), "which of two records", "is protected less well."),
+        (of_records(NodePromise(max_degree=9)), "all of the person's edges", "the data owner vouched for."),
+        (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "computing power."),
+    ],
+)
+def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -> None:
+    words = plain_words(guarantee)
+    assert asks in words
+    assert words.endswith(ends)
+    assert f"at most {percent_up(guarantee.attacker_rate)} in 100" in words
+
+
+def test_pages_about_records_speak_of_records() -> None:
+    guarantee = of_records(NodeOwner())
+    page = privacy_page(guarantee, ())
+    assert "What was released about the records" in page
+    assert "features and labels alone" not in page  # which are protected here
+    card = Card(dataset="a graph", other_runs=other_runs(0, 1, guarantee, compared=True))
+    assert card.other_runs.startswith("An MLP was trained on the same records for comparison.")
+    assert "on the same records, and an MLP was trained beside each" in other_runs(
+        0, 3, guarantee, compared=True
+    )
+    assert other_runs(0, 1, guarantee) == ""

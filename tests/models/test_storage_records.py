@@ -1,0 +1,216 @@
+"""Saved models under units of records: what is withheld, where it goes, and how it comes back."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.graph import RECIPES, Graph, synthetic
+from graphveil.models.base import Estimator
+from graphveil.models.storage import FILES, PER_NODE, ROWS_PAGE, load_model, read_promise, withheld
+from graphveil.privacy import NodeUnit, budget_of
+from graphveil.privacy.unit import UNITS
+
+OWNER = {"unit": "node-owner", "epsilon": 1.0, "delta": 1e-5, "degree_budget": 5}
+PROMISE = {"unit": "node-promise", "epsilon": 1.0, "delta": 1e-5, "assured_max_degree": 299}
+BY_UNIT = pytest.mark.parametrize("configuration", [OWNER, PROMISE], ids=["node-owner", "node-promise"])
+KEPT_BACK = {
+    "node-owner": {"predictions.parquet"},
+    "node-promise": {"predictions.parquet", "aggregates.safetensors"},
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0, by_id=True)
+
+
+@pytest.fixture
+def run(double: type[Estimator], graph: Graph, tmp_path: Path, configuration: dict[str, Any]) -> Path:
+    """A folder laid out as a run's, and the model that it was saved from."""
+    model = double(seed=0, **configuration).fit(graph)
+    model.save(tmp_path / "run" / "release", per_node=tmp_path / "run" / PER_NODE)
+    np.save(tmp_path / "expected.npy", model.predict_proba().numpy())
+    return tmp_path / "run"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_every_unit_of_records_withholds_predictions() -> None:
+    for name, unit in UNITS.items():
+        assert ("predictions.parquet" in withheld(name)) is issubclass(unit, NodeUnit)
+
+
+@BY_UNIT
+def test_rows_that_tell_about_their_own_record_are_no_part_of_the_release(
+    run: Path, configuration: dict[str, Any]
+) -> None:
+    kept_back = KEPT_BACK[configuration["unit"]]
+    assert names(run / "release") == set(FILES) - kept_back
+    assert names(run / PER_NODE) == {*kept_back, ROWS_PAGE}
+    page = (run / PER_NODE / ROWS_PAGE).read_text()
+    assert "row v only for someone entitled to v's record" in page
+    assert all(name in page for name in kept_back)
+
+
+@BY_UNIT
+def test_a_run_folder_comes_back_with_its_rows(
+    run: Path, tmp_path: Path, configuration: dict[str, Any]
+) -> None:
+    loaded = load_model(run)
+    assert loaded.get_params().items() >= configuration.items()
+    assert np.array_equal(loaded.predict_proba().numpy(), np.load(tmp_path / "expected.npy"))
+    assert set(loaded.aggregates_) == {"hop1"}
+
+
+@BY_UNIT
+def test_a_release_alone_says_that_it_has_no_predictions(
+    run: Path, tmp_path: Path, configuration: dict[str, Any]
+) -> None:
+    for alone in (run / "release", run):
+        loaded = load_model(alone)
+        asked = (
+            loaded.predict,
+            loaded.predict_proba,
+            partial(loaded.save, tmp_path / "again", per_node=tmp_path / "rows"),
+        )
+        for ask in asked:
+            with pytest.raises(ArtifactError, match=r"no predictions.*entitled to its record.*per_node"):
+                ask()
+        assert loaded.guarantee.valid
+        assert loaded.guarantee.statement()
+        assert set(loaded.aggregates_) == ({"hop1"} if configuration is OWNER else set())
+        shutil.rmtree(run / PER_NODE, ignore_errors=True)
+
+
+@BY_UNIT
+def test_a_release_alone_still_predicts_another_graph(run: Path, configuration: dict[str, Any]) -> None:
+    other = synthetic("tiny", seed=1)
+    assert load_model(run / "release").predict_proba(other).shape == (other.num_nodes, other.num_classes)
+    assert budget_of(other.edge_set).entries == ()
+
+
+@pytest.mark.parametrize("configuration", [OWNER])
+def test_the_folder_of_rows_may_be_named(run: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    (run / PER_NODE).rename(moved)
+    assert len(load_model(run, per_node=moved).predict()) == 300
+    assert len(load_model(run / "release", per_node=moved).predict()) == 300
+    with pytest.raises(ArtifactError, match=r"predictions\.parquet is missing"):
+        load_model(run, per_node=tmp_path)
+
+
+@BY_UNIT
+def test_pages_and_promise_need_the_release_alone(run: Path, configuration: dict[str, Any]) -> None:
+    shutil.rmtree(run / PER_NODE)
+    promise = read_promise(run)
+    assert promise.guarantee.unit == configuration["unit"]
+    card = (run / "release" / "MODEL_CARD.md").read_text()
+    assert "Predictions are no part of this release" in card
+    assert "model.predict()" not in card
+    page = (run / "release" / "PRIVACY.md").read_text()
+    assert "What was released about the records" in page
+    assert "a particular person's record" in page
+    assert ("rests on the promise" in page) is (configuration is PROMISE)
+
+
+# -- misuse and hostile folders ----------------------------------------------------------------------------
+
+
+def test_a_unit_that_withholds_nothing_needs_no_second_folder(graph: Graph, tmp_path: Path) -> None:
+    model = gv.MLP(unit="undirected-edge", seed=0, epochs=1).fit(graph)
+    with pytest.raises(ConfigError, match="withholds nothing"):
+        model.save(tmp_path / "model", per_node=tmp_path / PER_NODE)
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize("used", ["model", PER_NODE])
+def test_saving_never_replaces_anything(
+    double: type[Estimator], graph: Graph, tmp_path: Path, used: str
+) -> None:
+    model = double(seed=0, **OWNER).fit(graph)
+    (tmp_path / used).mkdir()
+    (tmp_path / used / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="save to a new one"):
+        model.save(tmp_path / "model", per_node=tmp_path / PER_NODE)
+    assert names(tmp_path) == {used}
+
+
+@BY_UNIT
+@pytest.mark.parametrize("name", ["predictions.parquet", "aggregates.safetensors"])
+def test_a_release_with_what_its_unit_withholds_is_refused(
+    run: Path, configuration: dict[str, Any], name: str
+) -> None:
+    if name not in KEPT_BACK[configuration["unit"]]:
+        pytest.skip("published under this unit")
+    shutil.copy(run / PER_NODE / name, run / "release")
+    for read in (load_model, read_promise):
+        with pytest.raises(ArtifactError, match=f"holds {name}.*Move it to per_node/"):
+            read(run)
+
+
+@pytest.mark.parametrize("configuration", [PROMISE])
+def test_hostile_rows_are_refused(run: Path, tmp_path: Path) -> None:
+    def linked() -> None:
+        (run / PER_NODE / "predictions.parquet").rename(tmp_path / "outside")
+        (run / PER_NODE / "predictions.parquet").symlink_to(tmp_path / "outside")
+
+    def linked_folder() -> None:
+        (run / PER_NODE).rename(tmp_path / "rows")
+        (run / PER_NODE).symlink_to(tmp_path / "rows")
+
+    damage = {
+        "linked file": linked,
+        "linked folder": linked_folder,
+        "no predictions": lambda: (run / PER_NODE / "predictions.parquet").unlink(),
+        "no aggregates": lambda: (run / PER_NODE / "aggregates.safetensors").unlink(),
+        "damaged": lambda: (run / PER_NODE / "predictions.parquet").write_bytes(b"PAR1"),
+        "pickled": lambda: (run / PER_NODE / "aggregates.safetensors").write_bytes(b"\x80\x04cos\nsystem\n."),
+    }
+    whole = Path(shutil.copytree(run, tmp_path / "whole"))
+    for case, act in damage.items():
+        act()
+        with pytest.raises(ArtifactError):
+            load_model(run)
+        assert read_promise(run).guarantee.valid, case
+        for old in (run, tmp_path / "rows"):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(whole, run)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "changes"),
+    [
+        (OWNER, {"unit": "node-promise", "assured_max_degree": 299, "degree_budget": None}),
+        (OWNER, {"replace_one": True}),
+        (PROMISE, {"assured_max_degree": 298}),
+    ],
+)
+def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict[str, Any]) -> None:
+    path = run / "release" / "model.json"
+    content = json.loads(path.read_text())
+    content["parameters"].update(changes)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match="two units"):
+        load_model(run)
+
+
+def test_an_unfitted_model_predicts_nothing(double: type[Estimator], graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="not fitted"):
+        double(**OWNER).predict()
+    with pytest.raises(ConfigError, match="not fitted"):
+        double(**OWNER).predict(graph)
+
+
+def test_predictions_agree_with_their_probabilities(double: type[Estimator], graph: Graph) -> None:
+    model = double(seed=0, **OWNER).fit(graph)
+    assert torch.equal(model.predict(), model.predict_proba().argmax(dim=1))
