@@ -136,6 +136,17 @@ def test_help_names_every_recipe_and_method(invoke: Invoke) -> None:
         assert name in text
 
 
+def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) -> None:
+    from graphveil.privacy.unit import UNITS
+
+    for command in ("train", "calibrate"):
+        text = " ".join(invoke(command, "--help").out.split())
+        for name in UNITS:
+            assert name in text
+        for flag in ("--degree-budget", "--assured-max-degree", "--replace-one", "--private-metrics"):
+            assert flag in text
+
+
 def test_version(invoke: Invoke) -> None:
     assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
 

@@ -7,6 +7,7 @@ from graphveil.cli.screen import Screen
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.preview import Preview
+    from graphveil.experiment.stages import Stage
     from graphveil.privacy import Guarantee
 
 Fact = tuple[str, str]
@@ -43,7 +44,7 @@ def _budget(plan: "Preview") -> list[Fact]:
         return [("budget", "epsilon 0: the edges are never read")]
     rows = [
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
-        ("noise", _noise(plan)),
+        *(("release", _stage(stage)) for stage in plan.stages),
         ("attacker", catch_rate(guarantee)),
     ]
     if plan.baseline is not None:
@@ -62,10 +63,11 @@ def _epsilon(guarantee: "Guarantee") -> str:
     return f"epsilon {figure_up(guarantee.epsilon)} at delta {guarantee.delta:g}"
 
 
-def _noise(plan: "Preview") -> str:
-    stds = ", ".join(f"{sigma:.4g}" for sigma in plan.noise_std)
-    answers = "release" if len(plan.releases) == 1 else "releases"
-    return f"{len(plan.releases)} {answers}, noise standard deviation {stds}"
+def _stage(stage: "Stage") -> str:
+    from graphveil.privacy.guarantee import figure_up
+
+    payers = f"; paid by {', '.join(stage.pays)}" if stage.pays else ""
+    return f"{stage.name}: {stage.noise}{payers}; epsilon {figure_up(stage.epsilon)} alone"
 
 
 def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:

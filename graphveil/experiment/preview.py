@@ -1,14 +1,14 @@
 """What a run will do and cost, from public figures alone, before anything is computed or spent."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphveil.errors import PrivacyError
 from graphveil.experiment.experiment import Experiment
+from graphveil.experiment.stages import Stage, stages_of
 from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.privacy import Guarantee, NoUnit, compose, parse_unit, privacy_curve, within_partition
+from graphveil.privacy import Guarantee, NoUnit, parse_unit
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -53,6 +53,7 @@ class Preview:
     baseline: Guarantee | None
     guarantee_all_runs: Guarantee
     releases: tuple[ReleaseRow, ...]
+    stages: tuple[Stage, ...]
     noise_std: tuple[float, ...]
     delta_source: str
     estimate: Estimate | None = None
@@ -83,6 +84,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         baseline=beside,
         guarantee_all_runs=together(a_run * experiment.runs),
         releases=() if plan is None else release_rows(plan),
+        stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
         estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
@@ -95,10 +97,7 @@ def charged(baseline: Guarantee) -> Guarantee | None:
 
 
 def together(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the guarantee of several releases on the same data, everything printed about them included.
-
-    Each has groups of its own: two runs have two splits, so a record that trains in one may validate in the
-    other, and the cost is that of the worst combination.
+    """Return the guarantee of several runs on the same data, everything printed about them included.
 
     Raises:
         PrivacyError: the noise's finite resolution alone would use up delta.
@@ -111,19 +110,7 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee:
             f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
             "noise alone; ask for fewer --runs"
         )
-    numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
-    event = compose(*numbered)
-    deviations = tuple(dict.fromkeys(word for guarantee in guarantees for word in guarantee.deviations))
-    unprotected = first.unit == NoUnit.name
-    return replace(
-        first,
-        event=event,
-        epsilon=math.inf if unprotected else privacy_curve(event).epsilon(first.delta - slack),
-        releases=sum(guarantee.releases for guarantee in guarantees),
-        slack=slack,
-        valid=all(guarantee.valid for guarantee in guarantees),
-        deviations=deviations,
-    )
+    return Guarantee.together(guarantees)
 
 
 def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:

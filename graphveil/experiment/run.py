@@ -215,6 +215,7 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "hops": getattr(model, "hops", None),
         "noise_std": list(plan.noise_std),
         "releases": [asdict(row) for row in plan.releases],
+        "stages": [stage.as_dict() for stage in plan.stages],
     }
 
 

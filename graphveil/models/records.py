@@ -70,7 +70,7 @@ class GuaranteeRecord(Record):
 class ReleaseRecord(Record):
     """One noisy answer about the edges."""
 
-    kind: Literal["rows", "counts"]
+    kind: Literal["rows", "counts", "steps", "tally"]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None

@@ -1,0 +1,88 @@
+import pytest
+
+from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.aggregate.plan import Query, hops
+from graphveil.experiment.stages import Stage, stages_of
+from graphveil.models.classcode.queries import Steering
+from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
+from graphveil.privacy.gaussian import epsilon_of
+
+GROUPS = 3
+TRAIN, OTHERS = (True, False, False), (False, True, True)
+
+
+def steps(noise_multiplier: float, rate: float = 0.0625) -> StepsQuery:
+    return StepsQuery(
+        parameters=40, steps=300, noise_multiplier=noise_multiplier, sampling_rate=rate, pays=TRAIN
+    )
+
+
+def push(sigma: float) -> PushQuery:
+    return PushQuery(dim=5, sigma=sigma, degree_budget=10, bounds=(1.0,) * GROUPS)
+
+
+def pipeline(*queries: Query) -> tuple[Stage, ...]:
+    return stages_of(ReleasePlan(NodeOwner(), queries, delta=1e-5))
+
+
+def test_a_pipeline_says_who_spends_what() -> None:
+    tally = TallyQuery(candidates=2, sigma=9.0, pays=OTHERS)
+    found = pipeline(steps(2.0), push(4.0), push(4.0), steps(2.0), tally)
+    assert [(stage.kind, stage.count, stage.pays) for stage in found] == [
+        ("training steps", 1, ("train",)),
+        ("push along own edges", 2, ("train", "val", "other")),
+        ("training steps", 1, ("train",)),
+        ("counts of correct predictions", 1, ("val", "other")),
+    ]
+    encoder, pushes, _, counts = found
+    assert encoder.noise == "300 steps, sampling 0.0625, noise multiplier 2"
+    assert (pushes.name, pushes.noise) == ("push along own edges, 2 times", "noise standard deviation 4")
+    assert counts.noise == "noise standard deviation 9"
+    assert pushes.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
+
+
+def test_the_shares_of_the_records_that_pay_most_add_up_to_the_whole() -> None:
+    found = pipeline(steps(2.0), push(4.0), steps(3.0), TallyQuery(candidates=2, sigma=9.0, pays=OTHERS))
+    assert sum(stage.share for stage in found[:3]) == pytest.approx(1)
+    assert found[0].share > found[2].share
+    assert found[3].share < 1 - found[1].share  # others pay for counts with what training leaves
+
+
+def test_full_batches_have_exact_shares() -> None:
+    found = pipeline(steps(100.0, rate=1.0), push(4.0))
+    trained, pushed = 300 / 100**2, 1 / 4**2
+    assert [stage.share for stage in found] == pytest.approx(
+        [trained / (trained + pushed), pushed / (trained + pushed)]
+    )
+    assert "all records a step" in found[0].noise
+
+
+def test_a_whole_plan_in_one_kind_of_group_is_paid_by_every_record() -> None:
+    plan = ReleasePlan(NodePromise(max_degree=9), hops(0.3, 2, 4, NodePromise(max_degree=9)), delta=1e-5)
+    (stage,) = stages_of(plan)
+    assert (stage.kind, stage.count, stage.pays) == ("sum over neighbours", 2, ("every record",))
+    assert stage.share == pytest.approx(1)
+
+
+def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
+    query = TallyQuery(candidates=2, sigma=9.0, partition="labelled/unlabelled", pays=(False, True))
+    assert pipeline(query)[0].pays == ("unlabelled",)
+    unnamed = TallyQuery(candidates=2, sigma=9.0, partition="records", pays=(False, True))
+    assert pipeline(unnamed)[0].pays == ("group 2",)
+
+
+def test_edges_have_nobody_to_name() -> None:
+    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, back=0.3)
+    found = stages_of(ReleasePlan(UndirectedEdge(), steering.queries(0.2, 3), delta=1e-7))
+    assert [stage.pays for stage in found] == [(), ()]
+    assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
+
+
+def test_stages_are_plain_values() -> None:
+    (stage,) = pipeline(push(4.0))
+    assert stage.as_dict()["noise_std"] == [4.0]
+    assert stage.as_dict()["noise_multiplier"] is None
+
+
+def test_no_plan_has_no_stages() -> None:
+    assert stages_of(None) == ()
