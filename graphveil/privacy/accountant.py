@@ -142,7 +142,7 @@ def total_mu(event: Event) -> float | None:
     5.0
     """
     worst = 0.0
-    for total in _cases(event):
+    for total in totals_of(event):
         if total.rest:
             return None
         worst = max(worst, total.mu_squared)
@@ -160,19 +160,19 @@ def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
 
 @lru_cache(maxsize=256)
 def _cached_curve(event: Composed, interval: float) -> Curve:
-    curves = [_curve(total, interval) for total in _cases(event)]
+    curves = [_curve(total, interval) for total in totals_of(event)]
     return curves[0] if len(curves) == 1 else WorstCurve(tuple(curves))
 
 
 @dataclass(frozen=True)
-class _Total:
+class Total:
     """A composition in normal form: its Gaussians as one mu^2, and everything else by kind."""
 
     mu_squared: float = 0.0
     rest: Counter[Event] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, events: Iterable[Event]) -> "_Total":
+    def of(cls, events: Iterable[Event]) -> "Total":
         """Sort plain events; steps of one kind of training add up."""
         total = cls()
         for part in compose(*events).events:
@@ -185,7 +185,7 @@ class _Total:
         return total
 
     @classmethod
-    def _training(cls, part: PoissonGaussian) -> "_Total":
+    def _training(cls, part: PoissonGaussian) -> "Total":
         if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
             mu = part.change / part.noise_multiplier
             return cls(part.steps * mu * mu)
@@ -193,25 +193,26 @@ class _Total:
             return cls()
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))
 
-    def __add__(self, other: "_Total") -> "_Total":
-        return _Total(self.mu_squared + other.mu_squared, self.rest + other.rest)
+    def __add__(self, other: "Total") -> "Total":
+        """Return the composition of both."""
+        return Total(self.mu_squared + other.mu_squared, self.rest + other.rest)
 
-    def __or__(self, other: "_Total") -> "_Total":
+    def __or__(self, other: "Total") -> "Total":
         """Return what costs at least as much as either."""
-        return _Total(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
+        return Total(max(self.mu_squared, other.mu_squared), self.rest | other.rest)
 
-    def covers(self, other: "_Total") -> bool:
+    def covers(self, other: "Total") -> bool:
         """Whether this costs at least as much."""
         return self | other == self
 
 
-def _cases(event: Event) -> list[_Total]:
+def totals_of(event: Event) -> list[Total]:
     """Return the totals of which the worst counts: one for each combination of groups that costs its own.
 
     A record has a group in every partition, in any combination. Where these are too many, a bound on all of
     them takes their place.
     """
-    totals = [_Total()]
+    totals = [Total()]
     for cases in _by_partition(event):
         totals = _undominated([total + case for total in totals for case in cases])
         if len(totals) > MOST_CASES:
@@ -219,22 +220,22 @@ def _cases(event: Event) -> list[_Total]:
     return totals
 
 
-def _undominated(totals: list[_Total]) -> list[_Total]:
-    kept: list[_Total] = []
+def _undominated(totals: list[Total]) -> list[Total]:
+    kept: list[Total] = []
     for total in totals:
         if not any(other.covers(total) for other in kept):
             kept = [other for other in kept if not total.covers(other)] + [total]
     return kept
 
 
-def _worst(cases: list[_Total]) -> _Total:
-    bound = _Total()
+def _worst(cases: list[Total]) -> Total:
+    bound = Total()
     for case in cases:
         bound |= case
     return bound
 
 
-def _by_partition(event: Event) -> list[list[_Total]]:
+def _by_partition(event: Event) -> list[list[Total]]:
     """Return, for each partition, the totals of its groups; what concerns everybody is a case of its own."""
     plain: list[Event] = []
     pairwise: dict[str, list[PairwiseGaussian]] = defaultdict(list)
@@ -246,14 +247,14 @@ def _by_partition(event: Event) -> list[list[_Total]]:
             grouped[part.partition].append(part)
         else:
             plain.append(part)
-    everybody = _Total.of(plain) + _Total(sum(_worst_pair(tables) for tables in pairwise.values()))
+    everybody = Total.of(plain) + Total(sum(_worst_pair(tables) for tables in pairwise.values()))
     return [[everybody], *map(_groups, grouped.values())]
 
 
-def _groups(parts: list[ByGroup]) -> list[_Total]:
+def _groups(parts: list[ByGroup]) -> list[Total]:
     if len({len(part.events) for part in parts}) > 1:
         raise PrivacyError("two steps name one partition but disagree on its number of groups")
-    return [_Total.of(events) for events in zip(*(part.events for part in parts), strict=True)]
+    return [Total.of(events) for events in zip(*(part.events for part in parts), strict=True)]
 
 
 def _worst_pair(tables: list[PairwiseGaussian]) -> float:
@@ -263,7 +264,7 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     return float(np.sum([table.mu_squared for table in tables], axis=0).max())
 
 
-def _curve(total: _Total, interval: float) -> Curve:
+def _curve(total: Total, interval: float) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
     for part in total.rest:
@@ -277,7 +278,7 @@ def _curve(total: _Total, interval: float) -> Curve:
     return PldCurve(training)
 
 
-def _out_of_bounds(total: _Total) -> bool:
+def _out_of_bounds(total: Total) -> bool:
     """Whether the loss is unbounded, or so large that its distribution would take all memory."""
     expected = total.mu_squared / 2
     for part, steps in total.rest.items():

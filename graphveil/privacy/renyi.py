@@ -1,14 +1,33 @@
 """The papers' own accounting, in Renyi divergences: for paper mode and as a cross-check, never for a claim.
 
-A Gaussian release with mu has Renyi divergence alpha mu^2 / 2 at every order alpha > 1.
+A Gaussian release with mu has Renyi divergence alpha mu^2 / 2 at every order alpha > 1, and so has each step
+on everybody. A step on a Poisson sample has, between the densities P and Q of section 3 of
+``docs/guarantees.md``,
+
+    D(alpha) = 1 / (alpha - 1) log E_Q (P / Q)^alpha.
 """
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import logsumexp
+
+from graphveil.errors import CalibrationError, PrivacyError
+from graphveil.privacy.accountant import Total, totals_of
+from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian
 
 Conversion = Literal["plain", "improved"]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_EXCESS = (-12.0, 16.0)  # logarithms of alpha - 1 to search in
+_SAMPLED_EXCESS = (-4.0, 7.0)  # and those where a sampled step is integrated
+_MULTIPLIERS = (1 / 32, 2.0**20)  # noise multipliers to search in
+_STEP, _REACH = 0.1, 14.0  # of the integral's grid, in standard deviations of the noise
+_LOG_WEIGHT = math.log(_STEP / math.sqrt(2 * math.pi))
 
 
 def epsilon_of(mu: float, delta: float, conversion: Conversion = "improved") -> float:
@@ -17,16 +36,21 @@ def epsilon_of(mu: float, delta: float, conversion: Conversion = "improved") -> 
     >>> epsilon_of(1 / 4.0451, 1e-5) <= 1.0001
     True
     """
+    return _least(lambda alpha: alpha * mu**2 / 2, delta, conversion, _EXCESS, 1e-10)
 
-    def bound(log_excess: float) -> float:
-        excess = math.exp(log_excess)  # alpha - 1
-        alpha = 1 + excess
-        base = alpha * mu**2 / 2 - math.log(delta) / excess
-        if conversion == "plain":
-            return base
-        return base + math.log(excess / alpha) - math.log(alpha) / excess
 
-    return float(minimize_scalar(bound, bounds=(-12, 16), method="bounded", options={"xatol": 1e-10}).fun)
+def epsilon_of_event(event: Event, delta: float, conversion: Conversion = "improved") -> float:
+    """Return the Renyi bound on epsilon of an event: of the worst group of records, if it has groups.
+
+    The order is optimised over all real numbers, so nothing is lost to a coarse list of orders.
+
+    Raises:
+        PrivacyError: a part of the event has no Renyi divergence.
+
+    >>> 1.0 < epsilon_of_event(PoissonGaussian(2.0, 0.0128, 1562), 1e-5) < 1.2
+    True
+    """
+    return max(_of_total(total, delta, conversion) for total in totals_of(event))
 
 
 def mu_of(epsilon: float, delta: float, conversion: Conversion = "improved") -> float:
@@ -40,3 +64,89 @@ def mu_of(epsilon: float, delta: float, conversion: Conversion = "improved") -> 
         return epsilon_of(math.exp(log_mu), delta, conversion) - epsilon
 
     return math.exp(brentq(excess, -14, 4, xtol=1e-12))
+
+
+def multiplier_of(
+    epsilon: float, delta: float, event: Callable[[float], Event], conversion: Conversion = "improved"
+) -> float:
+    """Return the noise multiplier at which the Renyi bound of ``event(multiplier)`` equals epsilon.
+
+    One multiplier serves all parts, as in the papers: gradient steps and aggregations alike.
+
+    Raises:
+        CalibrationError: no multiplier in the range that is searched meets epsilon.
+
+    >>> z = multiplier_of(8.0, 1e-5, lambda z: PoissonGaussian(z, 0.0128, 781))
+    >>> 0.5 < z < 0.7
+    True
+    """
+
+    def excess(multiplier: float) -> float:
+        return epsilon_of_event(event(multiplier), delta, conversion) - epsilon
+
+    low = high = 1.0
+    while excess(high) > 0 and high <= _MULTIPLIERS[1]:
+        low, high = high, 2 * high
+    while excess(low) < 0 and low >= _MULTIPLIERS[0]:
+        low, high = low / 2, low
+    if excess(low) < 0 or excess(high) > 0:
+        raise CalibrationError(
+            f"no noise multiplier from {_MULTIPLIERS[0]:.2g} to {_MULTIPLIERS[1]:.2g} makes the Renyi bound "
+            f"{epsilon:g} at delta {delta:g}; choose another epsilon"
+        )
+    return float(brentq(excess, low, high, xtol=1e-9))
+
+
+def _of_total(total: Total, delta: float, conversion: Conversion) -> float:
+    training = {part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian)}
+    for part in total.rest:
+        if isinstance(part, NonPrivate):
+            return math.inf
+        if part not in training:
+            raise PrivacyError(f"no Renyi divergence is known for the event {type(part).__name__}")
+
+    def divergence(alpha: float) -> float:
+        steps = sum(count * _sampled(part, alpha) for part, count in training.items())
+        return alpha * total.mu_squared / 2 + steps
+
+    if not training:
+        return _least(divergence, delta, conversion, _EXCESS, 1e-10)
+    return _least(divergence, delta, conversion, _SAMPLED_EXCESS, 1e-5)
+
+
+def _least(
+    divergence: Callable[[float], float],
+    delta: float,
+    conversion: Conversion,
+    bounds: tuple[float, float],
+    tolerance: float,
+) -> float:
+    """Return the smallest bound over all orders."""
+
+    def bound(log_excess: float) -> float:
+        excess = math.exp(log_excess)  # alpha - 1
+        alpha = 1 + excess
+        base = divergence(alpha) - math.log(delta) / excess
+        if conversion == "plain":
+            return base
+        return base + math.log(excess / alpha) - math.log(alpha) / excess
+
+    found = minimize_scalar(bound, bounds=bounds, method="bounded", options={"xatol": tolerance})
+    return max(0.0, float(found.fun))
+
+
+def _sampled(part: PoissonGaussian, alpha: float) -> float:
+    """Return the divergence of one sampled step, in the larger one of its two directions."""
+    mu = 1 / part.noise_multiplier
+    x = np.arange(-_REACH, alpha * mu + _REACH, _STEP)  # the integrand peaks below alpha mu
+    one, other = _log_density(part, x), np.zeros_like(x)
+    if part.relation == "replace":
+        other = _log_density(part, -x)
+    whole = logsumexp(alpha * one + (1 - alpha) * other - x**2 / 2) + _LOG_WEIGHT
+    return max(0.0, float(whole)) / (alpha - 1)
+
+
+def _log_density(part: PoissonGaussian, x: Floats) -> Floats:
+    """Return log of (1 - q) N(0, 1) + q N(mu, 1) over N(0, 1)."""
+    mu, rate = 1 / part.noise_multiplier, part.sampling_rate
+    return np.logaddexp(math.log1p(-rate), math.log(rate) + mu * (x - mu / 2))
