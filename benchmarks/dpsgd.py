@@ -31,6 +31,7 @@ N, CLASSES = 20_000, 6
 WIDTHS = (500, 16, 16, CLASSES)
 NON_ZEROS = 8
 BATCHES = (256, 2048, 4096)
+STEPS = 32  # in a row: noise and batches are drawn for so many at once
 RATE = 0.01
 GOAL = 1.3  # plain steps
 
@@ -89,11 +90,11 @@ def private(x: Any, labels: Tensor, size: int) -> Callable[[], None]:
     return step
 
 
-def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
-    """Return so many steps in a row."""
+def repeated(step: Callable[[], None]) -> Callable[[], None]:
+    """Return steps in a row."""
 
     def run() -> None:
-        for _ in range(times):
+        for _ in range(STEPS):
             step()
 
     return run
@@ -102,7 +103,7 @@ def repeated(step: Callable[[], None], times: int) -> Callable[[], None]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=30, help="rounds, of which the fastest counts")
+    parser.add_argument("--rounds", type=int, default=10, help="rounds, of which the fastest counts")
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     columns = " ".join(f"{name:>9s}" for name in ("float32", "float64", "private"))
@@ -110,14 +111,13 @@ def main() -> None:
     for kind in ("dense", "one-hot"):
         x, labels = records(kind, PublicStreams(0))
         for size in BATCHES:
-            times = max(2, 8192 // size)
             steps = {
                 "float32": plain(x, labels, size, torch.float32),
                 "float64": plain(x, labels, size, torch.float64),
                 "private": private(x, labels, size),
             }
-            seconds = fastest({name: repeated(step, times) for name, step in steps.items()}, rounds)
-            low, high, ours = (seconds[name] / times * 1e3 for name in steps)
+            seconds = fastest({name: repeated(step) for name, step in steps.items()}, rounds)
+            low, high, ours = (seconds[name] / STEPS * 1e3 for name in steps)
             row = f"{kind:8s} {size:7d} {low:9.2f} {high:9.2f} {ours:9.2f}"
             print(f"{row} {ours / low:11.2f} {ours / high:10.2f}", flush=True)
 

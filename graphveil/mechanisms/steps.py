@@ -24,8 +24,9 @@ MAX_STEPS = 1 << 20  # grid steps in one clipping norm
 MAX_COUNT = 1 << 31  # records that a step can sample from
 
 _OWN = 1 << 31  # a step's blocks from here on belong to single records
-_NOISE_AHEAD = 1 << 16  # samples drawn at once, for as many steps as that takes
-_BATCH_AHEAD = 1 << 18  # coins drawn at once
+# Both powers of two. The sampler's tables outgrow a cache: between two steps they would be fetched anew.
+_STEPS_AHEAD = 32  # steps that are drawn for at once
+_NUMBERS_AHEAD = 1 << 20  # but no more numbers than these, unless one step takes them
 
 Halves = npt.NDArray[np.uint16]
 
@@ -100,8 +101,8 @@ class StepNoise:
         self.sigma = self._law.sigma
         # Rows of the stream that a step's noise takes; a power of two, for which counters are cheap.
         self._rows = 1 << (-(-parameters // MAX_DIM) - 1).bit_length()
-        self._noise = _Ahead(self._draw_noise, _NOISE_AHEAD)
-        self._coins = _Ahead(self._draw_coins, _BATCH_AHEAD)
+        self._noise = _Ahead(self._draw_noise)
+        self._coins = _Ahead(self._draw_coins)
         self._identity = _derived(key, "identity")
         self._batch_stream = RowStream(_derived(key, "batch"))
         self._noise_stream = RowStream(_derived(key, "noise"))
@@ -153,15 +154,15 @@ class StepNoise:
 class _Ahead:
     """Draws for several steps at once: they share the overhead of a call, and the numbers are the same."""
 
-    def __init__(self, draw: Callable[[Integers, int], npt.NDArray[Any]], limit: int) -> None:
-        """Take what draws (steps, count) numbers, and how many to draw at most, if more than one step's."""
-        self._draw, self._limit = draw, limit
+    def __init__(self, draw: Callable[[Integers, int], npt.NDArray[Any]]) -> None:
+        """Take what draws (steps, count) numbers."""
+        self._draw = draw
         self._count, self._first, self._drawn = -1, 0, np.empty((0, 0))
 
     def __call__(self, step: int, count: int) -> npt.NDArray[Any]:
         """Return the step's ``count`` numbers, in an array of the caller's own."""
         if count != self._count or not 0 <= step - self._first < len(self._drawn):
-            ahead = 1 << max(0, (self._limit // max(1, count)).bit_length() - 1)
+            ahead = min(_STEPS_AHEAD, 1 << max(0, (_NUMBERS_AHEAD // max(1, count)).bit_length() - 1))
             self._count, self._first = count, step - step % ahead
             self._drawn = self._draw(np.arange(self._first, self._first + ahead), count)
         drawn: npt.NDArray[Any] = self._drawn[step - self._first].copy()

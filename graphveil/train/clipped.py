@@ -62,7 +62,22 @@ class ClippedSum(ABC):
 
 
 class GhostSum(ClippedSum):
-    """The clipped sum of a :class:`Ghost` network, without forming any record's gradient."""
+    """The clipped sum of a :class:`Ghost` network, without forming any record's gradient.
+
+    |g_i|^2 is the sum over the network's affine maps of (|h_i|^2 + 1) |delta_i|^2.
+
+    Raises:
+        ConfigError: two maps share a parameter, so that their norms do not add up; or there is none.
+        GraphError: the shapes of inputs and labels disagree.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> from graphveil.train.ghost import Affine
+    >>> network = Affine(layer.weight.t(), layer.bias)
+    >>> gradients = GhostSum(network, torch.ones(5, 2), torch.zeros(5, dtype=torch.int64))
+    >>> gradients.add(torch.tensor([1, 4]), clip=0.01)
+    >>> round(float(gradients.sums.norm()), 4)
+    0.02
+    """
 
     def __init__(self, network: Ghost, inputs: Inputs, labels: Tensor) -> None:
         """Bind the network's affine maps to the vectors."""

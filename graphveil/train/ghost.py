@@ -74,9 +74,15 @@ class Ghost(ABC):
 
 
 class Affine(Ghost):
-    """x W + b, for a weight (inputs, outputs) and a bias (outputs) of the model's own.
+    """z_i = W h_i + b, for a weight (inputs, outputs) and a bias (outputs) of the model's own.
 
     While it trains, the map works on float64 copies that :meth:`bind` points it to.
+
+    Shapes: rows (inputs, B) to (outputs, B); the first map of a network takes records, dense or sparse.
+
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> [tuple(source.shape) for source in Affine(layer.weight.t(), layer.bias).sources]
+    [(2, 3), (2,)]
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -103,7 +109,16 @@ class Affine(Ghost):
 
 
 class Activation(Ghost):
-    """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output."""
+    """``"selu"``, ``"relu"`` or ``"tanh"``; the slope is a function of the output.
+
+    Shapes: (width, B) to (width, B).
+
+    Raises:
+        ConfigError: another name.
+
+    >>> Activation("relu").forward(torch.tensor([[-1.0, 2.0]]))[0]
+    tensor([[0., 2.]])
+    """
 
     def __init__(self, name: str) -> None:
         """Choose it by name."""
@@ -144,7 +159,14 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tens
 
 
 class UnitRows(Ghost):
-    """u = x / |x|; the gradient is what is left of g across u, over |x|."""
+    """u_i = x_i / |x_i|; the gradient is (g_i - u_i <u_i, g_i>) / |x_i|.
+
+    Shapes: (width, B) to (width, B).
+
+    >>> UnitRows().forward(torch.tensor([[3.0], [4.0]]))[0]
+    tensor([[0.6000],
+            [0.8000]])
+    """
 
     def forward(self, x: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the unit rows, and keep them with their norms."""
@@ -162,7 +184,12 @@ class UnitRows(Ghost):
 
 
 class Chain(Ghost):
-    """Parts one after the other."""
+    """Parts one after the other.
+
+    >>> w, b = torch.ones(3, 2), torch.zeros(2)
+    >>> len(list(Chain(Affine(w, b), Activation("tanh"), Affine(w[:2], b)).affines()))
+    2
+    """
 
     def __init__(self, *parts: Ghost) -> None:
         """Take the parts in order."""
@@ -194,7 +221,16 @@ class Chain(Ghost):
 
 
 class Branches(Ghost):
-    """Parts side by side: block k of the columns goes through branch k, and the outputs are concatenated."""
+    """Parts side by side: block k of the columns goes through branch k, and the outputs are concatenated.
+
+    It comes first in a network: its input is records in blocks, which no gradient flows into.
+
+    Shapes: blocks (width_k, B) to (sum of the branches' outputs, B).
+
+    >>> Branches(UnitRows(), UnitRows()).forward((torch.ones(1, 2), torch.ones(4, 2)))[0][:2]
+    tensor([[1.0000, 1.0000],
+            [0.5000, 0.5000]])
+    """
 
     def __init__(self, *parts: Ghost) -> None:
         """Take a part a block."""

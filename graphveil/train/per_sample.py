@@ -43,6 +43,10 @@ class PerSampleSum(ClippedSum):
 
     The module takes (B, d), or as many arguments as there are blocks, and returns logits (B, C). It computes
     in float64.
+
+    Raises:
+        ConfigError: the module mixes records or draws dropout masks; or the records are not dense.
+        GraphError: the shapes of inputs and labels disagree.
     """
 
     def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:

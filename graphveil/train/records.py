@@ -129,7 +129,8 @@ class _SparseRecords(Records):
 
     def __init__(self, values: Any) -> None:
         super().__init__(values.shape[0], -(-values.nnz // max(1, values.shape[0])))
-        self._values = values.tocsr().astype(np.float64)
+        self._values = values.tocsr().astype(np.float64)  # a copy
+        self._values.sum_duplicates()  # a place that is stored twice would count too little in the norms
         squares = self._values.multiply(self._values).sum(axis=1)
         self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 

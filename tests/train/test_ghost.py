@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy import sparse
@@ -169,6 +170,16 @@ def test_norms_and_sums_are_those_of_opacus() -> None:
             torch.testing.assert_close(
                 total(route, ALL, clip), theirs, rtol=1e-5, atol=1e-5 * float(theirs.norm())
             )
+
+
+def test_a_place_that_is_stored_twice_counts_with_its_sum() -> None:
+    module, _ = built("selu")
+    once = sparse.csr_array(X.numpy())
+    halves = (np.repeat(once.data / 2, 2), np.repeat(once.indices, 2), once.indptr * 2)
+    twice = sparse.csr_array(halves, shape=once.shape)
+    expected = total(GhostSum(module.ghost(), once, Y), ALL, 1.0)
+    torch.testing.assert_close(total(GhostSum(module.ghost(), twice, Y), ALL, 1.0), expected)
+    assert twice.nnz == 2 * once.nnz  # the caller's matrix stays
 
 
 def test_soft_targets_are_those_of_autograd() -> None:
