@@ -60,7 +60,7 @@ class RowLaws:
         if kinds is None or len(set(self.scales)) == 1:
             rows.mul_(self.scales[0])
         else:
-            rows.mul_(torch.tensor(self.scales, dtype=torch.float64)[torch.from_numpy(kinds), None])
+            rows.mul_(torch.tensor(self.scales, dtype=rows.dtype)[torch.from_numpy(kinds), None])
         if kinds is not None and None in self.noise:
             rows[torch.tensor([law is None for law in self.noise])[torch.from_numpy(kinds)]] = 0.0
 

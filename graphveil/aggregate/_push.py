@@ -24,19 +24,23 @@ def own_sums(adjacency: Adjacency, weights: Sums) -> Sums:
     count = adjacency.num_nodes
     if len(weights) == 1:
         return weights * out_degrees(adjacency)
-    sums = np.zeros(count, dtype=np.int64)
+    sums, ones = np.zeros(count, dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
     for block in blocks(adjacency, count):
         for piece in block.pieces(len(block), _EDGES):
-            ones = np.ones(len(piece.sources), dtype=np.int64)
-            listed = (ones, piece.sources.numpy(), piece.offsets.numpy())
-            sums += weights[piece.start : piece.stop] @ sparse.csr_array(listed, shape=(len(piece), count))
+            edges = len(piece.sources)  # above _EDGES in a row of that many
+            each = ones[:edges] if edges <= len(ones) else np.ones(edges, dtype=np.int64)
+            listed = sparse.csr_array(
+                (each, piece.sources.numpy(), piece.offsets.numpy()), shape=(len(piece), count)
+            )
+            sums += weights[piece.start : piece.stop] @ listed
     return sums
 
 
 def out_degrees(adjacency: Adjacency) -> Sums:
-    """Return each node's number of stored edges that it sends; an undirected graph stores both directions."""
-    if not adjacency.directed:
-        return adjacency.indptr.diff().numpy()
+    """Return the number of stored edges that each node sends.
+
+    It is counted for undirected graphs, too, where it is the in-degree: with one record nulled it is not.
+    """
     degrees = torch.zeros(adjacency.num_nodes, dtype=torch.int64)
     for block in blocks(adjacency, adjacency.num_nodes):
         degrees += torch.bincount(block.sources, minlength=adjacency.num_nodes)

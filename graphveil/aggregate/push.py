@@ -185,20 +185,26 @@ def _end_shift(squared: list[float], budget: float, num_nodes: int, step: float)
        and at most 1 or case 2 at G = D, because r' >= r.
 
     On the grid the other rows' integers move by at most one step a coordinate more: S by sqrt(G) ``step``,
-    which adds 4 S sqrt(G) step + 2 G step^2, and sqrt(G) S <= sqrt(G) (1 - y) <= 0.301 sqrt(h).
+    which adds 4 sqrt(G) S step + 2 G step^2. There sqrt(G) S <= sqrt(G) (1 - y), which rises up to G = 0.6 h,
+    where it is below 0.301 sqrt(h), and then falls. So in case 2 the whole is below a convex function of G,
+    and that is largest at one end.
     """
     h, least = max(squared), max(budget, min(squared))
 
+    def kept(others: float) -> float:
+        return math.sqrt(others / (others + h))
+
+    def rounding(first: float, others: float) -> float:
+        steepest = math.sqrt(first) * (1 - kept(first)) if first >= 0.7 * h else 0.301 * math.sqrt(h)
+        return 4 * steepest * step + 2 * others * step**2
+
     def rescaled(others: float) -> float:
-        y = math.sqrt(others / (others + h))
-        return (1 - y) * (3 - y)
+        return (1 - kept(others)) * (3 - kept(others))
 
-    def with_rounding(shift: float, others: float) -> float:
-        return shift + 1.21 * math.sqrt(h) * step + 2 * others * step**2
-
-    most = max(least, num_nodes * h)
-    found = [min(1.0, h / budget), *(with_rounding(rescaled(g), g) for g in (least, most))]
+    ends = (least, max(least, num_nodes * h))
+    found = [min(1.0, h / budget), *(rescaled(end) + rounding(least, end) for end in ends)]
     equal = len(set(squared)) == 1
     if min(squared) < budget and not (equal and (budget / h).is_integer()):  # else no list is in case 3
-        found.append(with_rounding(min(h / budget, max(1.0, rescaled(budget))), budget))
+        crossing = min(h / budget, max(1.0, rescaled(budget)))
+        found.append(crossing + rounding(max(0.0, budget - h), budget))
     return max(found)

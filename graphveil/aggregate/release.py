@@ -207,7 +207,7 @@ class Release:
     def _draw_push(self, query: PushQuery, vectors: Tensor, levels: Tensor, stream: RowStream) -> Tensor:
         squared = np.array(query.levels, dtype=np.int64)
         steered = len(squared) > 1
-        listed = _push.own_sums(self._adjacency, squared[levels] if steered else squared)
+        listed = _push.own_sums(self._adjacency, squared[levels.numpy()] if steered else squared)
         groups = self._groups if query.groups > 1 else None
         self._table = table = _push.push_table(vectors, groups, listed, query, self._table)
         laws = _blocks.RowLaws(

@@ -19,16 +19,19 @@ from graphveil.aggregate import (
     FolderJournal,
     GroupWeights,
     HopQuery,
+    PushQuery,
     Release,
     ReleaseKey,
+    TallyQuery,
     _blocks,
+    _push,
     journal,
     normalize,
     release,
 )
 from graphveil.aggregate.engine import Edges
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import UndirectedEdge, calibration, gaussian
+from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibration, gaussian
 from graphveil.privacy import accountant as accounting
 
 Patch = pytest.MonkeyPatch
@@ -171,6 +174,133 @@ def rows_are_normalised_without_a_margin_to_a_hair_above_one(patch: Patch) -> No
 @caught_by(checks.inputs_are_never_longer_than_one)
 def the_next_hop_takes_noisy_rows_as_they_are(patch: Patch) -> None:
     patch.setattr(checks, "shrink_unit", lambda noisy, std: noisy.double())
+
+
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def _listed(patch: Patch, broken: Callable[[Any, np.ndarray], np.ndarray]) -> None:
+    patch.setattr(_push, "own_sums", broken)
+
+
+@caught_by(checks.records_cost_what_they_are_booked_with)
+def sources_have_no_budget(patch: Patch) -> None:
+    _listed(patch, lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64))
+
+
+@caught_by(checks.records_cost_what_they_are_booked_with)
+def a_sources_budget_is_divided_by_who_sends_to_it(patch: Patch) -> None:
+    def in_sums(graph: Any, weights: np.ndarray) -> np.ndarray:
+        heard = np.broadcast_to(weights, graph.num_nodes)[graph.indices.numpy()]
+        into = np.repeat(np.arange(graph.num_nodes), graph.indptr.diff().numpy())
+        return np.bincount(into, weights=heard, minlength=graph.num_nodes).astype(np.int64)
+
+    _listed(patch, in_sums)
+
+
+@caught_by(checks.records_cost_what_they_are_booked_with)
+def a_sources_budget_is_divided_without_the_levels(patch: Patch) -> None:
+    sums = _push.own_sums
+    _listed(patch, lambda graph, weights: sums(graph, np.array([16])))
+
+
+@caught_by(checks.records_cost_what_they_are_booked_with)
+def every_group_may_send_what_the_largest_may(patch: Patch) -> None:
+    caps = PushQuery.caps.fget
+    assert caps is not None
+    patch.setattr(PushQuery, "caps", property(lambda query: [max(caps(query))] * query.groups))
+
+
+@caught_by(checks.records_cost_what_they_are_booked_with)
+def long_vectors_are_pushed_as_they_are(patch: Patch) -> None:
+    caps = PushQuery.caps.fget
+    assert caps is not None
+    patch.setattr(PushQuery, "caps", property(lambda query: [10_000 * cap for cap in caps(query)]))
+
+
+@caught_by(checks.replaced_records_cost_what_they_are_booked_with)
+def a_replaced_record_is_charged_as_a_nulled_one(patch: Patch) -> None:
+    patch.setattr(NodeOwner, "change", property(lambda unit: 1.0))
+
+
+@caught_by(checks.a_mutual_edge_moves_pushes_by_what_is_stated)
+def short_lists_are_weighed_up(patch: Patch) -> None:
+    contributions = _push.push_table
+    patch.setattr(
+        _push,
+        "push_table",
+        lambda x, groups, listed, query, used: contributions(
+            x, groups, listed, replace(query, degree_budget=1), used
+        ),
+    )
+
+
+@caught_by(checks.promised_nodes_cost_what_they_are_booked_with)
+def a_promised_node_is_charged_for_one_row(patch: Patch) -> None:
+    patch.setattr(NodePromise, "pair_shift", lambda unit, forward, backward: max(forward, backward))
+
+
+@caught_by(checks.a_broken_promise_is_refused)
+def only_degrees_of_one_direction_are_promised(patch: Patch) -> None:
+    patch.setattr(_push, "passes", lambda graph, most: bool((graph.indptr.diff() > most).any()))
+
+
+@caught_by(checks.tallies_cost_what_they_are_booked_with)
+def all_candidates_of_a_tally_are_charged_as_one(patch: Patch) -> None:
+    patch.setattr(TallyQuery, "sensitivity", lambda query, unit: 1.0)
+
+
+@caught_by(checks.every_pushed_row_has_its_noise)
+def heavy_rows_get_the_noise_of_all(patch: Patch) -> None:
+    noise = _blocks.noise_rows
+
+    def alike(edges: Edges, laws: Any, *args: Any) -> Tensor:
+        plain = next(law for law in laws.noise if law is not None)
+        return noise(edges, replace(laws, noise=tuple(law and plain for law in laws.noise)), *args)
+
+    patch.setattr(_blocks, "noise_rows", alike)
+
+
+@caught_by(checks.rows_that_are_not_released_are_zeros)
+def rows_of_no_weight_are_released(patch: Patch) -> None:
+    patch.setattr(_blocks.RowLaws, "scale", lambda laws, rows, kinds: rows.mul_(max(laws.scales)))
+
+
+@caught_by(checks.rows_that_are_not_released_are_zeros)
+def rows_of_no_weight_keep_the_sign_of_their_sum(patch: Patch) -> None:
+    patch.setattr(
+        _blocks.RowLaws,
+        "scale",
+        lambda laws, rows, kinds: rows.mul_(torch.tensor(laws.scales)[torch.from_numpy(kinds), None]),
+    )
+
+
+@caught_by(checks.every_count_of_a_tally_has_noise)
+def a_tally_is_exact(patch: Patch) -> None:
+    patch.setattr(release, "noisy_tally", lambda correct, *_: correct.sum(dim=0).double())
+
+
+@caught_by(checks.pushes_share_no_noise_under_one_key)
+def a_push_is_not_bound_to_its_levels(patch: Patch) -> None:
+    commit = Release._commit
+    patch.setattr(Release, "_commit", lambda self, data: commit(self, data[:1]))
+
+
+@caught_by(checks.training_noise_is_bound_to_its_data)
+def training_noise_is_a_function_of_the_key_alone(patch: Patch) -> None:
+    commit = Release._commit
+    patch.setattr(Release, "_commit", lambda self, data: commit(self, (torch.zeros(1),)))
+
+
+@caught_by(checks.training_noise_is_bound_to_its_data)
+def all_training_steps_of_a_release_share_their_noise(patch: Patch) -> None:
+    describe = Release._descriptor
+    patch.setattr(Release, "_descriptor", lambda self, index, data: describe(self, 0, data))
+
+
+@caught_by(checks.pushes_depend_on_nothing_but_the_edges)
+def pushed_vectors_stay_off_the_grid(patch: Patch) -> None:
+    patch.setattr(np, "trunc", lambda x, out: np.copyto(out, x))
 
 
 # -- noise -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts import laws, replay
+from contracts import laws, records, replay
 from contracts.doubles import unnoised
 from contracts.replay import CODES, FEW_LABELS, ONE, STEERED
 from graphveil.aggregate import (
@@ -23,18 +23,28 @@ from graphveil.aggregate import (
     HopQuery,
     InMemoryEngine,
     KeyStore,
+    PushQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
+    StepsQuery,
+    TallyQuery,
     calibrate_plan,
     safe_unit,
     shrink_unit,
 )
 from graphveil.aggregate.engine import Edges, Engine
 from graphveil.aggregate.plan import hops
-from graphveil.errors import BudgetError, ReleaseError
+from graphveil.errors import BudgetError, ReleaseError, UnitError
 from graphveil.graph import Adjacency, EdgeSet
-from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge, privacy_curve
+from graphveil.privacy import (
+    DirectedEdge,
+    MemoryBudget,
+    NodeOwner,
+    NodePromise,
+    UndirectedEdge,
+    privacy_curve,
+)
 from graphveil.privacy.accountant import GaussianCurve, total_mu
 from graphveil.privacy.gaussian import delta_of
 
@@ -106,7 +116,96 @@ def inputs_are_never_longer_than_one() -> None:
             assert bool((rows.norm(dim=1) <= 1).all()), f"a row of scale {scale} is longer than one"
 
 
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def records_cost_what_they_are_booked_with() -> None:
+    """Record replay of two pushes, with groups, levels and budgets: null every record."""
+    records.no_record_exceeds_its_price(records.OWNER, graphs=3)
+
+
+def replaced_records_cost_what_they_are_booked_with() -> None:
+    """The same where another record takes the place of one."""
+    records.no_record_exceeds_its_price(records.REPLACED, graphs=2)
+
+
+def a_mutual_edge_moves_pushes_by_what_is_stated() -> None:
+    """Both ends list each other, or neither does."""
+    records.no_mutual_edge_exceeds_its_bound(graphs=2)
+
+
+def promised_nodes_cost_what_they_are_booked_with() -> None:
+    """Hops under a promised degree: delete every node with all its edges; its own row is its own."""
+    for directed in (True, False):
+        records.no_promised_node_exceeds_its_price(graphs=3, directed=directed)
+
+
+def a_broken_promise_is_refused() -> None:
+    """A degree above the promised one, in either direction, books and computes nothing."""
+    for ends in (([0, 0, 1], [1, 2, 3]), ([1, 2, 3], [0, 0, 1])):
+        graph, budget = Adjacency.from_edges(*ends, num_nodes=4, directed=True), MemoryBudget()
+        plan = ReleasePlan(NodePromise(max_degree=1), hops(1.0, 1, 2), delta=1e-3)
+        with pytest.raises(UnitError):
+            Release(plan, graph, budget=budget)
+        assert not budget.entries
+
+
+def tallies_cost_what_they_are_booked_with() -> None:
+    """Null or replace a record's row of a tally: the counts move by at most its price, which is attained."""
+    query = TallyQuery(candidates=5, sigma=4.0)
+    correct = torch.from_numpy(np.random.default_rng(0).random((6, 5)) < 0.5)
+    for unit in (NodeOwner(), NodeOwner(replace_one=True)):
+        plan, largest = unnoised(unit, (query,)), 0.0
+        for before, after in (
+            (torch.ones(1, 5).bool(), torch.zeros(1, 5).bool()),
+            (correct[:1], ~correct[:1]),
+        ):
+            tables = [torch.cat([correct[1:], row]) for row in (before, after)]
+            x, y = (Release(plan, edgeless(6), budget=MemoryBudget()).tally(table) for table in tables)
+            largest = max(largest, float((x - y).norm()) / query.sigma)
+        assert largest == pytest.approx(plan.mu)
+
+
 # -- noise -------------------------------------------------------------------------------------------------
+
+
+def every_pushed_row_has_its_noise() -> None:
+    """Released rows have noise sigma whatever their level, and the others are zeros."""
+    levels, sigma = (0, 4, 16, 100), 2.0
+    query = PushQuery(dim=DIM, sigma=sigma, levels=levels)
+    release = Release(
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryBudget(), key=KEY
+    )
+    chosen = torch.arange(NODES) % 4
+    noise = release.push(torch.zeros(NODES, DIM), chosen).double().numpy()
+    for level in (1, 2, 3):
+        scale = query.steps / math.sqrt(levels[level] / 16)
+        own = noise[chosen.numpy() == level] * scale
+        laws.has_the_law(own, sigma * scale)
+        laws.covers_everything(own, sigma * scale)
+        laws.rows_are_unrelated(own)
+
+
+def rows_that_are_not_released_are_zeros() -> None:
+    """Rows of level weight zero have no bit set, whatever was written there."""
+    query = PushQuery(dim=2, sigma=2.0, levels=(0, 16))
+    plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
+    answer = Release(plan, path(), budget=MemoryBudget()).push(
+        -torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1])
+    )
+    assert not answer[[0, 2, 3]].view(torch.int32).any()
+    assert bool((answer[[1, 4]] != 0).all())
+
+
+def every_count_of_a_tally_has_noise() -> None:
+    """The noise of a tally has its law, count by count."""
+    query = TallyQuery(candidates=NODES, sigma=6.0)
+    release = Release(
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryBudget(), key=KEY
+    )
+    noise = release.tally(torch.zeros(3, NODES, dtype=torch.bool)).numpy() * query.steps
+    laws.has_the_law(noise, 6.0 * query.steps)
+    laws.are_unrelated(noise[:-1], noise[1:])
 
 
 def every_row_has_its_groups_noise() -> None:
@@ -167,7 +266,60 @@ def neighbours_share_no_noise_under_one_key() -> None:
         assert (answers[first] != answers[second]).all()
 
 
+def pushes_share_no_noise_under_one_key() -> None:
+    """A key that meets two matrices of levels, or two inputs, draws two noises."""
+    plan = ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
+    rows, levels = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 0, 0, 1])
+    answers = [
+        Release(plan, edgeless(5), budget=MemoryBudget(), key=KEY).push(x, index)[:4]
+        for x, index in ((rows, levels), (rows, torch.tensor([0, 1, 0, 0, 0])), (-rows, levels))
+    ]
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert (answers[first] != answers[second]).all()
+
+
+def training_noise_is_bound_to_its_data() -> None:
+    """One key draws the same noise for the same data, and other noise for other data."""
+    query = StepsQuery(parameters=200, steps=5, noise_multiplier=1.0, sampling_rate=0.5)
+    plan = ReleasePlan(NodeOwner(), (query, query), delta=1e-5)
+    data, drawn = torch.arange(6.0), []
+    for records_read in (data, data, data + 1):
+        release = Release(plan, edgeless(3), budget=MemoryBudget(), key=KEY)
+        drawn += [release.steps(records_read).noise(0) for _ in plan.queries]
+    assert (drawn[0] == drawn[2]).all()
+    for first, second in ((0, 1), (0, 4), (1, 5)):
+        assert (drawn[first] != drawn[second]).mean() > 0.9
+
+
 # -- exact sums --------------------------------------------------------------------------------------------
+
+
+def pushes_depend_on_nothing_but_the_edges() -> None:
+    """Bit for bit the same for every order of the edges, size of blocks and number of threads."""
+    nodes = 300
+    source, target = random_graph(nodes, 4000)
+    distinct = np.unique(source * nodes + target)  # the order is ours to choose, repeats are not
+    source, target = distinct // nodes, distinct % nodes
+    rng = np.random.default_rng(1)
+    rows = safe_unit(torch.from_numpy(rng.normal(size=(nodes, 5))))
+    levels = torch.from_numpy(rng.integers(3, size=nodes))
+    query = PushQuery(dim=5, sigma=1.0, levels=(0, 16, 50))
+    plan, threads, answers = ReleasePlan(NodeOwner(), (query,), delta=1e-5), torch.get_num_threads(), []
+    for block_rows, count, seed in ((1 << 16, 1, 0), (1, 1, 3), (64, 2, 1), (97, 2, 2)):
+        order = np.random.default_rng(seed).permutation(len(source))
+        torch.set_num_threads(count)
+        release = Release(
+            plan,
+            _unsorted(source[order], target[order], nodes),
+            budget=MemoryBudget(),
+            key=ReleaseKey("a" * 32, bytes(32), bytes(range(32))),
+            engine=InMemoryEngine(block_rows=block_rows),
+        )
+        release._edges_digest = ""  # two orders must meet one key here
+        answers.append(release.push(rows, levels))
+    torch.set_num_threads(threads)
+    for answer in answers[1:]:
+        assert torch.equal(answer, answers[0])
 
 
 def sums_depend_on_nothing_but_the_edges() -> None:
@@ -400,11 +552,23 @@ CHECKS: tuple[Callable[[], None], ...] = (
     the_path_is_the_same_for_neighbours,
     a_long_row_counts_for_nothing,
     inputs_are_never_longer_than_one,
+    records_cost_what_they_are_booked_with,
+    replaced_records_cost_what_they_are_booked_with,
+    a_mutual_edge_moves_pushes_by_what_is_stated,
+    promised_nodes_cost_what_they_are_booked_with,
+    a_broken_promise_is_refused,
+    tallies_cost_what_they_are_booked_with,
+    every_pushed_row_has_its_noise,
+    rows_that_are_not_released_are_zeros,
+    every_count_of_a_tally_has_noise,
     every_row_has_its_groups_noise,
     every_cell_has_noise,
     hops_share_no_noise,
     releases_share_no_noise,
     neighbours_share_no_noise_under_one_key,
+    pushes_share_no_noise_under_one_key,
+    training_noise_is_bound_to_its_data,
+    pushes_depend_on_nothing_but_the_edges,
     sums_depend_on_nothing_but_the_edges,
     a_hub_is_summed_exactly,
     calibrated_plans_cost_at_most_their_target,

@@ -1,0 +1,164 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from contracts import records
+from contracts.doubles import unnoised
+from contracts.records import BOUNDS, DIM, OWNER, REPLACED, Pushes, Records
+from graphveil.aggregate import PushQuery, Release, _push
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryBudget, NodeUnit
+
+BOTH = pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
+UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
+FINE = 22  # grid bits: a step is below 1e-6
+
+
+@BOTH
+@UNITS
+def test_no_record_exceeds_its_price_and_some_attain_it(unit: NodeUnit, directed: bool) -> None:
+    attained = records.no_record_exceeds_its_price(unit, graphs=6, directed=directed)
+    assert attained[2] == 0.0  # the silent group
+    assert min(attained[0], attained[1]) > 1 - 1e-3, attained
+
+
+@pytest.mark.slow
+@BOTH
+@UNITS
+def test_no_record_of_thousands_exceeds_its_price(unit: NodeUnit, directed: bool) -> None:
+    records.no_record_exceeds_its_price(unit, graphs=150, seed=23, directed=directed)
+
+
+@BOTH
+@pytest.mark.parametrize("replace_one", [False, True], ids=["nulled", "replaced"])
+def test_no_promised_node_exceeds_its_price_and_some_attain_it(replace_one: bool, directed: bool) -> None:
+    attained = records.no_promised_node_exceeds_its_price(replace_one=replace_one, directed=directed)
+    assert attained > 1 - 2e-3
+
+
+def test_no_mutual_edge_exceeds_its_bound_and_some_attain_it() -> None:
+    assert records.no_mutual_edge_exceeds_its_bound() > 1 - 1e-3
+
+
+def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
+    rng = np.random.default_rng(7)
+    for case, drawn, _ in records.every_case(OWNER, 3, seed=8, directed=True):
+        for query, x, index in zip(case.queries, drawn.vectors, case.levels, strict=True):
+            squared = np.array(query.levels)[index.numpy()]
+            listed = np.array([sum(int(squared[v]) for v in own) for own in drawn.lists])
+            assert (_push.own_sums(drawn.adjacency(), squared) == listed).all()
+            scaled = x * torch.from_numpy(rng.choice([1.0, 1.0, 1 + 1e-9, 1e200, math.nan], size=(len(x), 1)))
+            table = _push.push_table(scaled, case.groups, listed, query).double().numpy()
+            for u, row in enumerate(table):
+                length = sum(int(t) ** 2 for t in row) * max(int(listed[u]), 16 * query.degree_budget)
+                assert length <= query.caps[int(case.groups[u])] <= 16 * (BOUNDS[1] * query.steps) ** 2
+
+
+# -- guarantees.md, 9.5 ------------------------------------------------------------------------------------
+
+
+def moved_by(before: Adjacency, after: Adjacency, vectors: Tensor, **fields: object) -> float:
+    query = PushQuery(dim=vectors.shape[1], sigma=1.0, grid_bits=FINE, **fields)  # type: ignore[arg-type]
+    plan = unnoised(OWNER, (query,))
+    answers = [
+        Release(plan, graph, budget=MemoryBudget()).push(vectors).double() for graph in (before, after)
+    ]
+    return float((answers[0] - answers[1]).norm())
+
+
+def star(degree: int) -> Adjacency:
+    return Adjacency.from_edges([0] * degree, range(1, degree + 1), num_nodes=18, directed=True)
+
+
+def test_a_source_of_sixteen_edges_and_budget_four() -> None:
+    vectors = torch.zeros(18, 2, dtype=torch.float64)
+    vectors[0, 0] = 1.0
+    query = PushQuery(dim=2, sigma=1.0, degree_budget=4, grid_bits=FINE)
+    rows = Release(unnoised(OWNER, (query,)), star(16), budget=MemoryBudget()).push(vectors)
+    assert rows[1:17, 0].tolist() == [0.25] * 16
+    assert moved_by(star(16), star(0), vectors, degree_budget=4) == pytest.approx(1.0, abs=1e-9)
+    assert moved_by(star(16), star(15), vectors, degree_budget=4) == pytest.approx(0.504017 / 2, abs=1e-5)
+
+
+# -- one mutual edge ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "level", "bound"),
+    [
+        (1, 16, math.sqrt(2)),
+        (4, 16, math.sqrt(1 / 2)),
+        (20, 16, math.sqrt(1 / 10)),
+        (4, 32, 1.0),
+        (1, 64, 2**0.5),
+    ],
+)
+def test_equal_weights_move_by_root_two_over_the_budget(budget: int, level: int, bound: float) -> None:
+    query = PushQuery(dim=2, sigma=1.0, degree_budget=budget, levels=(level,), grid_bits=FINE)
+    assert query.edge_shift(18) == pytest.approx(bound, rel=1e-4)
+    assert PushQuery(dim=5, sigma=1.0, degree_budget=budget, levels=(level,), bounds=(1.0, 1.5)).edge_shift(
+        100_000
+    ) == pytest.approx(1.5 * bound, rel=5e-2)
+    pair = Adjacency.from_edges([0, 1], [1, 0], num_nodes=18, directed=True)
+    vectors = torch.zeros(18, 2, dtype=torch.float64)
+    vectors[:2] = torch.eye(2)
+    moved = moved_by(pair, star(0), vectors, degree_budget=budget, levels=(level,))
+    assert moved == pytest.approx(bound, rel=1e-5)
+
+
+@pytest.mark.parametrize("heavy", [16, 64, 1024, 65536])
+def test_ends_that_share_a_list_and_weigh_much_align(heavy: int) -> None:
+    # The rescaled rows of both ends point the same way: with a heavy pair the move passes 2, up to sqrt(6).
+    squared = (16, heavy)
+    shared = [(0, 2), (1, 2)]
+    lists = [shared, [*shared, (0, 1), (1, 0)]]
+    graphs = [Adjacency.from_edges(*zip(*pairs, strict=True), num_nodes=3, directed=True) for pairs in lists]
+    query = PushQuery(dim=1, sigma=1.0, levels=squared, grid_bits=FINE)
+    plan, vectors = unnoised(OWNER, (query,)), torch.ones(3, 1, dtype=torch.float64)
+    index = torch.tensor([1, 1, 0])
+    before, after = (
+        Release(plan, graph, budget=MemoryBudget()).push(vectors, index).double() for graph in graphs
+    )
+    h = heavy / 16
+    r = math.sqrt(1 / (1 + h))
+    moved = float((before - after).norm())
+    assert moved == pytest.approx(math.sqrt(2 * (1 - r) * (3 - r)), rel=1e-5)
+    assert moved <= query.edge_shift(3)
+    if h > 2:  # below, two ends without other friends move further
+        assert query.edge_shift(3) == pytest.approx(moved, rel=1e-4)
+    assert query.edge_shift(3) < math.sqrt(6)
+
+
+def test_the_bound_covers_what_the_grid_adds_to_lists_just_above_the_budget() -> None:
+    rng = np.random.default_rng(3)
+    budget, dim, nodes = 100, 40, 140
+    for degree in (99, 100, 101, 105, 130):
+        own = [(u, v) for u in (0, 1) for v in range(2, 2 + degree)]
+        graphs = [
+            Adjacency.from_edges(*zip(*pairs, strict=True), num_nodes=nodes, directed=True)
+            for pairs in (own, [*own, (0, 1), (1, 0)])
+        ]
+        vectors = torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(1, dim)))).repeat(nodes, 1)
+        query = PushQuery(dim=dim, sigma=1.0, degree_budget=budget)
+        plan = unnoised(OWNER, (query,))
+        before, after = (
+            Release(plan, graph, budget=MemoryBudget()).push(vectors * (1 - 1e-6)).double()
+            for graph in graphs
+        )
+        assert float((before - after).norm()) <= query.edge_shift(nodes)
+        assert query.edge_shift(nodes) == pytest.approx(math.sqrt(2 / budget), rel=2e-2)
+
+
+def test_the_replay_sees_every_kind_of_record() -> None:
+    seen = set()
+    for case, drawn, _ in records.every_case(OWNER, 3, seed=0, directed=True):
+        assert isinstance(case, Pushes)
+        assert isinstance(drawn, Records)
+        for own, x in zip(drawn.lists, drawn.vectors[0], strict=True):
+            longest = float(x.norm())
+            seen.add((len(own) > 3, longest == 0, longest > BOUNDS[1]))
+        assert all(x.shape[1] == DIM for x in drawn.vectors)
+    assert {(True, False, False), (False, True, False), (True, False, True)} <= seen
