@@ -204,6 +204,33 @@ def test_a_folder_whose_files_name_two_units_is_refused(run: Path, changes: dict
         load_model(run)
 
 
+@pytest.mark.parametrize(
+    ("configuration", "part", "change"),
+    [
+        (OWNER, "guarantee", {"replace_one": True}),
+        (OWNER, "guarantee", {"edge_epsilon": 1e-9}),
+        (OWNER, "record", {"edge_mu": 1e-9}),
+        (OWNER, "record", {"edge_mu": -1.0}),
+        (OWNER, "record", {"edge_use": "sometimes"}),
+        (PROMISE, "guarantee", {"max_degree": 1}),
+        (PROMISE, "record", {"max_degree": 1}),
+        (PROMISE, "record", {"max_degree": None}),
+        (PROMISE, "record", {"edge_use": "read"}),
+    ],
+)
+def test_a_record_that_was_changed_is_refused(
+    run: Path, configuration: dict[str, Any], part: str, change: dict[str, Any]
+) -> None:
+    path = run / "release" / "privacy.json"
+    content = json.loads(path.read_text())
+    assert set(change) <= set(content[part])
+    content[part].update(change)
+    path.write_text(json.dumps(content))
+    for read in (load_model, read_promise):
+        with pytest.raises(ArtifactError):
+            read(run)
+
+
 def test_an_unfitted_model_predicts_nothing(double: type[Estimator], graph: Graph) -> None:
     with pytest.raises(ConfigError, match="not fitted"):
         double(**OWNER).predict()

@@ -67,3 +67,16 @@ def test_the_attackers_rate_rises_with_mu_from_blind_guessing() -> None:
     assert rates[0] == pytest.approx(0.01)
     assert rates[1] == pytest.approx(0.0173, abs=5e-5)
     assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize("steps", [128, 1000])
+@pytest.mark.parametrize("delta", [1e-12, 1e-7, 1e-4])
+def test_a_thousandth_of_delta_covers_the_exact_sampler_for_any_number_of_rows(
+    steps: int, delta: float
+) -> None:
+    # docs/guarantees.md, proposition 9, for noise of so many grid steps.
+    for mu in (0.01, 0.1, 1.0, 4.0):
+        epsilon = gaussian.epsilon_of(mu, delta)
+        rounded = mu / math.sqrt(1 - 1 / (12 * steps**2))
+        found = gaussian.delta_of(epsilon - 3.01 * mu**2 / steps**3, rounded) ** (1 - 1e-5)
+        assert found <= delta * (1 + 5.3e-4)
