@@ -4,7 +4,8 @@
 
 One thread, 16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its
 speed is given as a multiple of a copy of memory in the same process. A private hop truncates, sums, adds
-noise and normalises for the next hop; the last columns set it against the plain sum of the same round.
+noise and normalises for the next hop; a push also reads every source's own list. The last columns set each
+against the plain sum of the same round.
 """
 
 import argparse
@@ -15,11 +16,12 @@ import torch
 from _measure import fastest, memcpy, peak_rss_mb
 
 from graphveil._random import RowStream
-from graphveil.aggregate import Release, ReleasePlan, safe_unit, shrink_unit, sum_in_neighbors
+from graphveil.aggregate import PushQuery, Release, ReleasePlan, safe_unit, shrink_unit, sum_in_neighbors
 from graphveil.aggregate.plan import hops
+from graphveil.aggregate.push import LEVEL
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryBudget, UndirectedEdge, calibrate_mu
+from graphveil.privacy import MemoryBudget, NodeOwner, UndirectedEdge, calibrate_mu
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
@@ -60,6 +62,8 @@ def hop(name: str, graph: Adjacency, rounds: int) -> None:
     runs: dict[str, Callable[[], object]] = {"memcpy": copy, "plain sum": lambda: sum_in_neighbors(graph, x)}
     for sampler in SAMPLERS:
         runs[f"private, {sampler.__name__}"] = private(graph, sampler, rounds).__next__
+    runs["push"] = pushes(graph, (LEVEL,), rounds).__next__
+    runs["push, four levels"] = pushes(graph, (4, 8, LEVEL, 32), rounds).__next__
     least = fastest(runs, rounds)
     rate = copied / least.pop("memcpy")
     moved = edges * (4 + 4 * DIM) + 4 * graph.num_nodes * DIM
@@ -79,6 +83,16 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
         rows = shrink_unit(release.rows(rows), query.sigma[0])
+        yield rows
+
+
+def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
+    """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
+    queries = (PushQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
+    release = Release(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryBudget())
+    rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
+    for query in queries:
+        rows = shrink_unit(release.push(rows, chosen), query.sigma)
         yield rows
 
 

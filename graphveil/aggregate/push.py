@@ -13,7 +13,7 @@ from graphveil.privacy import ByGroup, Event, Gaussian, NodeOwner, Unit
 
 LEVEL = 16  # the squared weight of one
 MAX_LEVEL = 1 << 16  # squared weights up to here add up exactly
-_LEAST_NOISE = 128  # grid steps: from here on the sampler's share of delta covers any number of rows
+_LEAST_NOISE = 128  # grid steps: from here on the sampler's share of delta covers a billion coordinates
 
 
 @dataclass(frozen=True, kw_only=True)

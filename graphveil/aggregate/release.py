@@ -215,7 +215,10 @@ class Release:
             tuple(self._plan.sampler(query.sigma * query.steps / g) if g else None for g in query.weights),
             tuple(g / query.steps for g in query.weights),
         )
-        return self._draw(_blocks.Sums(table, query.longest), laws, stream)
+        try:
+            return self._draw(_blocks.Sums(table, query.longest), laws, stream)
+        finally:
+            table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
 
     def _draw(self, sums: _blocks.Sums, laws: _blocks.RowLaws, stream: RowStream) -> Tensor:
         block = partial(_blocks.noisy_rows, sums=sums, laws=laws, stream=stream)

@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from contracts.checks import KEY
+from contracts.checks import KEY, Broken
 from contracts.doubles import unnoised
+from contracts.inside import reachable
 from contracts.laws import has_the_law
+from scipy.special import ndtr
 from torch import Tensor
 
-from graphveil.aggregate import CellQuery, HopQuery, PushQuery, Query, Release, ReleasePlan
+from graphveil.aggregate import CellQuery, HopQuery, PushQuery, Query, Release, ReleasePlan, _push
 from graphveil.aggregate.plan import hops
 from graphveil.aggregate.weights import GroupWeights
 from graphveil.errors import ConfigError, ReleaseError, UnitError
@@ -25,6 +27,7 @@ from graphveil.privacy import (
     Unit,
 )
 from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.gaussian import delta_of, mu_of
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
 STEP = 2.0**-14
@@ -148,6 +151,64 @@ def test_noise_is_sigma_in_every_released_row() -> None:
     for level in (1, 2, 3):
         g = math.sqrt(levels[level] / 16)
         has_the_law(noise[chosen.numpy() == level] * query.steps / g, 3.0 * query.steps / g)
+
+
+def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
+    graph = drawn(200, 1500, directed=True)
+    vectors = torch.nn.functional.normalize(torch.rand(200, 3, dtype=torch.float64)) * (1 - 1e-6)
+    query = PushQuery(dim=3, sigma=2.0)
+    sums = pushed(graph, vectors).numpy()
+    listed = _push.own_sums(graph, np.array([16]))
+    table = _push.push_table(vectors, None, listed, query).numpy().copy()
+    release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryBudget())
+    answer = release.push(vectors).double().numpy()
+    secrets = [
+        sums,
+        sums / STEP,
+        answer - sums,
+        table,
+        table * STEP,
+        listed,
+        listed / 16,
+        1 / np.sqrt(listed / 16),
+    ]
+    held = reachable(release)
+    assert graph.indices.numpy().shape in {array.shape for array in held}  # the walk gets there
+    for array in held:
+        for secret in secrets:
+            assert array.shape != secret.shape or not np.allclose(array, secret, rtol=0.01)
+    with pytest.raises(MemoryError):
+        broken = Release(
+            ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryBudget(), engine=Broken()
+        )
+        broken.push(vectors)
+    assert not any(array.any() for array in reachable(broken) if array.shape == table.shape)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 8.0, 16.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-9])
+def test_exact_noise_is_as_good_as_continuous_for_a_billion_coordinates(epsilon: float, delta: float) -> None:
+    # guarantees.md, proposition 4, where one record may change every coordinate of every row. Q is a rounded
+    # normal of variance s^2 - 1/12; f = log Q/P is at most b up to 12 s and has variance v, so its sum over m
+    # coordinates stays below a but for a chance of 1e-25 (Bernstein). Both fall with s^4: f is about
+    # -He_4(n / s) / (2880 s^4), and is evaluated where float64 can.
+    mu, m, chance = mu_of(epsilon, delta / 1.001), 1e9, 1e-25
+    s, fine = 128.0, max(128.0, 64 / mu)  # the least noise that a query and a plan accept
+    n = np.arange(0, 12 * s)
+    narrow = math.sqrt(s**2 - 1 / 12)
+    q = ndtr(-(n - 0.5) / narrow) - ndtr(-(n + 0.5) / narrow)
+    p = np.exp(-0.5 * np.square(n / s))
+    p /= 2 * p[::-1].sum() - p[0]
+    f = np.log(q / p)
+    b, v = np.abs(f).max(), float(np.where(n > 0, 2.0, 1.0) * p @ np.square(f))
+    assert b < 8 / s**4
+    assert v == pytest.approx(24 / (2880 * s**4) ** 2, rel=1e-3)
+    bits = math.log(2 / chance)
+    a = m * v + bits * b / 3 + math.sqrt((bits * b / 3) ** 2 + 2 * bits * m * v)
+    a *= (s / fine) ** 4
+    closest = delta_of(epsilon - 2 * a, mu / math.sqrt(1 - 1 / (12 * fine**2)))
+    rest = m * 2 * ndtr(-12.0) + chance
+    assert math.exp(a) * closest + (1 + math.exp(epsilon)) * rest <= delta
 
 
 # -- the price ---------------------------------------------------------------------------------------------

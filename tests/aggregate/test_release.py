@@ -1,9 +1,7 @@
 import copy
-import gc
 import math
 import re
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import torch
 from contracts.checks import KEY, Broken, edgeless, path, plan_of
 from contracts.doubles import NoNoise, unnoised
+from contracts.inside import reachable
 from contracts.laws import has_the_law
 from torch import Tensor
 
@@ -207,28 +206,6 @@ def leaks(start: object, oracle: np.ndarray, noise: np.ndarray) -> bool:
     held = [array for array in reachable(start) if array.shape == oracle.shape]
     secrets = (oracle, noise, 1024 * oracle, 1024 * noise)
     return any(np.allclose(array, secret, rtol=0.01) for array in held for secret in secrets)
-
-
-def reachable(start: object) -> list[np.ndarray]:
-    """Return every array that can be reached from an object, this package's modules included."""
-    seen: set[int] = set()
-    stack, found = [start], []
-    while stack:
-        held = stack.pop()
-        if id(held) in seen or not _ours(held):
-            continue
-        seen.add(id(held))
-        stack += gc.get_referents(held)
-        if type(held) in (Tensor, np.ndarray):
-            found.append(held.numpy() if type(held) is Tensor else held)
-    return found
-
-
-def _ours(held: object) -> bool:
-    """Whether to look inside: everything but other packages' modules, classes and functions."""
-    name = held.__name__ if type(held) is ModuleType else getattr(held, "__module__", None)
-    foreign = isinstance(held, ModuleType | FunctionType | type)
-    return not foreign or str(name).startswith("graphveil")
 
 
 def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> None:
