@@ -282,7 +282,7 @@ class Release:
         event = self._plan.event
         if self._groups is not None:  # public, like the split that it comes from
             event = within_partition(event, hashlib.sha256(self._groups.numpy().tobytes()).hexdigest()[:16])
-        budget.book(Entry(self._key.release_id, label, event, self._plan.slack))
+        budget.book(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""
