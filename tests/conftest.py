@@ -4,9 +4,11 @@ Both matter on a busy machine: small models crawl where threads spin, and a dead
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Files, Invoke, calling
 from hypothesis import settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -23,3 +25,19 @@ def double(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
 
     monkeypatch.setitem(models._CLASSES, Double.method, (Double.__module__, Double.__name__))
     return Double
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Call the command in an empty folder of its own, on a wide screen."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return calling(capsys)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Write a small graph of three teams."""
+    return Files.written(tmp_path)

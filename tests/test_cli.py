@@ -1,25 +1,19 @@
 """The command line as a user meets it: what is printed, what is written, and what is refused."""
 
-import csv
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
-from graphveil.cli import main
 from graphveil.cli.screen import Bars
 from graphveil.privacy import MemoryBudget
 
-SECRET = "xyzzy-4711"  # planted in columns that nothing may repeat
-NODES, CLASSES = 60, 3
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
 RELEASE = {
@@ -31,85 +25,6 @@ RELEASE = {
     "PRIVACY.md",
     "MODEL_CARD.md",
 }
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one call of the command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Standard output as the one JSON object that it must be."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-
-Invoke = Callable[..., Answer]
-
-
-@pytest.fixture
-def invoke(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Invoke]:
-    """Call the command in an empty folder of its own, on a wide screen."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-    def call(*arguments: object) -> Answer:
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Answer(int(stop.value.code or 0), captured.out, captured.err)
-
-    yield call
-
-
-@dataclass(frozen=True)
-class Files:
-    """Two tables of a small graph, and the flags that name their columns."""
-
-    nodes: Path
-    edges: Path
-
-    @property
-    def flags(self) -> list[str]:
-        columns = ["--id", "user", "--label", "team", "--source", "a", "--target", "b"]
-        return ["--nodes", str(self.nodes), "--edges", str(self.edges), *columns]
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    """Write a graph of three teams; text that must stay secret lies in a column that is not used."""
-    rng = np.random.default_rng(0)
-    teams = rng.integers(CLASSES, size=NODES)
-    nodes = [["user", "age", "height", "team"]]
-    nodes += [
-        [f"u{i}", f"{teams[i] + rng.normal():.3f}", f"{rng.normal():.3f}", f"t{teams[i]}"]
-        for i in range(NODES)
-    ]
-    ends = rng.integers(NODES, size=(200, 2))
-    edges = [["a", "b", "note"], *([f"u{a}", f"u{b}", SECRET] for a, b in ends)]
-    found = Files(tmp_path / "nodes.csv", tmp_path / "edges.csv")
-    write(found.nodes, nodes)
-    write(found.edges, edges)
-    return found
-
-
-def write(path: Path, rows: list[list[str]]) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-
-
-def read(path: Path) -> list[list[str]]:
-    with path.open(newline="") as file:
-        return list(csv.reader(file))
 
 
 # -- help --------------------------------------------------------------------------------------------------

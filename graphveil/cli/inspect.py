@@ -1,12 +1,15 @@
 """``datasets``, ``calibrate`` and ``explain``: they read public things and spend nothing."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphveil.cli import options
 from graphveil.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from graphveil.experiment.calibration import Calibration
 
 
 def datasets(
@@ -97,6 +100,21 @@ def calibrate(
             "--classes-count", min=2, help="The number of classes, if known.", rich_help_panel="Data"
         ),
     ] = None,
+    features_count: Annotated[
+        int | None,
+        typer.Option(
+            "--features-count", min=1, help="The number of features, if known.", rich_help_panel="Data"
+        ),
+    ] = None,
+    training_count: Annotated[
+        int | None,
+        typer.Option(
+            "--training-count",
+            min=1,
+            help="Node units: how many nodes are trained on, if known; else three quarters of all.",
+            rich_help_panel="Data",
+        ),
+    ] = None,
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
@@ -119,26 +137,53 @@ def calibrate(
     }
     config = configuration(method, flags, set or [])
     found = calibration.calibrate(
-        method, noise_std=noise_std, nodes=nodes_count, classes=classes_count, **config
+        method,
+        noise_std=noise_std,
+        nodes=nodes_count,
+        classes=classes_count,
+        features=features_count,
+        training=training_count,
+        **config,
     )
-    screen = Screen(as_json=json)
-    for line in _words(found):
-        screen.say(line)
-    screen.emit(found.as_dict())
+    _show_calibration(found, Screen(as_json=json))
 
 
-def _words(found: Any) -> list[str]:
+def _show_calibration(found: "Calibration", screen: Screen) -> None:
     from graphveil.models import cards
     from graphveil.privacy.guarantee import figure_up
 
-    noise = ", ".join(f"{sigma:.5g}" for sigma in found.noise_std) or "none: the edges are never read"
-    budget = f"epsilon {figure_up(found.epsilon)} at delta {found.delta:g}, mu {figure_up(found.mu, 6)}"
-    return [
-        f"{found.method}, unit {found.unit}: {budget}",
-        f"noise standard deviation, one figure a release: {noise}",
-        f"largest sensitivity: {found.sensitivity:.6g}",
-        f"catch rate at 1 % false alarms: at most {cards.percent_up(found.tpr_at_1pct_fpr)} %",
+    mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
+    screen.say(
+        f"{found.method}, unit {found.unit}: epsilon {figure_up(found.epsilon)} at delta {found.delta:g}{mu}"
+    )
+    if found.stages:
+        screen.table(*_stage_cells(found), right=(4, 5, 6))
+        screen.say(f"largest sensitivity: {found.sensitivity:.6g}")
+        screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")
+    else:
+        screen.say("noise: none, since the edges are never read")
+    screen.say(f"catch rate at 1 % false alarms: at most {cards.percent_up(found.tpr_at_1pct_fpr)} %")
+    screen.emit(found.as_dict())
+
+
+def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return who spends what: a head, and a line a stage."""
+    from graphveil.privacy.guarantee import figure_up
+
+    head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
+    lines: list[tuple[str, ...]] = [
+        (
+            stage.name,
+            stage.noise,
+            stage.batches or "-",
+            stage.payers or "edges",
+            f"{100 * stage.share:.0f} %",
+            figure_up(stage.epsilon),
+            figure_up(stage.epsilon_renyi),
+        )
+        for stage in found.stages
     ]
+    return head, lines
 
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
@@ -154,7 +199,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     screen.say("In plain words", style="bold")
     screen.say(cards.plain_words(guarantee) + "\n")
     if promise.releases:
-        screen.say("What was released about the edges", style="bold")
+        screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
         screen.table(*cards.release_cells(promise.releases))
         epsilon = figure_up(guarantee.epsilon)
         screen.say(f"epsilon {epsilon}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n")
@@ -164,7 +209,8 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     for line in cards.not_covered(guarantee):
         screen.say(f"  {line}")
     screen.say(
-        "  other runs on the same edges: each gives away more, and only their sum bounds what is learned"
+        f"  other runs on the same {cards.secrets_of(guarantee)}: each gives away more, and only their sum "
+        "bounds what is learned"
     )
     screen.emit(
         {

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
 
 Fact = tuple[str, str]
+_ASKED = {
+    "training": "training",
+    "push": "push along own edges",
+    "hop": "sum over neighbours",
+    "edge counts": "counts of edges",
+    "tally": "count of correct predictions",
+}
 
 
 def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
@@ -66,8 +73,22 @@ def _epsilon(guarantee: "Guarantee") -> str:
 def _stage(stage: "Stage") -> str:
     from graphveil.privacy.guarantee import figure_up
 
-    payers = f"; paid by {', '.join(stage.pays)}" if stage.pays else ""
-    return f"{stage.name}: {stage.noise}{payers}; epsilon {figure_up(stage.epsilon)} alone"
+    noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
+    times = "" if stage.count == 1 else f", {stage.count} times"
+    payers = f"; paid by {stage.payers}" if stage.payers else ""
+    cost = f"epsilon {figure_up(stage.epsilon)} alone"
+    return f"{_ASKED[stage.kind]}{times}: {_steps(stage)}{noise}{payers}; {cost}"
+
+
+def _steps(stage: "Stage") -> str:
+    if stage.steps is None:
+        return ""
+    whom = (
+        "on all of its records"
+        if stage.sampling_rate == 1
+        else f"on each record at {stage.sampling_rate:.3g}"
+    )
+    return f"{stage.steps:,} steps {whom}, "
 
 
 def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
@@ -86,41 +107,43 @@ def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 
 
 def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the methods side by side, each with its accuracy and what it costs."""
+    """Return the methods side by side, each with its accuracy and what it costs.
+
+    Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics.
+    """
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
-    private = metrics["private_accuracy"]
+    counted = " from noisy counts" if metrics["private_accuracy"] else ""
     rows = [_row(metrics, metrics["method"], "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row(metrics, "mlp (no graph)", "mlp_", *_baseline_cost(metrics)))
-    head = ["method", f"test accuracy, %{interval}", "epsilon", "delta", "attacker catches"]
-    if private is not None:
-        head.insert(2, f"from noisy counts, %{interval}")
-    return tuple(head), rows
+    return ("method", f"test accuracy{counted}, %{interval}", "epsilon", "delta", "attacker catches"), rows
 
 
 def _row(
     metrics: dict[str, Any], name: str, prefix: str, epsilon: float | None, rate: float
 ) -> tuple[str, ...]:
-    from graphveil.experiment.results import Summary
     from graphveil.models.cards import percent_up
     from graphveil.privacy.guarantee import figure_up
 
-    private = metrics["private_accuracy"]
-    accuracy = Summary.of(metrics[f"{prefix}test_accuracy"]["values"]).percent()
-    cells = [name, f"{accuracy}{_marker(metrics)}"]
-    if private is not None:
-        cells.append(Summary.of(private[f"{prefix}test"]["values"]).percent())
     delta = f"{metrics['delta']:g}" if epsilon else "0"
     figure = "none" if epsilon is None else figure_up(epsilon)
-    return (*cells, figure, delta, f"at most {percent_up(rate)} %")
+    return name, _accuracy(metrics, prefix), figure, delta, f"at most {percent_up(rate)} %"
 
 
-def _marker(metrics: dict[str, Any]) -> str:
-    """Return what stands beside an accuracy that tells about protected records."""
+def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
+    """Return an accuracy, marked if it tells about protected records."""
+    from graphveil.experiment.results import Summary
     from graphveil.models.cards import NOT_COVERED
 
-    protected = metrics["unit"] != "none" and not metrics["covered"]
-    return f" ({NOT_COVERED})" if protected else ""
+    private = metrics["private_accuracy"]
+    figures = private[f"{prefix}test"] if private else metrics[f"{prefix}test_accuracy"]
+    marker = f" ({NOT_COVERED})" if _tells(metrics) and not private else ""
+    return f"{Summary.of(figures['values']).percent()}{marker}"
+
+
+def _tells(metrics: dict[str, Any]) -> bool:
+    """Whether exact accuracies tell about protected records."""
+    return metrics["unit"] != "none" and not metrics["covered"]
 
 
 def _baseline_cost(metrics: dict[str, Any]) -> tuple[float | None, float]:
@@ -164,12 +187,14 @@ def _together(metrics: dict[str, Any]) -> list[str]:
 
 
 def _uncovered(metrics: dict[str, Any]) -> list[str]:
-    if not _marker(metrics):
+    if not _tells(metrics):
         return []
-    counted = (
-        "" if metrics["private_accuracy"] else "; --private-metrics releases noisy ones that are covered"
-    )
-    return [f"Exact accuracies tell about the records they were counted on: keep them inside{counted}."]
+    if metrics["private_accuracy"]:
+        return ["Exact accuracies are in internal/metrics.json: not covered, so keep them inside."]
+    return [
+        "Exact accuracies tell about the records they were counted on: keep them inside; --private-metrics "
+        "releases noisy ones that are covered."
+    ]
 
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:

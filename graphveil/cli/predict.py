@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from graphveil.models.predictions import Table
     from graphveil.privacy import Guarantee
 
+_ADDS_UP = {
+    "edges": "if these edges are the training edges, or share any with them, the two budgets add",
+    "records": "if anybody in this graph was in the training graph too, the two budgets add",
+}
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
@@ -30,6 +34,7 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    from graphveil.models.cards import secrets_of
     from graphveil.models.predictions import check_output, predictions_of
     from graphveil.models.storage import load_model
     from graphveil.privacy import budget_of
@@ -44,15 +49,27 @@ def predict(
             raise ConfigError(
                 "column flags describe another graph; add its --nodes and --edges, or drop them"
             )
-        screen.notes.print(f"Predictions of {run}: stored with the run, so free.", markup=False)
-        _deliver(model, predictions_of(model), out, screen, price=None)
+        table = predictions_of(model)
+        screen.notes.print(
+            f"Predictions of {run}: stored with the run, so free{_audience(model)}.", markup=False
+        )
+        _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
     price = model.price(graph)
-    screen.facts("The price of asking another graph's edges", _facts(graph, price))
+    about = secrets_of(model.guarantee)
+    screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, about))
     with spending(budget_of(graph.edge_set)):
         table = predictions_of(model, model.predict_proba(graph), graph.ids)
         _deliver(model, table, out, screen, price=price)
+
+
+def _audience(model: "Estimator") -> str:
+    """Return who may see predictions, if not everybody."""
+    from graphveil.models.storage import withheld
+
+    everybody = not withheld(model.guarantee.unit)
+    return "" if everybody else "; row v only for someone entitled to v's record"
 
 
 def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":
@@ -83,18 +100,21 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     return {role: configuration.get(f"data.{role}") for role in roles}
 
 
-def _facts(graph: "Graph", price: "Guarantee | None") -> list[tuple[str, str]]:
+def _facts(graph: "Graph", price: "Guarantee | None", about: str) -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
     from graphveil.privacy.guarantee import figure_up
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:
-        return [*rows, ("price", "none: this model does not ask the edges under a budget")]
+        return [*rows, ("price", f"none: this model does not ask the {about} under a budget")]
     return [
         *rows,
-        ("price", f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the edges of this graph"),
+        (
+            "price",
+            f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the {about} of this graph",
+        ),
         ("attacker", catch_rate(price)),
-        ("adds up", "if these edges are the training edges, or share any with them, the two budgets add"),
+        ("adds up", _ADDS_UP[about]),
         *(("deviation", deviation) for deviation in price.deviations),
     ]
 

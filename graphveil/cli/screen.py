@@ -39,7 +39,7 @@ class Screen:
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
         """Print a table of results; ``right`` are the columns to align on the right."""
-        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for number, name in enumerate(head):
             table.add_column(name, justify="right" if number in right else "left", overflow="fold")
         for row in rows:

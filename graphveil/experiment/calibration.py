@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
-from graphveil.experiment.parameters import method_class
-from graphveil.privacy import Composed, Guarantee, NoUnit, check_delta, parse_unit
+from graphveil.experiment.parameters import check_names, method_class
+from graphveil.experiment.stages import Stage, stages_of
+from graphveil.privacy import Composed, Guarantee, NoUnit, check_delta, parse_unit, renyi
+from graphveil.privacy.accountant import total_mu
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graphveil.aggregate import ReleasePlan
     from graphveil.models.base import Estimator
 
 _NODES, _CLASSES = 10_000, 10  # stand in for an unknown graph; they move the noise by less than 1e-4
@@ -23,18 +28,25 @@ class Calibration:
     method: str
     unit: str
     epsilon: float
+    epsilon_renyi: float  # the Renyi bound of the same events: a cross-check, never the claim
     delta: float
-    mu: float
+    mu: float | None  # none with sampled training steps, which have no mu
     noise_std: tuple[float, ...]
     sensitivity: float  # the largest of any release
     sensitivities: tuple[float, ...]
     releases: int
     sampler: str | None
     tpr_at_1pct_fpr: float
+    stages: tuple[Stage, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "noise_std": list(self.noise_std), "sensitivities": list(self.sensitivities)}
+        return {
+            **asdict(self),
+            "noise_std": list(self.noise_std),
+            "sensitivities": list(self.sensitivities),
+            "stages": [stage.as_dict() for stage in self.stages],
+        }
 
 
 def calibrate(
@@ -46,6 +58,8 @@ def calibrate(
     noise_std: float | None = None,
     nodes: int | None = None,
     classes: int | None = None,
+    features: int | None = None,
+    training: int | None = None,
     **config: Any,
 ) -> Calibration:
     """Return the noise of a budget or, given ``noise_std`` in place of ``epsilon``, the budget of a noise.
@@ -55,9 +69,12 @@ def calibrate(
         unit: what is protected.
         epsilon: the budget.
         delta: a number, or ``"auto"``, which needs ``nodes`` or ``max_units``.
-        noise_std: the noise of the first release, in units of a vector of norm one.
+        noise_std: the noise of the first release, in units of a vector of norm one; for training steps the
+            noise multiplier.
         nodes: N, where it is known.
         classes: C, where it is known.
+        features: d, where it is known.
+        training: under node units, how many nodes are trained on; by default three quarters of N.
         config: further constructor keywords of the method.
 
     Raises:
@@ -67,7 +84,7 @@ def calibrate(
     >>> [round(sigma, 3) for sigma in calibrate("gap", "directed-edge", 1.0, 1e-5, hops=2).noise_std]
     [5.276, 5.276]
     """
-    if isinstance(parse_unit(unit), NoUnit):
+    if isinstance(parse_unit(unit, max_degree=config.get("assured_max_degree")), NoUnit):
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
         )
@@ -80,16 +97,19 @@ def calibrate(
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
     shape = {"num_nodes": nodes or _NODES, "num_classes": classes or _CLASSES}
+    sizes = {"features": features, "records": training}
+    known = {name: size for name, size in sizes.items() if size is not None}
+
+    def model(at: float) -> "Estimator":
+        built = method_class(method)(epsilon=at, **config)
+        built._sizes = known
+        return built
+
+    check_names(method_class(method), config)
     if epsilon is None:
         assert noise_std is not None
-        epsilon = _epsilon_of(method, noise_std, config, shape)
-    return _figures(_model(method, config, epsilon), shape)
-
-
-def _model(method: str, config: dict[str, Any], epsilon: float) -> "Estimator":
-    cls = method_class(method)
-    model = cls(unit=config["unit"], epsilon=epsilon)
-    return model.set_params(**config)
+        epsilon = _epsilon_of(noise_std, lambda at: model(at).plan(**shape))
+    return _figures(model(epsilon), shape)
 
 
 def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:
@@ -103,33 +123,34 @@ def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:
         slack=0.0 if plan is None else plan.slack,
     )
     sensitivities = tuple(query.sensitivity(unit) for query in queries)
+    bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta) if queries else 0.0
     return Calibration(
         method=model.method,
         unit=unit.name,
         epsilon=guarantee.epsilon,
+        epsilon_renyi=bound,
         delta=guarantee.delta,
-        mu=0.0 if plan is None else plan.mu,
+        mu=total_mu(guarantee.event),
         noise_std=() if plan is None else tuple(plan.noise_std),
         sensitivity=max(sensitivities, default=0.0),
         sensitivities=sensitivities,
         releases=guarantee.releases,
         sampler=None if plan is None else plan.sampler.__name__,
         tpr_at_1pct_fpr=guarantee.attacker_rate,
+        stages=stages_of(plan),
     )
 
 
-def _epsilon_of(method: str, noise_std: float, config: dict[str, Any], shape: dict[str, int]) -> float:
+def _epsilon_of(noise_std: float, plan_at: "Callable[[float], ReleasePlan | None]") -> float:
     """Return the epsilon whose calibration gives this noise to the first release."""
     from scipy.optimize import brentq
 
     _check.positive(noise_std=noise_std)
 
     def excess(log_epsilon: float) -> float:
-        plan = _model(method, config, math.exp(log_epsilon)).plan(**shape)
+        plan = plan_at(math.exp(log_epsilon))
         if plan is None:
-            raise ConfigError(
-                f"{method} asks nothing of the edges, so it has no noise; choose another method"
-            )
+            raise ConfigError("this method asks nothing of the edges and has no noise; choose another one")
         return math.log(plan.noise_std[0] / noise_std)
 
     low, high = (math.log(edge) for edge in _EPSILONS)

@@ -35,6 +35,22 @@ def method_class(name: str) -> "type[Estimator]":
     return METHODS[name]
 
 
+def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
+    """Refuse what is no constructor keyword of a method, suggesting the nearest.
+
+    >>> from graphveil.models import METHODS
+    >>> check_names(METHODS["gap"], ["hoops"])
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: 'hoops' is not a parameter of gap; did you mean 'hops'?
+    """
+    from graphveil.models.records import parameter_types
+
+    for name in names:
+        if name not in parameter_types(cls):
+            nearest = _check.suggestion(name, parameter_types(cls))
+            raise ConfigError(f"{name!r} is not a parameter of {cls.method}{nearest}")
+
+
 def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str, Any]:
     """Read ``key=value`` texts into typed constructor keywords.
 

@@ -8,7 +8,7 @@ from graphveil.errors import PrivacyError
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.stages import Stage, stages_of
 from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.privacy import Guarantee, NoUnit, parse_unit
+from graphveil.privacy import Guarantee, NoUnit
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -120,6 +120,6 @@ def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
     if model.delta != "auto":
         return "as given"
     bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"
-    if guarantee.delta == parse_unit(guarantee.unit).delta_cap:
+    if guarantee.delta == guarantee.protected.delta_cap:
         return f"auto: the default of {guarantee.unit}, below 1/(10 B) for {bound}"
     return f"auto: the largest power of ten up to 1/(10 B), {bound}"

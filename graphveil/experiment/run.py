@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from graphveil.models.base import Estimator
 
 OnProgress = Callable[[str, int, int], None]
+_PARTS = {"test": "test", "val": "validation"}
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
 
@@ -154,7 +155,9 @@ def _stage_release(
 def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, float]:
     """Return what a model card may say: functions of released values and public labels, or booked counts."""
     if isinstance(model.protected_unit, NodeUnit):
-        return {f"{part} accuracy, a noisy count": value for part, value in record.private_accuracy.items()}
+        return {
+            f"{_PARTS[part]} accuracy, from a noisy count": v for part, v in record.private_accuracy.items()
+        }
     accuracies = {"test accuracy": record.accuracy["test"]}
     if record.baseline is not None and model.method != "mlp":
         accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]

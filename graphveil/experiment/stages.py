@@ -7,29 +7,31 @@ from typing import Any
 
 from graphveil.aggregate import CellQuery, HopQuery, PushQuery, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.aggregate.plan import Query
-from graphveil.privacy import ByGroup, Composed, Event, NodeUnit, Unit, compose, privacy_curve
+from graphveil.models.cards import payers
+from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
 
 _KINDS: dict[type[Query], str] = {
-    StepsQuery: "training steps",
-    PushQuery: "push along own edges",
-    HopQuery: "sum over neighbours",
-    CellQuery: "counts of edges",
-    TallyQuery: "counts of correct predictions",
+    StepsQuery: "training",
+    PushQuery: "push",
+    HopQuery: "hop",
+    CellQuery: "edge counts",
+    TallyQuery: "tally",
 }
-_PARTS = ("train", "val", "other")  # public groups of records, unless the partition's name says otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """One query of a plan, or several equal ones in a row.
 
-    ``noise_multiplier`` is that of training steps, ``noise_std`` that of everything else, by kind of row.
-    ``pays`` names the public groups of records that the stage can touch; it is empty where edges are
-    protected. ``epsilon`` is what the stage would cost alone, at the plan's delta. ``share`` is the largest
-    part of the squared mu of one record (or edge) that goes here; sampled steps count by the mu of a Gaussian
-    release of the same epsilon.
+    A push and a hop sum vectors along edges, a tally counts correct predictions. ``noise_multiplier`` is that
+    of training steps, ``noise_std`` that of everything else, by kind of row. ``pays`` names the public groups
+    of records that the stage can touch; it is empty where edges are protected. ``epsilon`` is what the stage
+    would cost alone, at the plan's delta, and ``epsilon_renyi`` the Renyi bound on that, a cross-check that
+    lies above it. ``share`` is the part of one record's squared mu that goes here: of a record that meets
+    most stages, or else of one that meets this. Sampled steps count by the mu of a Gaussian release of the
+    same epsilon.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class Stage:
     sensitivity: float
     pays: tuple[str, ...]
     epsilon: float
+    epsilon_renyi: float
     share: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -50,15 +53,30 @@ class Stage:
     @property
     def name(self) -> str:
         """What the stage is called where people read it."""
-        return self.kind if self.count == 1 else f"{self.kind}, {self.count} times"
+        return self.kind if self.count == 1 else f"{self.kind} x {self.count}"
 
     @property
     def noise(self) -> str:
-        """The noise of each of its queries in words."""
+        """The noise of each of its queries."""
         if self.noise_multiplier is not None:
-            rate = "all records a step" if self.sampling_rate == 1 else f"sampling {self.sampling_rate:.4g}"
-            return f"{self.steps:,} steps, {rate}, noise multiplier {self.noise_multiplier:.4g}"
-        return f"noise standard deviation {', '.join(f'{s:.4g}' for s in dict.fromkeys(self.noise_std))}"
+            return f"multiplier {self.noise_multiplier:.4g}"
+        return f"std {', '.join(f'{std:.4g}' for std in dict.fromkeys(self.noise_std))}"
+
+    @property
+    def batches(self) -> str:
+        """How often training looks at how many records; empty for everything else."""
+        if self.steps is None:
+            return ""
+        return (
+            f"{self.steps:,} on all"
+            if self.sampling_rate == 1
+            else f"{self.steps:,} at {self.sampling_rate:.3g}"
+        )
+
+    @property
+    def payers(self) -> str:
+        """Who pays, in words; empty where edges are protected."""
+        return ", ".join(self.pays)
 
 
 def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
@@ -68,73 +86,73 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     >>> from graphveil.privacy import UndirectedEdge
     >>> (stage,) = stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7))
     >>> stage.name, stage.noise, round(stage.share, 6)
-    ('sum over neighbours, 2 times', 'noise standard deviation 10', 1.0)
+    ('hop x 2', 'std 10', 1.0)
     """
     if plan is None:
         return ()
     runs = [list(equal) for _, equal in groupby(plan.queries)]
-    events = [compose(*(query.event(plan.unit) for query in run)) for run in runs]
-    costs = [_squared_mu(event, plan.delta) for event in events]
-    whole = plan.mu**2 or max(map(sum, zip(*_by_group(costs), strict=True)))
+    costs = [_costs(run, plan) for run in runs]
+    shares = _shares(costs, plan)
     return tuple(
-        _stage(run[0], len(run), event, max(cost) / whole if whole else 0.0, plan)
-        for run, event, cost in zip(runs, events, costs, strict=True)
+        Stage(
+            kind=_KINDS[type(run[0])],
+            count=len(run),
+            **_noise_of(run[0]),
+            sensitivity=run[0].sensitivity(plan.unit),
+            pays=payers(run[0].event(plan.unit), plan.unit),
+            epsilon=max(cost.epsilon for cost in cost_by_group),
+            epsilon_renyi=max(cost.epsilon_renyi for cost in cost_by_group),
+            share=share,
+        )
+        for run, cost_by_group, share in zip(runs, costs, shares, strict=True)
     )
 
 
-def _stage(query: Query, count: int, event: Event, share: float, plan: ReleasePlan) -> Stage:
-    return Stage(
-        kind=_KINDS[type(query)],
-        count=count,
-        **_noise_of(query),
-        sensitivity=query.sensitivity(plan.unit),
-        pays=_payers(query, plan.unit),
-        epsilon=privacy_curve(event).epsilon(plan.delta),
-        share=share,
+@dataclass(frozen=True)
+class _Cost:
+    """What some events cost alone; a mu that is not exact is that of a Gaussian of the same epsilon."""
+
+    epsilon: float = 0.0
+    epsilon_renyi: float = 0.0
+    mu_squared: float = 0.0
+
+    @classmethod
+    def of(cls, event: Composed, delta: float) -> "_Cost":
+        if total_mu(event) == 0:
+            return cls()
+        epsilon, mu = privacy_curve(event).epsilon(delta), total_mu(event)
+        if mu is None:
+            mu = mu_of(epsilon, delta) if epsilon else 0.0
+        return cls(epsilon, renyi.epsilon_of_event(event, delta), mu**2)
+
+
+def _costs(run: Sequence[Query], plan: ReleasePlan) -> list[_Cost]:
+    """Return the cost for each group of records, or the one for all alike."""
+    events = [query.event(plan.unit) for query in run]
+    grouped = [event.events for event in events if isinstance(event, ByGroup)]
+    cases = [compose(*case) for case in zip(*grouped, strict=True)] or [compose(*events)]
+    known = {case: _Cost.of(case, plan.delta) for case in dict.fromkeys(cases)}
+    return [known[case] for case in cases]
+
+
+def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
+    """Return each stage's share: for the records that meet most stages, or else for those that it meets."""
+    if not isinstance(plan.unit, NodeUnit):
+        return [max(cost.mu_squared for cost in stage) / plan.mu**2 for stage in costs]
+    groups = max(map(len, costs))
+    by_group = list(
+        zip(*(stage if len(stage) == groups else [stage[0]] * groups for stage in costs), strict=True)
     )
+    by_group.sort(key=lambda stages: sum(cost.mu_squared > 0 for cost in stages), reverse=True)
+    totals = [sum(cost.mu_squared for cost in stages) for stages in by_group]
+    shares = [
+        [cost.mu_squared / total if total else 0.0 for cost in stages]
+        for stages, total in zip(by_group, totals, strict=True)
+    ]
+    return [next((share for share in stage if share), 0.0) for stage in zip(*shares, strict=True)]
 
 
 def _noise_of(query: Query) -> dict[str, Any]:
     if not isinstance(query, StepsQuery):
         return {"noise_std": query.noise}
     return {name: getattr(query, name) for name in ("steps", "sampling_rate", "noise_multiplier")}
-
-
-def _payers(query: Query, unit: Unit) -> tuple[str, ...]:
-    """Return the names of the groups that the query can touch."""
-    if not isinstance(unit, NodeUnit):
-        return ()
-    event = query.event(unit)
-    if not isinstance(event, ByGroup):
-        return ("every record",)
-    names = _names(event.partition, len(event.events))
-    return tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
-
-
-def _names(partition: str, groups: int) -> Sequence[str]:
-    said = partition.split("/")
-    if len(said) == groups:
-        return said
-    return _PARTS if groups == len(_PARTS) else [f"group {group}" for group in range(1, groups + 1)]
-
-
-def _squared_mu(event: Composed, delta: float) -> list[float]:
-    """Return each group's squared mu, or that of all alike."""
-    parts = event.events
-    grouped = [part for part in parts if isinstance(part, ByGroup)]
-    cases = [list(case) for case in zip(*(part.events for part in grouped), strict=True)] or [list(parts)]
-    return [_equivalent_mu(compose(*case), delta) ** 2 for case in cases]
-
-
-def _equivalent_mu(event: Event, delta: float) -> float:
-    exact = total_mu(event)
-    if exact is not None:
-        return exact
-    epsilon = privacy_curve(event).epsilon(delta)
-    return mu_of(epsilon, delta) if epsilon else 0.0
-
-
-def _by_group(costs: list[list[float]]) -> list[list[float]]:
-    """Repeat what concerns everybody alike for each group."""
-    groups = max(map(len, costs))
-    return [cost if len(cost) == groups else [max(cost)] * groups for cost in costs]

@@ -97,7 +97,8 @@ class Estimator(ABC):
         """Check the configuration."""
         self._edges: weakref.ref[Adjacency] | None = None
         self._without_rows = False  # loaded from a release that may not hold its predictions
-        self._shape: dict[str, int] = {}
+        self._shape: dict[str, int] = {}  # what the networks are built for
+        self._sizes: dict[str, int] = {}  # further public sizes of the graph that a plan is for
         self._check_config()
 
     # -- configuration -------------------------------------------------------------------------------------

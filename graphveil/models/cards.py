@@ -5,7 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from graphveil.privacy import DirectedEdge, Guarantee, NodeOwner, NodePromise, NoUnit
+from graphveil.privacy import (
+    ByGroup,
+    DirectedEdge,
+    Event,
+    Guarantee,
+    NodeOwner,
+    NodePromise,
+    NodeUnit,
+    NoUnit,
+    Unit,
+)
+from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.guarantee import figure_up
 
 if TYPE_CHECKING:
@@ -16,6 +27,13 @@ NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a uni
 _SECRET = {
     "undirected-edge": "whether two particular people are connected",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
+}
+_PARTS = ("train", "val", "other")  # public groups of records, unless a partition's name says otherwise
+_KINDS = {
+    "rows": "noisy rows",
+    "counts": "counts of edges",
+    "steps": "training",
+    "tally": "count of correct predictions",
 }
 _RECORD = {
     NodeOwner.name: "features, label and the edges that the person declares",
@@ -30,12 +48,18 @@ _SIDE_CHANNELS = "running times, memory and file sizes, which this release does 
 
 @dataclass(frozen=True)
 class ReleaseRow:
-    """One noisy answer about the edges: its kind, its sensitivity, and its noise by group of rows."""
+    """One noisy answer about protected data: its kind, its sensitivity, and its noise by group of rows.
+
+    For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
+    ``pays`` names the public groups of records that the answer can touch; it is empty for edges.
+    """
 
     kind: str
     sensitivity: float
     noise_std: list[float]
     values_per_node: int | None
+    steps: int | None = None
+    pays: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +74,7 @@ class Card:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.aggregate import HopQuery, PushQuery
+    from graphveil.aggregate import HopQuery, PushQuery, StepsQuery
 
     return tuple(
         ReleaseRow(
@@ -58,9 +82,35 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
             sensitivity=query.sensitivity(plan.unit),
             noise_std=list(query.noise),
             values_per_node=query.dim if isinstance(query, HopQuery | PushQuery) else None,
+            steps=query.steps if isinstance(query, StepsQuery) else None,
+            pays=list(payers(query.event(plan.unit), plan.unit)),
         )
         for query in plan.queries
     )
+
+
+def payers(event: Event, unit: Unit) -> tuple[str, ...]:
+    """Return the names of the public groups of records that an event can touch; edges have none.
+
+    >>> from graphveil.privacy import Composed, Gaussian
+    >>> payers(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeOwner())
+    ('train',)
+    """
+    if not isinstance(unit, NodeUnit):
+        return ()
+    if not isinstance(event, ByGroup):
+        return ("all",)
+    names = _groups_of(event)
+    paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
+    return ("all",) if len(paying) == len(names) else paying
+
+
+def _groups_of(event: ByGroup) -> Sequence[str]:
+    """Return the groups' names: those in the partition's own, if it lists them."""
+    said, count = event.partition.split("/"), len(event.events)
+    if len(said) == count:
+        return said
+    return _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
 
 
 def catch_rate(guarantee: Guarantee) -> str:
@@ -258,18 +308,27 @@ def _results(card: Card) -> list[str]:
 
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the lines of a table of noisy answers."""
-    head = ("#", "kind", "sensitivity", "noise standard deviation", "values a node")
-    lines: list[tuple[str, ...]] = [
-        (
+    head = ["#", "kind", "sensitivity", "noise standard deviation", "values a node"]
+    lines = [
+        [
             str(number),
-            row.kind,
+            _KINDS.get(row.kind, row.kind),
             f"{row.sensitivity:.6g}",
-            ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std)),
+            _noise_of(row),
             str(row.values_per_node or "-"),
-        )
+        ]
         for number, row in enumerate(rows, start=1)
     ]
-    return head, lines
+    if any(row.pays for row in rows):
+        head.append("paid by")
+        for line, row in zip(lines, rows, strict=True):
+            line.append(", ".join(row.pays))
+    return tuple(head), [tuple(line) for line in lines]
+
+
+def _noise_of(row: ReleaseRow) -> str:
+    stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
+    return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
 
 
 def _release_table(rows: tuple[ReleaseRow, ...]) -> str:

@@ -68,12 +68,14 @@ class GuaranteeRecord(Record):
 
 
 class ReleaseRecord(Record):
-    """One noisy answer about the edges."""
+    """One noisy answer about protected data."""
 
     kind: Literal["rows", "counts", "steps", "tally"]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None
+    steps: int | None = Field(default=None, ge=1)
+    pays: list[str] = []
 
 
 class PrivacyFile(Record):

@@ -29,15 +29,15 @@ def test_a_pipeline_says_who_spends_what() -> None:
     tally = TallyQuery(candidates=2, sigma=9.0, pays=OTHERS)
     found = pipeline(steps(2.0), push(4.0), push(4.0), steps(2.0), tally)
     assert [(stage.kind, stage.count, stage.pays) for stage in found] == [
-        ("training steps", 1, ("train",)),
-        ("push along own edges", 2, ("train", "val", "other")),
-        ("training steps", 1, ("train",)),
-        ("counts of correct predictions", 1, ("val", "other")),
+        ("training", 1, ("train",)),
+        ("push", 2, ("all",)),
+        ("training", 1, ("train",)),
+        ("tally", 1, ("val", "other")),
     ]
     encoder, pushes, _, counts = found
-    assert encoder.noise == "300 steps, sampling 0.0625, noise multiplier 2"
-    assert (pushes.name, pushes.noise) == ("push along own edges, 2 times", "noise standard deviation 4")
-    assert counts.noise == "noise standard deviation 9"
+    assert (encoder.noise, encoder.batches, encoder.payers) == ("multiplier 2", "300 at 0.0625", "train")
+    assert (pushes.name, pushes.noise) == ("push x 2", "std 4")
+    assert (counts.noise, counts.batches, counts.payers) == ("std 9", "", "val, other")
     assert pushes.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
 
 
@@ -48,19 +48,24 @@ def test_the_shares_of_the_records_that_pay_most_add_up_to_the_whole() -> None:
     assert found[3].share < 1 - found[1].share  # others pay for counts with what training leaves
 
 
+def test_the_renyi_bound_lies_above_what_is_certified() -> None:
+    for stage in pipeline(steps(2.0), push(4.0), TallyQuery(candidates=2, sigma=9.0, pays=OTHERS)):
+        assert stage.epsilon < stage.epsilon_renyi < 2 * stage.epsilon
+
+
 def test_full_batches_have_exact_shares() -> None:
     found = pipeline(steps(100.0, rate=1.0), push(4.0))
     trained, pushed = 300 / 100**2, 1 / 4**2
     assert [stage.share for stage in found] == pytest.approx(
         [trained / (trained + pushed), pushed / (trained + pushed)]
     )
-    assert "all records a step" in found[0].noise
+    assert found[0].batches == "300 on all"
 
 
 def test_a_whole_plan_in_one_kind_of_group_is_paid_by_every_record() -> None:
     plan = ReleasePlan(NodePromise(max_degree=9), hops(0.3, 2, 4, NodePromise(max_degree=9)), delta=1e-5)
     (stage,) = stages_of(plan)
-    assert (stage.kind, stage.count, stage.pays) == ("sum over neighbours", 2, ("every record",))
+    assert (stage.kind, stage.count, stage.pays) == ("hop", 2, ("all",))
     assert stage.share == pytest.approx(1)
 
 

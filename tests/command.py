@@ -1,0 +1,88 @@
+"""The command line under test: what a call left behind, and two tables to call it with."""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+SECRET = "xyzzy-4711"  # planted in columns that nothing may repeat
+NODES, CLASSES = 60, 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call of the command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as the one JSON object that it must be."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+Invoke = Callable[..., Answer]
+
+
+def calling(capsys: pytest.CaptureFixture[str]) -> Invoke:
+    """Return what calls the command in this process."""
+    from graphveil.cli import main
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Answer(int(stop.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Files:
+    """Two tables of a small graph, and the flags that name their columns."""
+
+    nodes: Path
+    edges: Path
+
+    @classmethod
+    def written(cls, folder: Path) -> "Files":
+        """Write a graph of three teams; text that must stay secret lies in a column that is not used."""
+        rng = np.random.default_rng(0)
+        teams = rng.integers(CLASSES, size=NODES)
+        nodes = [["user", "age", "height", "team"]]
+        nodes += [
+            [f"u{i}", f"{teams[i] + rng.normal():.3f}", f"{rng.normal():.3f}", f"t{teams[i]}"]
+            for i in range(NODES)
+        ]
+        ends = rng.integers(NODES, size=(200, 2))
+        found = cls(folder / "nodes.csv", folder / "edges.csv")
+        write(found.nodes, nodes)
+        write(found.edges, [["a", "b", "note"], *([f"u{a}", f"u{b}", SECRET] for a, b in ends)])
+        return found
+
+    @property
+    def flags(self) -> list[str]:
+        """The files and their columns."""
+        columns = ["--id", "user", "--label", "team", "--source", "a", "--target", "b"]
+        return ["--nodes", str(self.nodes), "--edges", str(self.edges), *columns]
+
+
+def write(path: Path, rows: list[list[str]]) -> None:
+    """Write rows as CSV."""
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def read(path: Path) -> list[list[str]]:
+    """Read rows of CSV."""
+    with path.open(newline="") as file:
+        return list(csv.reader(file))

@@ -1,0 +1,253 @@
+"""The command line under units of records: plans, folders, markers and refusals."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import SECRET, Answer, Files, Invoke, read, write
+
+from graphveil.cli.screen import Bars
+from graphveil.privacy import MemoryBudget
+
+OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
+PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
+ALONE = ["--no-baseline"]
+RELEASE = {"model.safetensors", "model.json", "privacy.json", "PRIVACY.md", "MODEL_CARD.md"}
+AGGREGATES, PREDICTIONS = "aggregates.safetensors", "predictions.parquet"
+
+pytestmark = pytest.mark.usefixtures("double")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# -- the run folder ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "released", "withheld"),
+    [(OWNER, {AGGREGATES}, {PREDICTIONS}), (PROMISE, set(), {AGGREGATES, PREDICTIONS})],
+)
+def test_what_tells_about_its_own_record_is_not_released(
+    invoke: Invoke, files: Files, flags: list[str], released: set[str], withheld: set[str]
+) -> None:
+    answer = invoke("train", "double", *files.flags, *flags, *ALONE, "--out", "first")
+    assert answer.code == 0, answer.err
+    assert names(Path("first")) == {"release", "internal", "per_node"}
+    assert names(Path("first/release")) == RELEASE | released
+    assert names(Path("first/per_node")) == withheld | {"README.md"}
+    assert "per_node/: row v only for someone entitled to v's record" in answer.out
+    assert names(Path("first/internal")) == {"config.lock.json", "metrics.json", "history.csv", "report.html"}
+
+
+def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: Files) -> None:
+    base = ["train", "double", *files.flags, *OWNER, *ALONE]
+    invoke(*base, "--out", "plain")
+    invoke(*base, "--private-metrics", "--out", "counted")
+    plain, counted = (Path(name, "release/MODEL_CARD.md").read_text() for name in ("plain", "counted"))
+    assert "No accuracy: an exact one would tell about the records." in plain
+    assert "%" not in plain.partition("## Privacy")[0]
+    assert "* test accuracy, from a noisy count: 50.0 %" in counted
+
+
+def test_predictions_come_from_the_rows_beside_the_release(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
+    answer = invoke("predict", "first", "--out", "p.csv")
+    assert answer.code == 0, answer.err
+    assert len(read(Path("p.csv"))) == 61
+    assert "row v only for someone entitled to v's record" in answer.err
+    shutil.rmtree("first/per_node")
+    for alone in ("first", "first/release"):
+        refused = invoke("predict", alone)
+        assert refused.code == 2
+        (line,) = refused.err.strip().splitlines()
+        assert "holds no predictions" in line
+        assert "per_node/" in line
+    assert invoke("explain", "first").code == 0
+
+
+def test_explain_speaks_of_records(invoke: Invoke, files: Files) -> None:
+    invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
+    answer = invoke("explain", "first")
+    for words in (
+        "a particular person's record",
+        "What was released about the records",
+        "other runs on the same",
+    ):
+        assert words in answer.out
+    assert "on the same edges" not in answer.out
+
+
+def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> None:
+    secretive = files.nodes.with_name(f"{SECRET}.csv")
+    files.nodes.rename(secretive)
+    moved = Files(secretive, files.edges)
+    assert invoke("train", "double", *moved.flags, *PROMISE, *ALONE, "--out", "first").code == 0
+    for part in ("release", "per_node"):
+        for path in Path("first", part).iterdir():
+            assert SECRET.encode() not in path.read_bytes()
+            assert part == "per_node" or b"u17" not in path.read_bytes()  # a node's id
+
+
+def test_a_stopped_run_resumes_to_the_same_bytes(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: Bars, name: str, done: int, total: int) -> None:
+        if (name, done) == ("aggregate", 1):
+            raise KeyboardInterrupt
+
+    base = ["train", "double", *files.flags, *PROMISE, *ALONE, "--unsafe-noise-seed", 3]
+    invoke(*base, "--out", "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Bars, "__call__", stop)
+        assert invoke(*base, "--out", "parts").code == 130
+    assert names(Path("parts")) == {"internal"}
+    assert invoke(*base, "--out", "parts", "--resume").code == 0
+    for name in (f"per_node/{PREDICTIONS}", f"per_node/{AGGREGATES}", "release/privacy.json"):
+        assert Path("whole", name).read_bytes() == Path("parts", name).read_bytes()
+
+
+# -- figures -----------------------------------------------------------------------------------------------
+
+
+def test_exact_accuracies_are_marked(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
+    assert re.search(r"^double +[\d.]+ \(not covered: internal\) ", answer.out, re.MULTILINE)
+    assert "Exact accuracies tell about the records" in answer.out
+    assert "--private-metrics" in answer.out
+    record = json.loads(Path("first/internal/metrics.json").read_text())
+    assert record["covered"] is False
+    assert record["private_accuracy"] is None
+    page = Path("first/internal/report.html").read_text()
+    assert page.count("not covered: internal") >= 2
+    assert "records caught" in page
+
+
+def test_noisy_counts_are_covered(invoke: Invoke, files: Files) -> None:
+    flags = [*OWNER, *ALONE, "--private-metrics", "--runs", 2]
+    answer = invoke("train", "double", *files.flags, *flags, "--out", "first", "--json")
+    private = answer.json["private_accuracy"]
+    assert private["covered"] is True
+    assert private["test"]["values"] == [0.5, 0.5]
+    assert private["mlp_test"] is None
+    assert answer.json["covered"] is False
+    assert "test accuracy from noisy counts, %" in answer.err
+    assert re.search(r"^double +50\.0 \[", answer.err, re.MULTILINE)
+    assert "Exact accuracies are in internal/metrics.json: not covered" in answer.err
+
+
+def test_the_statement_says_what_is_treated_as_public(invoke: Invoke, files: Files) -> None:
+    record = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--json").json
+    assert "classes, vocabulary and split are treated as public" in record["statement"]
+    assert record["edges_stored"] is None
+
+
+def test_the_plan_lists_each_release_and_who_pays(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--json")
+    plan = answer.err.partition("\ndouble ")[0]
+    assert re.search(
+        r"release +push along own edges: noise standard deviation 3\.731; paid by all; epsilon 1 alone", plan
+    )
+    (stage,) = answer.json["stages"]
+    assert (stage["kind"], stage["pays"], stage["share"]) == ("push", ["all"], 1.0)
+
+
+@pytest.mark.parametrize("flags", [OWNER, PROMISE])
+def test_delta_auto_says_which_bound_decided(invoke: Invoke, files: Files, flags: list[str]) -> None:
+    auto = [flag for flag in flags if flag not in ("--delta", "1e-5")]
+    answer = invoke("train", "double", *files.flags, *auto, *ALONE)
+    assert answer.code == 0, answer.err
+    assert f"at delta 1e-05 (auto: the default of {flags[1]}, below 1/(10 B) for B = 60 nodes)" in answer.err
+
+
+def test_replacing_doubles_the_noise(invoke: Invoke, files: Files) -> None:
+    base = ["train", "double", *files.flags, *OWNER, *ALONE, "--json"]
+    nulled, replaced = invoke(*base).json, invoke(*base, "--replace-one").json
+    assert replaced["noise_std"][0] == pytest.approx(2 * nulled["noise_std"][0], rel=1e-6)
+    assert "two different records" in replaced["statement"]
+
+
+# -- splits ------------------------------------------------------------------------------------------------
+
+
+def split_of(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, flags: list[Any]) -> list[Any]:
+    """Return the training masks of the fits that a call makes."""
+    from models.doubles import Double
+
+    masks = []
+    fit = Double.fit
+    monkeypatch.setattr(
+        Double,
+        "fit",
+        lambda self, graph, **rest: (masks.append(graph.train_mask), fit(self, graph, **rest))[1],
+    )
+    assert invoke("train", "double", *flags, *ALONE).code == 0
+    return masks
+
+
+def test_strict_splits_read_no_label(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = split_of(monkeypatch, invoke, [*files.flags, *OWNER, "--runs", 2])
+    assert not first.equal(second)  # each run has its own
+    head, *rows = read(files.nodes)
+    write(files.nodes, [head, *([*row[:3], "" if index < 9 else row[3]] for index, row in enumerate(rows))])
+    again = split_of(monkeypatch, invoke, [*files.flags, *OWNER])[0]
+    assert first.equal(again)
+
+
+def test_paper_mode_keeps_the_papers_split(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mask,) = split_of(monkeypatch, invoke, [*files.flags, *OWNER, "--mode", "paper"])
+    assert int(mask.sum()) == int(0.75 * len(mask))  # exact shares, of the nodes that paper mode keeps
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+REFUSED = {
+    "no degree budget": (OWNER[:-2], "--degree-budget"),
+    "zero degree budget": ([*OWNER[:-1], 0], "--degree-budget"),
+    "a budget for edges": (
+        ["--unit", "undirected-edge", "--epsilon", 1, "--degree-budget", 5],
+        "drop it (--degree-budget)",
+    ),
+    "no promise": (PROMISE[:-2], "--assured-max-degree"),
+    "a promise for edges": (
+        ["--unit", "undirected-edge", "--epsilon", 1, "--assured-max-degree", 5],
+        "drop it (--assured-max-degree)",
+    ),
+    "a promise to owners": ([*OWNER, "--assured-max-degree", 5], "drop it (--assured-max-degree)"),
+    "a broken promise": ([*PROMISE[:-1], 2], "breaks the promise that no node has a degree above 2,"),
+    "replacing edges": (["--unit", "undirected-edge", "--epsilon", 1, "--replace-one"], "drop it"),
+    "counts for edges": (
+        ["--unit", "undirected-edge", "--epsilon", 1, "--private-metrics"],
+        "drop it (--private-metrics)",
+    ),
+    "flag and key": ([*OWNER, "--set", "degree_budget=5"], "given twice"),
+    "large delta": ([*OWNER, "--set", "hidden=3", *["--delta", 0.02]], "must be below 1/B"),
+    "no epsilon": (["--unit", "node-owner", "--degree-budget", 5], "--epsilon"),
+}
+
+
+def assert_refused(answer: Answer, words: str) -> None:
+    """One clear line, exit code 2, nothing printed, nothing written."""
+    assert answer.code == 2, answer.err
+    (line,) = answer.err.strip().splitlines()
+    assert line.startswith("graphveil: ")
+    assert words in line
+    assert (answer.out, list(Path().iterdir())) == ("", [])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_before_anything_is_spent(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    flags, words = REFUSED[case]
+    assert_refused(invoke("train", "double", *files.flags, *flags, *ALONE), words)
