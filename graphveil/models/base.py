@@ -1,6 +1,7 @@
 """The contract of an estimator: public configuration in, a graph to fit, predictions and a guarantee out."""
 
 import dataclasses
+import math
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -15,12 +16,13 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import Release, ReleaseKey, ReleasePlan
+from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.models.demands import check_parameters, check_promise
+from graphveil.models.training import check_members, members
 from graphveil.privacy import (
     Composed,
     DirectedEdge,
@@ -34,7 +36,7 @@ from graphveil.privacy import (
     parse_unit,
 )
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import Mode, figure_up
+from graphveil.privacy.guarantee import EdgeUse, Mode, figure_up
 from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]
@@ -150,6 +152,7 @@ class Estimator(ABC):
         Only public shapes and flags of the graph are read.
         """
         self._check_graph(graph)
+        self._sizes = {"features": graph.num_features, "records": len(members(graph, "train"))}
         plan = self._plan_for(graph)
         return plan, self._guarantee_for(plan, graph)
 
@@ -200,7 +203,7 @@ class Estimator(ABC):
         self._check_fitted()
         self._check_unit(graph)
         self._check_features(graph)
-        plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
+        plan = self._plan_of_other(graph)
         if plan is None:
             return None
         if any(query.groups > 1 for query in plan.queries):
@@ -265,6 +268,15 @@ class Estimator(ABC):
         """Return the plan for a graph; only its public shape and split may be read."""
         return self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
 
+    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
+        """Return the plan for predicting a graph that was not fitted; only its public shape may be read."""
+        return self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
+
+    def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
+        of_edges = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
+        return "asked" if of_edges else "never"
+
     # -- shared parts --------------------------------------------------------------------------------------
 
     def _release(
@@ -307,6 +319,8 @@ class Estimator(ABC):
             deviations=(() if plan is None else self._deviations(plan, graph)) + graph.deviations,
             notes=self._notes(graph),
             one_way=plan is None or plan.one_way,
+            edge_use="asked" if plan is None else self._edge_use(plan),
+            edge_mu=None if plan is None else _edge_mu(plan, graph.num_nodes),
         )
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
@@ -382,8 +396,14 @@ class Estimator(ABC):
                 _check.integer_at_least(1, **{name: getattr(self, name)})
 
     def _check_graph(self, graph: Graph) -> None:
-        """Refuse a graph that the unit or the training cannot use, before anything is spent."""
+        """Refuse a graph that the unit or the training cannot use, before anything is spent.
+
+        Under a node unit labels are secret, so membership in the split is all that may be asked about them.
+        """
         self._check_unit(graph)
+        if isinstance(self.protected_unit, NodeUnit):
+            check_members(graph, "train", *(("val", "test") if self.private_metrics else ()))
+            return
         if torch.unique(graph.y[graph.labelled]).numel() < 2:
             raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
         for split in ("train", "val"):
@@ -436,6 +456,15 @@ def _with_deviations(guarantee: Guarantee, more: tuple[str, ...]) -> Guarantee:
     """Return a guarantee that lists further deviations, each once."""
     listed = tuple(dict.fromkeys((*guarantee.deviations, *more)))
     return dataclasses.replace(guarantee, deviations=listed, valid=guarantee.valid and not listed)
+
+
+def _edge_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
+    """Return the mu of one mutual edge under unit ``node-owner``, which stands on two lists; None without.
+
+    Steps and tallies are the same for both graphs, given what was released before them.
+    """
+    pushes = [query for query in plan.queries if isinstance(query, PushQuery)]
+    return math.hypot(*(push.edge_shift(num_nodes) / push.sigma for push in pushes)) if pushes else None
 
 
 def nodes_of(mask: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """GAP: aggregate encoded features over noisy hops once, then train on what came out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import (
+    HopQuery,
+    PushQuery,
     Release,
     ReleasePlan,
     calibrate_plan,
@@ -22,23 +24,27 @@ from graphveil.aggregate import (
 from graphveil.aggregate.plan import hops as equal_hops
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
-from graphveil.models.base import Estimator, State, nodes_of
+from graphveil.models.base import State, nodes_of
+from graphveil.models.bounded import at_most
 from graphveil.models.context import FitContext
 from graphveil.models.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
-from graphveil.models.layers import (
-    ACTIVATIONS,
-    COMBINATIONS,
-    batch_of,
-    batches_of,
-)
-from graphveil.privacy import Guarantee, renyi
-from graphveil.train import Schedule, train
+from graphveil.models.layers import COMBINATIONS, batch_of, batches_of
+from graphveil.models.record_plan import RecordPlan
+from graphveil.models.trained import TrainedEstimator, count_parameters
+from graphveil.models.training import Training, record_groups
+from graphveil.privacy import NodeOwner, renyi
+from graphveil.train import train
 
+PAPER_ON_RECORDS = (
+    "the epoch of the best exact validation accuracy is kept, for which nobody pays",
+    "the paper claims to hide all edges at a node; a sample of each node's own edges hides those that "
+    "the node declares, at most",
+)
 Ask = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbours out
 
 
 @dataclass(kw_only=True, eq=False)
-class GAP(Estimator):
+class GAP(TrainedEstimator):
     """GNN with aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez: GAP, 2023).
 
     An encoder learns low-dimensional rows from features and labels alone; ``hops`` rounds of summing over the
@@ -48,11 +54,22 @@ class GAP(Estimator):
         x_0 = unit(encoder(features)),   r_k = A^T x_{k-1} + N(0, s^2),   x_k = unit(r_k),
         y = head(combine(base_0(x_0), ..., base_K(x_K))).
 
-    Guarantee: the noisy rows of all hops are one release, booked when ``fit`` asks for it; all else is
-    computed from them and from public data. The K hops cost mu = sqrt(K) D / s, where D is 1 for a stored
-    directed edge and sqrt 2 for an undirected one. In strict mode a row's norm is at most one whatever the
-    rounding (``safe_unit``), a noisy row is shrunk by how much of it may be noise before it is summed again,
-    and the classifier sees its length too. Paper mode keeps the paper's unit rows, encoder and accounting.
+    Guarantee at edge level: the noisy rows of all hops are one release, booked when ``fit`` asks for it; all
+    else is computed from them and from public data. The K hops cost mu = sqrt(K) D / s, where D is 1 for a
+    stored directed edge and sqrt 2 for an undirected one. In strict mode a row's norm is at most one whatever
+    the rounding (``safe_unit``), a noisy row is shrunk by how much of it may be noise before it is summed
+    again, and the classifier sees its length too. Paper mode keeps the paper's unit rows, encoder and
+    accounting.
+
+    Guarantee under node units: encoder steps, hops and classifier steps are one release, calibrated jointly.
+    With ``node-owner`` a source divides one budget over its own list,
+
+        r_k = W^T x_{k-1} + N(0, s^2),   w_uv = 1 / sqrt(max(out-degree of u, D)),
+
+    so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-promise`` the sum is plain and
+    a node moves it by sqrt(assured_max_degree); the node's own row is not covered. Between hops a node sends
+    what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper mode
+    samples D out-edges a node, and takes one noise multiplier for steps and hops.
 
     A prediction for another graph asks that graph's edges: it is a new release, booked on that graph's budget
     each time. This object's ``guarantee`` is then not the whole price; the total is what the budgets say, and
@@ -63,25 +80,22 @@ class GAP(Estimator):
 
     Args:
         hops: K, the number of aggregations.
-        hidden: width of the encoded rows and of all hidden layers.
-        encoder_layers: layers of the encoder, without the linear head that it is trained with.
+        encoder_layers: layers of the encoder, without the linear head that it is trained with; None for 2,
+            under node units 1, since more weights are more noise.
         base_layers: layers that each hop's rows pass on their own.
         head_layers: layers after the hops are combined, the output layer included.
-        combine: ``"concat"``, ``"sum"`` or ``"attention"``.
-        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalise over the batch.
-        dropout: share of hidden entries dropped while training.
-        epochs: training epochs of the classifier.
+        combine: ``"concat"``, ``"sum"`` or ``"attention"``; under node units ``"concat"`` only.
         encoder_epochs: training epochs of the encoder; None means ``epochs``.
-        learning_rate: the step size of Adam.
-        weight_decay: the penalty on squared weights.
-        batch_size: nodes in a batch; None is all of them at once.
-        patience: stop after so many epochs without a better validation accuracy; None never stops.
         use_encoder: False aggregates the raw features instead (the paper's ablation).
+        encoder_share: under node units: the encoder's part of the squared mu.
+        classifier_share: the classifier's; the hops have the rest.
+        sgd_multiplier: the noise multiplier of both trainings instead of shares; what they leave of the
+            budget goes to the hops.
 
     Raises:
-        ConfigError: a parameter is outside its range.
-        UnitError: on ``fit``, the unit does not fit the graph's edges.
+        ConfigError: a parameter is outside its range, or not for the unit.
+        UnitError: the unit lacks a parameter, or on ``fit`` does not fit the graph's edges.
+        CalibrationError: the trainings alone cost more than the budget.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
@@ -91,49 +105,55 @@ class GAP(Estimator):
     True
     >>> model.guarantee.releases, model.guarantee.epsilon <= 1.0
     (2, True)
+    >>> GAP(unit="node-owner", degree_budget=5, epsilon=8.0, seed=0, epochs=5).fit(graph).guarantee.releases
+    4
     """
 
     method: ClassVar[str] = "gap"
+    needs_degree_budget: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 
     hops: int = 2
-    hidden: int = 16
-    encoder_layers: int = 2
+    encoder_layers: int | None = None
     base_layers: int = 1
     head_layers: int = 1
     combine: str = "concat"
-    activation: str = "selu"
-    batch_norm: bool = True
-    dropout: float = 0.0
-    epochs: int = 100
     encoder_epochs: int | None = None
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    batch_size: int | None = None
-    patience: int | None = None
     use_encoder: bool = True
+    encoder_share: float = 0.2
+    classifier_share: float = 0.1
+    sgd_multiplier: float | None = None
 
-    _features: int | None = field(default=None, init=False, repr=False)
     _encoder: Encoder | None = field(default=None, init=False, repr=False)
     _classifier: HopClassifier | None = field(default=None, init=False, repr=False)
 
     def _check_config(self) -> None:
         super()._check_config()
-        _check.integer_at_least(1, hops=self.hops, hidden=self.hidden, encoder_layers=self.encoder_layers)
+        _check.integer_at_least(1, hops=self.hops, encoder_layers=self._depth)
         _check.integer_at_least(1, base_layers=self.base_layers, head_layers=self.head_layers)
         _check.one_of(COMBINATIONS, combine=self.combine)
-        _check.one_of(ACTIVATIONS, activation=self.activation)
-        _check.within(0, 0.99, dropout=self.dropout)
-        self._schedule(self.epochs)
+        _check.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
+        _check.within(0, 0.99, **{"encoder_share + classifier_share": sum(self._shares)})
+        if self.sgd_multiplier is not None:
+            _check.positive(sgd_multiplier=self.sgd_multiplier)
+            if not self._on_records:
+                raise ConfigError(
+                    f"sgd_multiplier is for node units; under unit {self.unit!r} training costs nothing"
+                )
         self._schedule(self._encoder_epochs)
 
-    def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
-        """Check the graph as ``fit`` does, and return a fit's plan and guarantee; nothing is spent."""
-        self._features = graph.num_features
-        return super().promise(graph)
+    def _refuse_for_records(self) -> None:
+        super()._refuse_for_records()
+        if self.combine != "concat":
+            raise ConfigError(
+                f"combine={self.combine!r} has no closed form of a record's gradient, which node units need; "
+                "use 'concat'"
+            )
 
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        """Return K equal hops of weight one."""
+        """Return K equal hops of weight one, under node units between two trainings."""
+        if self._on_records:
+            return super()._plan(delta, num_nodes, num_classes)
         unit, epsilon = self.protected_unit, self._budgeted()
         if self.mode == "paper":
             queries = equal_hops(renyi.mu_of(epsilon, delta), self.hops, self._width, unit)
@@ -142,35 +162,100 @@ class GAP(Estimator):
             unit, epsilon, delta, lambda mu: equal_hops(mu, self.hops, self._width, unit), num_nodes=num_nodes
         )
 
+    def _record_plan(self, num_nodes: int, num_classes: int) -> RecordPlan:
+        *_, classifier = trainings = self._trainings(num_nodes, num_classes)
+        return RecordPlan(
+            unit=self._node_unit,
+            trainings=trainings,
+            shares=self._shares[-len(trainings) :],
+            multiplier=self.sgd_multiplier,
+            longer=self.mode == "strict",
+            hops=self.hops,
+            dim=self._width,
+            degree_budget=self.degree_budget,
+            candidates=self._tallied(classifier),
+            metrics=self.private_metrics,
+        )
+
+    def _trainings(self, num_nodes: int, num_classes: int) -> tuple[Training, ...]:
+        """Return the classifier's training, after the encoder's if there is one."""
+        encoder = count_parameters(*self._encoder_widths, num_classes)
+        branches = (self.hops + 1) * count_parameters(*self._base_widths)
+        head = count_parameters((self.hops + 1) * self.hidden, *self._head_widths, num_classes)
+        classifier = self._training(self._epochs, num_nodes, branches + head)
+        if not self.use_encoder:
+            return (classifier,)
+        return self._training(self._encoder_epochs, num_nodes, encoder), classifier
+
+    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
+        """Return the hops alone, with the noise of the fit: nothing is trained on another graph."""
+        plan = super()._plan_of_other(graph)
+        if plan is None or not self._on_records:
+            return plan
+        return ReleasePlan(plan.unit, tuple(_for_all(query) for query in _hops_of(plan)), plan.delta)
+
+    def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
+        more = PAPER_ON_RECORDS if self._paper_on_records else ()
+        return (*super()._deviations(plan, graph), *more)
+
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
-        release = None if plan is None else self._release(plan, graph, context)  # booked before any work
+        release = None if plan is None else self._open(plan, graph, context)  # booked before any work
         with context.stage("encoder"):
-            self._encoder = self._trained_encoder(graph, context) if self.use_encoder else None
+            self._encoder = self._trained_encoder(graph, release, context) if self.use_encoder else None
             # Kept with the workspace: a resumed release takes the very rows that it was asked with.
             rows = context.once("encoder", lambda: {"rows": self._encode(graph)})["rows"]
         with context.stage("aggregate"):
             answers = self._aggregate(graph, rows, release, plan)
+            if release is not None and not self._on_records:
+                release.close()
         if plan is not None:
             self.aggregates_ = {f"hop{k}": answer for k, answer in enumerate(answers, start=1)}
         views = self._views(rows, answers, plan)
         with context.stage("classifier"):
-            self._classifier = self._trained_classifier(graph, views, context)
-        return self._classify(views)
+            self._classifier = self._trained_classifier(graph, views, release, context)
+        proba = self._classify(views)
+        if release is not None and self._on_records:
+            self._close(release, proba, graph)
+        return proba
+
+    def _open(self, plan: ReleasePlan, graph: Graph, context: FitContext) -> Release:
+        """Open the release; a paper's asks a sample of the edges."""
+        if self._paper_on_records and isinstance(plan.unit, NodeOwner):
+            sample = at_most(graph.adjacency, self.degree_budget or 1, context.streams.numpy("edges"))
+            graph = graph.replace(adjacency=sample)
+        return self._release(plan, graph, context, record_groups(graph) if self._on_records else None)
 
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph: a new release, booked on that graph's budget."""
         self._check_unit(graph)
         self._check_features(graph)
-        plan = self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
-        release = None if plan is None else self._release(plan, graph, FitContext(PublicStreams(self.seed)))
+        plan = self._plan_of_other(graph)
+        context = FitContext(PublicStreams(self.seed))
+        release = None if plan is None else self._open(plan, graph, context)
         rows = self._encode(graph)
-        return self._classify(self._views(rows, self._aggregate(graph, rows, release, plan), plan))
+        proba = self._classify(self._views(rows, self._aggregate(graph, rows, release, plan), plan))
+        if release is not None:
+            release.close()
+        return proba
 
     # -- the three modules: encoder, aggregation, classifier ------------------------------------------------
 
-    def _trained_encoder(self, graph: Graph, context: FitContext) -> Encoder:
+    def _trained_encoder(self, graph: Graph, release: Release | None, context: FitContext) -> Encoder:
         generator = context.streams.torch("encoder")
         encoder = self._build_encoder(generator).to(context.device)
+        if release is not None and self._on_records:
+            training = self._trainings(graph.num_nodes, graph.num_classes)[0]
+            self._train_on_records(
+                "encoder",
+                encoder,
+                graph.x,
+                lambda index: encoder(batch_of(graph.x, index)),
+                graph,
+                training,
+                release,
+                context,
+            )
+            return encoder
         inputs = batches_of(graph.x, context.device)
         self._train("encoder", encoder, lambda index: encoder(inputs(index)), graph, generator, context)
         return encoder
@@ -190,34 +275,39 @@ class GAP(Estimator):
         """Return the K answers of the edges: noisy rows, or exact ones where nothing is protected."""
         if release is None or plan is None:
             return self._walk(rows, lambda x: sum_in_neighbors(graph.adjacency, x.float()), [0.0] * self.hops)
-        answers = self._walk(rows, release.rows, plan.noise_std)
-        release.close()
-        return answers
+        asked = _hops_of(plan)
+        ask = _pushing(release, asked[0], graph) if isinstance(asked[0], PushQuery) else release.rows
+        return self._walk(rows, ask, _noise_of(plan))
 
     def _walk(self, rows: Tensor, ask: Ask, stds: Sequence[float]) -> list[Tensor]:
         answers: list[Tensor] = []
+        sent = rows
         for std in stds:
-            answers.append(ask(rows))
-            rows = self._between(answers[-1], std)
+            answers.append(ask(sent))
+            sent = self._between(rows, answers, std)
         return answers
 
     def _unit(self, rows: Tensor) -> Tensor:
         return plain_unit(rows) if self.mode == "paper" else safe_unit(rows)
 
-    def _between(self, answer: Tensor, std: float) -> Tensor:
-        """Return the next hop's input from a noisy answer."""
-        return plain_unit(answer) if self.mode == "paper" else shrink_unit(answer, std)
+    def _between(self, rows: Tensor, answers: Sequence[Tensor], std: float) -> Tensor:
+        """Return the next hop's input from a node's own row and its noisy answers."""
+        if self.mode == "paper":
+            return plain_unit(answers[-1])
+        if self._on_records and self._encoder is not None:
+            return safe_unit(self._encoder.message(rows, [scaled_by_norm(a, std) for a in answers]))
+        return shrink_unit(answers[-1], std)
 
     def _views(self, rows: Tensor, answers: Sequence[Tensor], plan: ReleasePlan | None) -> list[Tensor]:
-        """Return what the classifier sees of each hop: post-processing of public and noisy rows only."""
+        """Return what the classifier sees of each hop: post-processing of own and noisy rows only."""
         if plan is None or self.mode == "paper":
             views = list(map(plain_unit, answers))
         else:
-            views = [scaled_by_norm(answer, std) for answer, std in zip(answers, plan.noise_std, strict=True)]
+            views = [scaled_by_norm(a, std) for a, std in zip(answers, _noise_of(plan), strict=True)]
         return [view.float() for view in (rows, *views)]
 
     def _trained_classifier(
-        self, graph: Graph, views: Sequence[Tensor], context: FitContext
+        self, graph: Graph, views: Sequence[Tensor], release: Release | None, context: FitContext
     ) -> HopClassifier:
         generator = context.streams.torch("classifier")
         classifier = self._build_classifier(generator).to(context.device)
@@ -226,9 +316,18 @@ class GAP(Estimator):
             return [FixedRows(view[index].to(context.device)) for view in views]
 
         inputs = lru_cache(maxsize=2)(rows)  # full batches ask for the same two indices in every epoch
-        self._train(
-            "classifier", classifier, lambda index: classifier(inputs(index)), graph, generator, context
-        )
+
+        def logits(index: Tensor) -> Tensor:
+            scores: Tensor = classifier(inputs(index))
+            return scores
+
+        if release is not None and self._on_records:
+            training = self._trainings(graph.num_nodes, graph.num_classes)[-1]
+            self._train_on_records(
+                "classifier", classifier, views, logits, graph, training, release, context, final=True
+            )
+            return classifier
+        self._train("classifier", classifier, logits, graph, generator, context)
         return classifier
 
     @torch.no_grad()
@@ -248,7 +347,7 @@ class GAP(Estimator):
         generator: torch.Generator,
         context: FitContext,
     ) -> None:
-        epochs = self._encoder_epochs if stage == "encoder" else self.epochs
+        epochs = self._encoder_epochs if stage == "encoder" else self._epochs
         history = train(
             network,
             lambda index: logits(index).cpu(),
@@ -289,38 +388,72 @@ class GAP(Estimator):
     @property
     def _width(self) -> int:
         """The width of the aggregated rows."""
-        return self.hidden if self.use_encoder else self._features or self._shape.get("features", self.hidden)
+        return self._encoder_widths[-1] if self.use_encoder else self._features
+
+    @property
+    def _features(self) -> int:
+        """The public number of features; a hidden row's width stands in where no graph is known."""
+        return self._sizes.get("features") or self._shape.get("features", self.hidden)
+
+    @property
+    def _depth(self) -> int:
+        if self.encoder_layers is not None:
+            return self.encoder_layers
+        return 1 if self._on_records and self.mode == "strict" else 2
 
     @property
     def _encoder_epochs(self) -> int:
-        return self.epochs if self.encoder_epochs is None else self.encoder_epochs
+        return self._epochs if self.encoder_epochs is None else self.encoder_epochs
 
-    def _budgeted(self) -> float:
-        if self.epsilon is None:
-            raise ConfigError("gap with a private unit needs a budget: pass epsilon=")
-        return self.epsilon
+    @property
+    def _shares(self) -> tuple[float, float]:
+        return self.encoder_share, self.classifier_share
+
+    @property
+    def _encoder_widths(self) -> list[int]:
+        return [self._features, *[self.hidden] * self._depth]
+
+    @property
+    def _base_widths(self) -> list[int]:
+        return [self._width, *[self.hidden] * self.base_layers]
+
+    @property
+    def _head_widths(self) -> list[int]:
+        return [self.hidden] * (self.head_layers - 1)
 
     def _build_encoder(self, generator: torch.Generator) -> Encoder:
-        widths = [self._shape["features"], *[self.hidden] * self.encoder_layers]
-        classes, layers = self._shape["classes"], self._layers()
-        return Encoder(widths, classes, plain_head=self.mode == "strict", generator=generator, **layers)
+        plain = self.mode == "strict"
+        classes = self._shape["classes"]
+        return Encoder(self._encoder_widths, classes, plain_head=plain, generator=generator, **self._layers())
 
     def _build_classifier(self, generator: torch.Generator) -> HopClassifier:
-        base = [self._width, *[self.hidden] * self.base_layers]
-        head = [*[self.hidden] * (self.head_layers - 1), self._shape["classes"]]
-        return HopClassifier(self.hops + 1, base, head, self.combine, generator=generator, **self._layers())
-
-    def _layers(self) -> dict[str, Any]:
-        return {"activation": self.activation, "batch_norm": self.batch_norm, "dropout": self.dropout}
-
-    def _schedule(self, epochs: int) -> Schedule:
-        return Schedule(
-            epochs=epochs,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            patience=self.patience,
+        head = [*self._head_widths, self._shape["classes"]]
+        layers = self._layers()
+        return HopClassifier(
+            self.hops + 1, self._base_widths, head, self.combine, generator=generator, **layers
         )
+
+
+def _hops_of(plan: ReleasePlan) -> list[HopQuery | PushQuery]:
+    """Return what a plan asks of the edges."""
+    return [query for query in plan.queries if isinstance(query, HopQuery | PushQuery)]
+
+
+def _noise_of(plan: ReleasePlan) -> list[float]:
+    """Return the noise of each hop."""
+    return [query.noise[-1] for query in _hops_of(plan)]
+
+
+def _for_all(query: HopQuery | PushQuery) -> HopQuery | PushQuery:
+    """Return the question to a graph without groups: nobody's vector is longer than one."""
+    return replace(query, bounds=(1.0,)) if isinstance(query, PushQuery) else query
+
+
+def _pushing(release: Release, query: PushQuery, graph: Graph) -> Ask:
+    """Return a hop along own lists, with vectors as long as each record's group may send them."""
+    bounds = torch.tensor(query.bounds, dtype=torch.float64)
+    longest = bounds[record_groups(graph)][:, None] if query.groups > 1 else bounds
+    return lambda rows: release.push(rows * longest)
 
 
 def _device(network: nn.Module) -> torch.device:

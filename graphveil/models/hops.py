@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphveil.aggregate import plain_unit
 from graphveil.models.layers import Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.train import Activation, Branches, Chain, Ghost, UnitRows
 
 _FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch
 
@@ -42,9 +43,29 @@ class Encoder(nn.Module):
         self._norm = nn.BatchNorm1d(widths[-1]) if normed else nn.Identity()
         self._head = Linear(widths[-1], classes, generator=generator)
 
+    def ghost(self) -> Ghost:
+        """Return the network for private training."""
+        return Chain(self._base.ghost(), UnitRows(), self._head.ghost())
+
     def rows(self, x: Batch) -> Tensor:
         """Return the encoded rows."""
         return unit_rows(self._base(x))
+
+    @torch.no_grad()
+    def message(self, rows: Tensor, noisy: Sequence[Tensor]) -> Tensor:
+        """Return what a node can say about its class, as a vector to send: (N, d) float64, not scaled.
+
+        The head reads the sum of the node's own row and its noisy ones, z. What is sent is the mean of the
+        head's class directions under the probabilities that it finds, their common part left out:
+
+            p = softmax(z W + b),    m = sum_c p_c (w_c - mean of w).
+
+        That keeps of the noise what looks like a class, and is a function of the node's own record and of
+        what was released.
+        """
+        weight, bias = (part.to("cpu", torch.float64) for part in (self._head.weight, self._head.bias))
+        seen = sum((part.to(torch.float64) for part in noisy), start=rows.to(torch.float64))
+        return (seen @ weight + bias).softmax(dim=1) @ (weight - weight.mean(dim=1, keepdim=True)).t()
 
     def forward(self, x: Batch) -> Tensor:
         """Return the head's logits."""
@@ -123,6 +144,11 @@ class Branch(nn.Module):
         self._hidden = Hidden(widths[1], batch_norm=False, **style)
         self._rest = FeedForward(widths[1:], batch_norm=batch_norm, plain_last=False, **style)
 
+    def ghost(self) -> Ghost:
+        """Return the branch for private training."""
+        first = cast(Linear, self._first).ghost()
+        return Chain(first, Activation(self._hidden.activation), self._rest.ghost())
+
     def forward(self, x: FixedRows) -> Tensor:
         """Return the hop's hidden rows."""
         first = self._first(x if isinstance(self._first, NormedLinear) else x.values)
@@ -153,6 +179,11 @@ class HopClassifier(nn.Module):
         self._branches = nn.ModuleList(Branch(base, generator=generator, **layers) for _ in range(hops))
         self._combine = Combine(combine, hops, base[-1], generator=generator)
         self._head = FeedForward([self._combine.outputs, *head], generator=generator, **layers)
+
+    def ghost(self) -> Ghost:
+        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        branches = [cast(Branch, branch).ghost() for branch in self._branches]
+        return Chain(Branches(*branches), self._head.ghost())
 
     def forward(self, views: Sequence[FixedRows]) -> Tensor:
         """Return logits."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphveil.graph import Features, rows
+from graphveil.train import Activation, Affine, Chain, Ghost
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # each overwrites its argument
     "relu": torch.relu_,
@@ -132,6 +133,10 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-bound, bound, generator=generator))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
 
+    def ghost(self) -> Affine:
+        """Return the map for private training."""
+        return Affine(self.weight, self.bias)
+
     def forward(self, x: Batch) -> Tensor:
         """Return x W + b."""
         if not isinstance(x, SparseRows):
@@ -214,6 +219,7 @@ class Hidden(nn.Module):
     ) -> None:
         """Build the parts that are asked for."""
         super().__init__()
+        self.activation = activation
         self._norm = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
         self._activation = ACTIVATIONS[activation]
         self._dropout = Dropout(dropout, generator=generator)
@@ -248,6 +254,15 @@ class FeedForward(nn.Module):
             Hidden(w, generator=generator, activation=activation, batch_norm=batch_norm, dropout=dropout)
             for w in (widths[1:-1] if plain_last else widths[1:])
         )
+
+    def ghost(self) -> Ghost:
+        """Return the layers for private training, which takes neither batch norm nor dropout."""
+        parts: list[Ghost] = []
+        for depth, layer in enumerate(self._layers):
+            parts.append(cast(Linear, layer).ghost())
+            if depth < len(self._hidden):
+                parts.append(Activation(cast(Hidden, self._hidden[depth]).activation))
+        return Chain(*parts)
 
     def forward(self, x: Batch) -> Tensor:
         """Return the last layer's output."""

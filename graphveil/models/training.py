@@ -1,0 +1,227 @@
+"""Training on protected records, as one question of a release: what it asks, what it costs, how it runs.
+
+Under a unit of records each node is in one public group, and only the records of training nodes pay for
+training. Membership is public, a label is not: a training node without a label is a null record, which takes
+part in every batch and contributes nothing.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphveil.aggregate import Release, StepsQuery
+from graphveil.errors import GraphError
+from graphveil.graph import Features, Graph, rows
+from graphveil.models.context import FitContext
+from graphveil.privacy import NodeUnit
+from graphveil.train import Ghost, PrivateSchedule, train_private
+
+TRAIN, VAL, OTHER = range(3)
+GROUPS = 3
+PARTITION = "train/val/other"
+_TRAINED = (True, False, False)  # the groups whose records are trained on
+
+State = dict[str, Tensor]
+Inputs = Features | Sequence[Tensor]
+
+
+class Trainable(Protocol):
+    """A network of ours that can be trained privately."""
+
+    def ghost(self) -> Ghost:
+        """Return the network for private training."""
+
+    def state_dict(self) -> State:
+        """Return the weights."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object:
+        """Set the weights."""
+
+    def eval(self) -> object:
+        """Leave training mode."""
+
+
+def record_groups(graph: Graph) -> Tensor:
+    """Return each node's public group, by membership in the split alone, int64 (N).
+
+    >>> path = Graph.from_edges(torch.eye(3), [0, -1, 1], [0], [1], directed=False)
+    >>> split = path.with_split(*torch.eye(3, dtype=torch.bool))
+    >>> record_groups(split).tolist()
+    [0, 1, 2]
+    """
+    groups = torch.full((graph.num_nodes,), OTHER)
+    groups[members(graph, "train")] = TRAIN
+    groups[members(graph, "val")] = VAL
+    return groups
+
+
+def members(graph: Graph, split: str) -> Tensor:
+    """Return the nodes of a part of the split, with or without a label, int64.
+
+    Raises:
+        GraphError: there is no split.
+    """
+    graph.mask(split)  # says what is missing
+    mask: Tensor = getattr(graph, f"{split}_mask")
+    return mask.nonzero()[:, 0]
+
+
+def check_members(graph: Graph, *splits: str) -> None:
+    """Refuse a graph without public members in these parts of its split."""
+    for split in splits:
+        if not len(members(graph, split)):
+            raise GraphError(f"the split has no {split} nodes; give it some")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The noisy steps that train one network, before the size of their noise is chosen.
+
+    Args:
+        schedule: steps, rates, clipping.
+        parameters: p of the network.
+        records: the public number of training nodes.
+
+    Raises:
+        ConfigError: the batch is larger than the number of records.
+    """
+
+    schedule: PrivateSchedule
+    parameters: int
+    records: int
+    rate: float = field(init=False)  # q
+    steps: int = field(init=False)  # T
+
+    def __post_init__(self) -> None:
+        """Derive rate and steps, refusing a batch that is too large."""
+        object.__setattr__(self, "rate", self.schedule.sampling_rate(self.records))
+        object.__setattr__(self, "steps", self.schedule.steps(self.records))
+
+    def multiplier(self, mu: float, unit: NodeUnit) -> float:
+        """Return the noise multiplier at which the steps cost about mu.
+
+        For full batches it is exact: z = change sqrt(T) / mu. For sampled ones it inverts the central limit
+        mu = q sqrt(T (e^(1/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with Gaussian differential privacy,
+        2020). It only shapes the plan; what the plan costs is accounted for elsewhere.
+        """
+        if self.rate == 1:
+            return unit.change * math.sqrt(self.steps) / mu
+        return unit.change / math.sqrt(math.log1p((mu / self.rate) ** 2 / self.steps))
+
+    def mu(self, multiplier: float, unit: NodeUnit) -> float:
+        """Return the inverse of :meth:`multiplier`."""
+        if self.rate == 1:
+            return unit.change * math.sqrt(self.steps) / multiplier
+        return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
+
+    def query(self, multiplier: float) -> StepsQuery:
+        """Return the steps as a question to the training records."""
+        return StepsQuery(
+            parameters=self.parameters,
+            steps=self.steps,
+            noise_multiplier=multiplier,
+            sampling_rate=self.rate,
+            clip=self.schedule.clip,
+            partition=PARTITION,
+            pays=_TRAINED,
+        )
+
+
+def fit_records(
+    stage: str,
+    network: Trainable,
+    inputs: Inputs,
+    graph: Graph,
+    training: Training,
+    release: Release,
+    context: FitContext,
+    *,
+    candidates: int = 1,
+) -> list[State]:
+    """Train a network on the training nodes' records, as the release's next question.
+
+    A fit that is resumed continues with the same initial weights, batches and noise, to the same bits.
+
+    Args:
+        stage: what checkpoints and progress call it.
+        network: to be trained in place; it is left with the last weights.
+        inputs: a row for every node, or blocks of them.
+        graph: labels and split.
+        training: what the plan of the release has for this stage.
+        release: open, with the steps as its next question.
+        context: progress and workspace.
+        candidates: how many weights to return.
+
+    Returns:
+        The weights passed at equal distances, the last ones last.
+    """
+    nodes = members(graph, "train")
+    records, labels = _taken(inputs, nodes), graph.y[nodes]
+    # Kept with the workspace: the release binds its noise to the weights that the steps start from.
+    start = context.once(f"{stage}-start", lambda: _copied(network))
+    network.load_state_dict(start)
+    noise = release.steps(*_tensors(records), labels, *start.values())
+    ghost = network.ghost()
+    passed = _Passed(stage, network, ghost, training.steps, candidates, context)
+
+    def finish() -> State:
+        checkpoint = context.checkpoint(stage)
+        train_private(
+            ghost, records, labels, training.schedule, noise=noise, on_step=passed, checkpoint=checkpoint
+        )
+        return _copied(network)
+
+    last = context.once(f"{stage}-last", finish)
+    network.load_state_dict(last)
+    network.eval()
+    return [*passed.states(), last]
+
+
+class _Passed:
+    """Notes the weights that a training passes at equal distances, all but the last."""
+
+    def __init__(
+        self, stage: str, network: Trainable, ghost: Ghost, steps: int, count: int, context: FitContext
+    ) -> None:
+        self._stage, self._network, self._ghost = stage, network, ghost
+        self._steps, self._context = steps, context
+        self._marks = [k * steps // count for k in range(1, count)]
+        self._kept: dict[int, State] = {}
+
+    def __call__(self, done: int) -> None:
+        """Report a step, and keep the weights at a mark."""
+        self._context.on_progress(self._stage, done, self._steps)
+        if done in self._marks:
+            for affine in self._ghost.affines():
+                for source, value in zip(affine.sources, (affine.weight, affine.bias), strict=True):
+                    source.copy_(value)
+            self._kept[done] = self._context.once(self._name(done), lambda: _copied(self._network))
+
+    def states(self) -> list[State]:
+        """Return what was kept: in this process, or in the workspace by one that this one resumed."""
+        return [self._kept.get(mark) or self._context.once(self._name(mark), dict) for mark in self._marks]
+
+    def _name(self, mark: int) -> str:
+        return f"{self._stage}-{mark}"
+
+
+def _taken(inputs: Inputs, nodes: Tensor) -> Inputs:
+    """Return the rows of some nodes, of every block."""
+    return [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
+
+
+def _tensors(inputs: Inputs) -> list[Tensor]:
+    """Return all numbers that the rows are made of."""
+    if isinstance(inputs, Tensor):
+        return [inputs]
+    if isinstance(inputs, Sequence):
+        return list(inputs)
+    return [torch.from_numpy(part) for part in (inputs.data, inputs.indices, inputs.indptr)]
+
+
+def _copied(network: Trainable) -> State:
+    return {name: value.detach().clone() for name, value in network.state_dict().items()}

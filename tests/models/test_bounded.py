@@ -1,0 +1,39 @@
+"""A sample of each node's edges."""
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.graph import Adjacency
+from graphveil.models.bounded import at_most
+
+
+def drawn(directed: bool, seed: int = 0) -> Adjacency:
+    rng = np.random.default_rng(seed)
+    source, target = rng.integers(40, size=(2, 500))
+    return Adjacency.from_edges(source, target, num_nodes=40, directed=directed)
+
+
+def pairs(edges: Adjacency) -> set[tuple[int, int]]:
+    return set(zip(*(ends.tolist() for ends in edges.edge_index()), strict=True))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("count", [1, 5, 1000])
+def test_each_source_keeps_so_many_of_its_own_edges(directed, count):
+    edges = drawn(directed)
+    kept = at_most(edges, count, np.random.default_rng(1))
+    before, after = (graph.edge_index()[0].bincount(minlength=40) for graph in (edges, kept))
+    assert torch.equal(after, before.clamp(max=count))
+    assert pairs(kept) <= pairs(edges)
+    assert len(pairs(kept)) == len(kept.indices)
+    assert kept.edge_set is edges.edge_set
+    if count == 1000:
+        assert torch.equal(kept.indices, edges.indices)
+
+
+def test_every_edge_is_as_likely():
+    star = Adjacency.from_edges([0] * 10, range(1, 11), num_nodes=11, directed=True)
+    rng = np.random.default_rng(2)
+    hits = sum(at_most(star, 3, rng).edge_index()[1].bincount(minlength=11) for _ in range(2000))
+    assert hits[1:].tolist() == pytest.approx([600] * 10, abs=90)  # four standard deviations
