@@ -251,3 +251,129 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(
     monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
     flags, words = REFUSED[case]
     assert_refused(invoke("train", "double", *files.flags, *flags, *ALONE), words)
+
+
+# -- the shipped methods -----------------------------------------------------------------------------------
+
+
+SHORT = ["--set", "epochs=3"]
+
+
+def test_the_baseline_is_a_release_of_its_own(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booked: list[str] = []
+    book = MemoryBudget.book
+    monkeypatch.setattr(
+        MemoryBudget, "book", lambda self, entry: (booked.append(entry.label), book(self, entry))[1]
+    )
+    answer = invoke("train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--out", "first", "--json")
+    assert answer.code == 0, answer.err
+    assert booked == ["gap", "mlp"] * 2
+    record = answer.json
+    one, every = record["guarantee"], record["guarantee_all_runs"]
+    assert record["baseline_guarantee"]["epsilon"] == pytest.approx(1, rel=1e-3)
+    assert every["releases"] == 2 * (one["releases"] + record["baseline_guarantee"]["releases"])
+    together = re.search(r"all runs +together epsilon ([\d.]+) at delta 1e-05", answer.err)
+    assert together is not None
+    assert float(together[1]) == pytest.approx(every["epsilon"], rel=1e-3)
+    assert every["epsilon"] > 2  # four releases at epsilon 1
+    assert re.search(r"baseline +mlp, epsilon 1 at delta 1e-05 a run: .*--no-baseline", answer.err)
+    assert re.search(r"^mlp \(no graph\) .* 1 +1e-05 ", answer.err, re.MULTILINE)
+    page = Path("first/release/PRIVACY.md").read_text()
+    assert "2 runs on the same records, and an MLP was trained beside each" in page
+
+
+def test_no_baseline_is_neither_trained_nor_charged(invoke: Invoke, files: Files) -> None:
+    record = invoke("train", "gap", *files.flags, *OWNER, *SHORT, *ALONE, "--out", "first", "--json").json
+    assert record["mlp_test_accuracy"] is record["baseline_guarantee"] is None
+    assert record["guarantee_all_runs"]["epsilon"] == record["guarantee"]["epsilon"]
+    assert "mlp" not in Path("first/internal/report.html").read_text()
+    assert "--no-baseline" not in Path("first/release/PRIVACY.md").read_text()
+
+
+def test_at_edge_level_the_baseline_stays_free(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "undirected-edge", "--epsilon", 1, *SHORT]
+    record = invoke("train", "gap", *files.flags, *flags, "--json").json
+    assert record["baseline_guarantee"] is None
+    assert record["guarantee_all_runs"]["epsilon"] == record["guarantee"]["epsilon"]
+    assert record["mlp_test_accuracy"]["mean"] > 0
+    alone = invoke("train", "gap", *files.flags, *flags, *ALONE).out
+    assert "mlp (no graph)" not in alone
+
+
+def test_private_metrics_cost_the_training_records_nothing(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT]
+    plain, counted = (invoke(*base, *more, "--json").json for more in ([], ["--private-metrics"]))
+    assert plain["noise_std"][0] == pytest.approx(counted["noise_std"][0], rel=1e-3)
+    assert counted["guarantee"]["epsilon"] == pytest.approx(2, rel=1e-3)
+    assert [stage["pays"] for stage in counted["stages"]] == [["train"], ["val"], ["other"]]
+    private = counted["private_accuracy"]
+    assert private["covered"] is True
+    assert private["mlp_test"] == private["test"]  # an MLP is its own baseline
+    assert 0 <= private["test"]["mean"] <= 1
+
+
+@pytest.mark.parametrize("flags", [OWNER, PROMISE])
+def test_another_graph_is_priced_and_booked(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    base = ["train", "gap", *files.flags, *flags, *SHORT, *ALONE, "--set", "hops=1"]
+    assert invoke(*base, "--out", "first").code == 0
+    booked: list[float] = []
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: booked.append(entry.slack))
+    shutil.rmtree("first/per_node")  # nobody needs the old rows for new ones
+    another = ["--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"]
+    answer = invoke("predict", "first", *another)
+    assert answer.code == 0, answer.err
+    assert len(booked) == 1
+    assert len(read(Path("p.csv"))) == 61
+    assert "The price of asking another graph's records" in answer.err
+    assert "if anybody in this graph was in the training graph too, the two budgets add" in answer.err
+    assert 0 < answer.json["charged"]["epsilon"] < answer.json["guarantee"]["epsilon"]  # no training is asked
+
+
+SHIPPED_REFUSED = {
+    "batch norm": (["gap", *OWNER, "--set", "batch_norm=true"], "batch_norm mixes the records of a batch"),
+    "batch above the data": (["mlp", *OWNER[:-2], "--set", "batch_size=5000"], "a batch of 5000 is larger"),
+    "no share meets it": (
+        ["gap", *OWNER, "--set", "sgd_multiplier=0.7", "--epsilon", 0.3],
+        "epsilon 0.3",
+    ),
+    "no noise meets it": (
+        ["mlp", *OWNER[:-2], "--epsilon", 0.01, "--set", "epochs=10000000"],
+        "take a larger epsilon",
+    ),
+    "a method for edges": (["gcn", *OWNER], "'none' only"),
+}
+
+
+@pytest.mark.parametrize("case", SHIPPED_REFUSED)
+def test_the_shipped_methods_refuse_before_anything_is_spent(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    (method, *flags), words = SHIPPED_REFUSED[case]
+    assert_refused(invoke("train", method, *files.flags, *flags), words)
+
+
+def test_calibrate_shows_who_spends_what(invoke: Invoke) -> None:
+    base = ["calibrate", "gap", *OWNER, "--nodes-count", 20_000, "--private-metrics"]
+    printed = invoke(*base).out
+    for words in ("training", "push x 2", "tally", "train", "val", "Rényi", "cross-check"):
+        assert words in printed
+    record = invoke(*base, "--json").json
+    assert record["epsilon"] <= 1 < record["epsilon_renyi"]
+    assert [stage["kind"] for stage in record["stages"]] == ["training", "push", "training", "tally", "tally"]
+    train = [stage["share"] for stage in record["stages"][:3]]
+    assert sum(train) == pytest.approx(1)
+    assert {"noise_std", "mu", "delta", "sensitivity", "tpr_at_1pct_fpr"} <= set(record)
+
+
+def test_calibrate_takes_public_sizes(invoke: Invoke) -> None:
+    base = ["calibrate", "mlp", *OWNER[:-2], "--set", "batch_size=256", "--nodes-count", 20_000, "--json"]
+    (guess,) = invoke(*base).json["stages"]
+    (known,) = invoke(*base, "--training-count", 10_000, "--features-count", 50).json["stages"]
+    assert guess["sampling_rate"] == pytest.approx(256 / 15_000, rel=1e-6)
+    assert known["sampling_rate"] == pytest.approx(256 / 10_000, rel=1e-6)
+    assert known["noise_multiplier"] > guess["noise_multiplier"]

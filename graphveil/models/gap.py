@@ -223,7 +223,8 @@ class GAP(TrainedEstimator):
         if self._paper_on_records and isinstance(plan.unit, NodeOwner):
             sample = at_most(graph.adjacency, self.degree_budget or 1, context.streams.numpy("edges"))
             graph = graph.replace(adjacency=sample)
-        return self._release(plan, graph, context, record_groups(graph) if self._on_records else None)
+        told_apart = any(query.groups > 1 for query in plan.queries)  # on a graph to predict nobody is
+        return self._release(plan, graph, context, record_groups(graph) if told_apart else None)
 
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph: a new release, booked on that graph's budget."""
