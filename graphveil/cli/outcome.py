@@ -77,18 +77,14 @@ def _stage(stage: "Stage") -> str:
     times = "" if stage.count == 1 else f", {stage.count} times"
     payers = f"; paid by {stage.payers}" if stage.payers else ""
     cost = f"epsilon {figure_up(stage.epsilon)} alone"
-    return f"{_ASKED[stage.kind]}{times}: {_steps(stage)}{noise}{payers}; {cost}"
+    return f"{_ASKED.get(stage.kind, stage.kind)}{times}: {_steps(stage)}{noise}{payers}; {cost}"
 
 
 def _steps(stage: "Stage") -> str:
     if stage.steps is None:
         return ""
-    whom = (
-        "on all of its records"
-        if stage.sampling_rate == 1
-        else f"on each record at {stage.sampling_rate:.3g}"
-    )
-    return f"{stage.steps:,} steps {whom}, "
+    whom = "all records" if stage.sampling_rate == 1 else f"records sampled at rate {stage.sampling_rate:.3g}"
+    return f"{stage.steps:,} steps on {whom}, "
 
 
 def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
@@ -150,7 +146,7 @@ def _baseline_cost(metrics: dict[str, Any]) -> tuple[float | None, float]:
     from graphveil.privacy.guarantee import FALSE_ALARMS
 
     charged = metrics["baseline_guarantee"]
-    return (0.0, FALSE_ALARMS) if charged is None else (charged["epsilon"], charged["tpr_at_1pct_fpr"])
+    return (0.0, FALSE_ALARMS) if charged is None else (metrics["epsilon"], charged["tpr_at_1pct_fpr"])
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
@@ -191,10 +187,8 @@ def _uncovered(metrics: dict[str, Any]) -> list[str]:
         return []
     if metrics["private_accuracy"]:
         return ["Exact accuracies are in internal/metrics.json: not covered, so keep them inside."]
-    return [
-        "Exact accuracies tell about the records they were counted on: keep them inside; --private-metrics "
-        "releases noisy ones that are covered."
-    ]
+    remedy = "; --private-metrics releases noisy ones that are covered" if metrics["mode"] == "strict" else ""
+    return [f"Exact accuracies tell about the records they were counted on: keep them inside{remedy}."]
 
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:

@@ -141,10 +141,10 @@ def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _strictness(hint: Any) -> int:
-    """Order the members of a union: the pickiest is tried first; text takes what is left, "none" included."""
+    """Order the members of a union: the pickiest is tried first, then text, "none" included, then lists."""
     order = (bool, int, float)
-    last = {str: 4, types.NoneType: 5}
-    return order.index(hint) if hint in order else last.get(hint, 3)
+    last = {str: 4, types.NoneType: 5, tuple: 6}
+    return order.index(hint) if hint in order else last.get(get_origin(hint) or hint, 3)
 
 
 def _describe(hint: Any) -> str:

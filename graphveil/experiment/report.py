@@ -101,7 +101,7 @@ def _results(metrics: Mapping[str, Any]) -> str:
     rows = [_row(metrics["method"], metrics, "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         charged = metrics["baseline_guarantee"]
-        cost = (charged["epsilon"], charged["tpr_at_1pct_fpr"]) if charged else (0.0, FALSE_ALARMS)
+        cost = (metrics["epsilon"], charged["tpr_at_1pct_fpr"]) if charged else (0.0, FALSE_ALARMS)
         rows.append(_row("mlp (no graph)", metrics, "mlp_", *cost))
     notes = ["One run: no interval can be given."] if single else []
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]

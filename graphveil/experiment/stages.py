@@ -95,7 +95,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     shares = _shares(costs, plan)
     return tuple(
         Stage(
-            kind=_KINDS[type(run[0])],
+            kind=_KINDS.get(type(run[0]), run[0].kind),
             count=len(run),
             **_noise_of(run[0]),
             sensitivity=run[0].sensitivity(plan.unit),

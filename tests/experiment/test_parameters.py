@@ -16,6 +16,8 @@ from graphveil.experiment.parameters import parse_settings, parse_value
         ("auto", float | str, "auto"),
         ("none", int | None, None),
         ("none", str | None, "none"),
+        ("none", tuple[str, ...] | None, None),
+        ("a,b", tuple[str, ...] | None, ("a", "b")),
         ("3", int | None, 3),
         ("True", bool, True),
         ("0", bool, False),
