@@ -6,7 +6,7 @@ part in every batch and contributes nothing.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from graphveil.errors import GraphError
 from graphveil.graph import Features, Graph, rows
 from graphveil.models.context import FitContext
 from graphveil.privacy import NodeUnit
-from graphveil.train import Ghost, PrivateSchedule, train_private
+from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
 TRAIN, VAL, OTHER = range(3)
 GROUPS = 3
@@ -29,11 +29,8 @@ State = dict[str, Tensor]
 Inputs = Features | Sequence[Tensor]
 
 
-class Trainable(Protocol):
-    """A network of ours that can be trained privately."""
-
-    def ghost(self) -> Ghost:
-        """Return the network for private training."""
+class Weights(Protocol):
+    """A network, as far as its weights are concerned."""
 
     def state_dict(self) -> State:
         """Return the weights."""
@@ -43,6 +40,13 @@ class Trainable(Protocol):
 
     def eval(self) -> object:
         """Leave training mode."""
+
+
+class Trainable(Weights, Protocol):
+    """A network that can be trained privately, record by record."""
+
+    def ghost(self) -> Ghost:
+        """Return the network for private training."""
 
 
 def record_groups(graph: Graph) -> Tensor:
@@ -161,17 +165,56 @@ def fit_records(
     """
     nodes = members(graph, "train")
     records, labels = _taken(inputs, nodes), graph.y[nodes]
+    return fit_sums(
+        stage,
+        network,
+        lambda: clipped_sum(network.ghost(), records, labels),
+        (*tensors_of(records), labels),
+        training,
+        release,
+        context,
+        candidates=candidates,
+    )
+
+
+def fit_sums(
+    stage: str,
+    network: Weights,
+    sums: Callable[[], ClippedSum],
+    data: Sequence[Tensor],
+    training: Training,
+    release: Release,
+    context: FitContext,
+    *,
+    candidates: int = 1,
+) -> list[State]:
+    """Run :func:`fit_records` on sums of clipped gradients, whoever forms them.
+
+    Args:
+        stage: what checkpoints and progress call it.
+        network: holds the weights, and is left with the last ones.
+        sums: returns the sums, at the weights that the network then has.
+        data: all that the sums read.
+        training: what the plan of the release has for this stage.
+        release: open, with the steps as its next question.
+        context: progress and workspace.
+        candidates: how many weights to return.
+    """
     # Kept with the workspace: the release binds its noise to the weights that the steps start from.
     start = context.once(f"{stage}-start", lambda: _copied(network))
     network.load_state_dict(start)
-    noise = release.steps(*_tensors(records), labels, *start.values())
-    ghost = network.ghost()
-    passed = _Passed(stage, network, ghost, training.steps, candidates, context)
+    noise = release.steps(*data, *start.values())
+    gradients = sums()
+    passed = _Passed(stage, network, gradients, training.steps, candidates, context)
 
     def finish() -> State:
-        checkpoint = context.checkpoint(stage)
-        train_private(
-            ghost, records, labels, training.schedule, noise=noise, on_step=passed, checkpoint=checkpoint
+        train_clipped(
+            gradients,
+            training.schedule,
+            noise=noise,
+            data=[part.numpy() for part in data],
+            on_step=passed,
+            checkpoint=context.checkpoint(stage),
         )
         return _copied(network)
 
@@ -185,9 +228,9 @@ class _Passed:
     """Notes the weights that a training passes at equal distances, all but the last."""
 
     def __init__(
-        self, stage: str, network: Trainable, ghost: Ghost, steps: int, count: int, context: FitContext
+        self, stage: str, network: Weights, gradients: ClippedSum, steps: int, count: int, context: FitContext
     ) -> None:
-        self._stage, self._network, self._ghost = stage, network, ghost
+        self._stage, self._network, self._gradients = stage, network, gradients
         self._steps, self._context = steps, context
         self._marks = [k * steps // count for k in range(1, count)]
         self._kept: dict[int, State] = {}
@@ -196,9 +239,7 @@ class _Passed:
         """Report a step, and keep the weights at a mark."""
         self._context.on_progress(self._stage, done, self._steps)
         if done in self._marks:
-            for affine in self._ghost.affines():
-                for source, value in zip(affine.sources, (affine.weight, affine.bias), strict=True):
-                    source.copy_(value)
+            self._gradients.store()
             self._kept[done] = self._context.once(self._name(done), lambda: _copied(self._network))
 
     def states(self) -> list[State]:
@@ -214,7 +255,7 @@ def _taken(inputs: Inputs, nodes: Tensor) -> Inputs:
     return [block[nodes] for block in inputs] if isinstance(inputs, Sequence) else rows(inputs, nodes)
 
 
-def _tensors(inputs: Inputs) -> list[Tensor]:
+def tensors_of(inputs: Inputs) -> list[Tensor]:
     """Return all numbers that the rows are made of."""
     if isinstance(inputs, Tensor):
         return [inputs]
@@ -223,5 +264,5 @@ def _tensors(inputs: Inputs) -> list[Tensor]:
     return [torch.from_numpy(part) for part in (inputs.data, inputs.indices, inputs.indptr)]
 
 
-def _copied(network: Trainable) -> State:
+def _copied(network: Weights) -> State:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}

@@ -1,7 +1,7 @@
 """Differentially private gradient descent: Poisson batches, clipped gradients, exact noise, last iterate."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -139,14 +139,51 @@ def train_private(
     >>> noise = StepNoise(bytes(32), parameters=4, noise_multiplier=1.0, sampling_rate=0.25)
     >>> train_private(network, x, (x[:, 0] > 0).long(), schedule, noise=noise)
     """
+    train_clipped(
+        clipped_sum(network, inputs, labels),
+        schedule,
+        noise=noise,
+        data=(*arrays_of(inputs), labels.numpy()),
+        on_step=on_step,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )
+
+
+def train_clipped(
+    gradients: ClippedSum,
+    schedule: PrivateSchedule,
+    *,
+    noise: StepNoise,
+    data: Iterable[npt.NDArray[Any]],
+    on_step: Callable[[int], None] = lambda done: None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 100,
+) -> None:
+    """Run :func:`train_private` on a sum of clipped gradients, whoever forms it.
+
+    While ``on_step`` runs, ``gradients.store()`` writes the weights of that step into the model.
+
+    Args:
+        gradients: the records' clipped gradients at its own weights.
+        schedule: steps, rates, clipping.
+        noise: batches and noise, for the number of weights and the schedule's sampling rate.
+        data: what the gradients read, for a checkpoint to be bound to.
+        on_step: called after each step with the number done.
+        checkpoint: where to save the state.
+        checkpoint_every: steps between two saves.
+
+    Raises:
+        ConfigError: the noise is for another training. Nothing is drawn then.
+        ArtifactError: the checkpoint is another training's.
+    """
     _check.integer_at_least(1, checkpoint_every=checkpoint_every)
-    gradients = _clipped_sum(network, inputs, labels)
     _check_noise(gradients, schedule, noise)
     steps = schedule.steps(gradients.count)
     state = _State(gradients.weights, schedule)
     binding: snapshot.Binding = {}
     if checkpoint is not None:
-        binding = _binding(gradients, schedule, noise, *arrays_of(inputs), labels.numpy())
+        binding = _binding(gradients, schedule, noise, *data)
     if checkpoint is not None and checkpoint.exists():
         state.restore(snapshot.load(checkpoint, binding))
     while state.done < steps:
@@ -222,7 +259,7 @@ def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
     return Momentum(weights, momentum=schedule.momentum, weight_decay=schedule.weight_decay)
 
 
-def _clipped_sum(network: Ghost | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:
+def clipped_sum(network: Ghost | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:
     """Return the route for a network."""
     if isinstance(network, Ghost):
         return GhostSum(network, inputs, labels)
