@@ -1,24 +1,25 @@
 """Noise for a budget, or a budget for a noise, from public configuration alone: nothing is read or spent."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from graphveil import _check
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.experiment.parameters import check_names, method_class
 from graphveil.experiment.stages import Stage, stages_of
-from graphveil.privacy import Composed, Guarantee, NoUnit, check_delta, parse_unit, renyi
+from graphveil.privacy import Composed, Guarantee, NodeUnit, NoUnit, check_delta, parse_unit, renyi
 from graphveil.privacy.accountant import total_mu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from graphveil.aggregate import ReleasePlan
     from graphveil.models.base import Estimator
 
 _NODES, _CLASSES = 10_000, 10  # stand in for an unknown graph; they move the noise by less than 1e-4
 _EPSILONS = (1e-2, 50.0)
+_STRIDE = 1.5  # of the logarithm of epsilon, while looking for two that enclose the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,8 @@ def calibrate(
     check_names(method_class(method), config)
     if epsilon is None:
         assert noise_std is not None
-        epsilon = _epsilon_of(noise_std, lambda at: model(at).plan(**shape))
+        of_records = isinstance(model(1.0).protected_unit, NodeUnit)
+        epsilon = _epsilon_of(noise_std, lambda at: model(at).plan(**shape), sampled=of_records)
     return _figures(model(epsilon), shape)
 
 
@@ -141,22 +143,46 @@ def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:
     )
 
 
-def _epsilon_of(noise_std: float, plan_at: "Callable[[float], ReleasePlan | None]") -> float:
-    """Return the epsilon whose calibration gives this noise to the first release."""
+def _epsilon_of(
+    noise_std: float, plan_at: Callable[[float], "ReleasePlan | None"], *, sampled: bool
+) -> float:
+    """Return the epsilon whose calibration gives this noise to the first release.
+
+    Where training may be sampled each plan takes a while, so a thousandth has to do; what is reported is
+    certified for the noise that is reported with it.
+    """
     from scipy.optimize import brentq
 
     _check.positive(noise_std=noise_std)
 
+    @cache  # the ends of a bracket are asked for twice
     def excess(log_epsilon: float) -> float:
         plan = plan_at(math.exp(log_epsilon))
         if plan is None:
             raise ConfigError("this method asks nothing of the edges and has no noise; choose another one")
         return math.log(plan.noise_std[0] / noise_std)
 
-    low, high = (math.log(edge) for edge in _EPSILONS)
-    if excess(low) < 0 or excess(high) > 0:
+    try:
+        bracket = _bracket(excess)
+    except CalibrationError:  # no plan has so much noise, or so little
+        bracket = None
+    if bracket is None:
         raise ConfigError(
             f"noise_std={noise_std:g} lies outside what an epsilon between {_EPSILONS[0]:g} and "
             f"{_EPSILONS[1]:g} needs; choose another noise"
         )
-    return math.exp(float(brentq(excess, low, high, xtol=1e-10)))
+    return math.exp(float(brentq(excess, *bracket, xtol=1e-3 if sampled else 1e-10)))
+
+
+def _bracket(excess: Callable[[float], float]) -> tuple[float, float] | None:
+    """Return two logarithms of epsilon between which the excess changes its sign, walking from epsilon 1."""
+    least, most = (math.log(edge) for edge in _EPSILONS)
+    here, found = 0.0, excess(0.0)
+    step = math.copysign(_STRIDE, found)  # noise falls as epsilon grows
+    while least < here < most:
+        there = min(max(here + step, least), most)
+        beyond = excess(there)
+        if beyond * found <= 0:
+            return min(here, there), max(here, there)
+        here, found = there, beyond
+    return None

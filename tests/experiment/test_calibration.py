@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 import graphveil as gv
@@ -18,6 +20,28 @@ def test_the_two_directions_are_inverse(method: str) -> None:
     assert gv.calibrate(method, "undirected-edge", delta=1e-6, noise_std=noise).epsilon == pytest.approx(
         2, rel=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "config"),
+    [("gap", {"degree_budget": 30}), ("mlp", {"batch_size": 256, "epochs": 5})],
+)
+def test_the_two_directions_are_inverse_under_units_of_records(method: str, config: dict[str, Any]) -> None:
+    known = {"delta": 1e-5, "nodes": 10_000, **config}
+    there = gv.calibrate(method, "node-owner", 2.0, **known)
+    back = gv.calibrate(method, "node-owner", noise_std=there.noise_std[0], **known)
+    assert back.epsilon == pytest.approx(2, rel=2e-3)
+    assert back.noise_std == pytest.approx(there.noise_std, rel=2e-3)
+
+
+def test_records_have_stages_with_payers_and_a_cross_check() -> None:
+    found = gv.calibrate("gap", "node-owner", 4.0, 1e-5, degree_budget=30, nodes=18_000)
+    assert [stage.kind for stage in found.stages] == ["training", "push", "training"]
+    assert sum(stage.share for stage in found.stages) == pytest.approx(1)
+    assert found.epsilon <= 4 < found.epsilon_renyi
+    sampled = gv.calibrate("mlp", "node-owner", 4.0, 1e-5, nodes=18_000, batch_size=256, epochs=5)
+    assert sampled.mu is None
+    assert sampled.stages[0].sampling_rate == pytest.approx(256 / 13_500, rel=1e-6)
 
 
 def test_a_method_that_reads_no_edges_needs_no_noise() -> None:
