@@ -284,6 +284,27 @@ def test_the_baseline_is_a_release_of_its_own(
     assert "2 runs on the same records, and an MLP was trained beside each" in page
 
 
+@pytest.mark.parametrize(("stage", "done"), [("classifier", 12), ("baseline classifier", 12)])
+def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stage: str, done: int
+) -> None:
+    def stop(self: Bars, name: str, position: int, total: int) -> None:
+        if (name, position) == (stage, done):
+            raise KeyboardInterrupt
+
+    flags = [*OWNER, "--private-metrics", "--set", "epochs=20", "--unsafe-noise-seed", 3]
+    base = ["train", "gap", *files.flags, *flags]
+    whole = invoke(*base, "--out", "whole", "--json").json
+    with monkeypatch.context() as patch:
+        patch.setattr(Bars, "__call__", stop)
+        assert invoke(*base, "--out", "parts").code == 130
+    parts = invoke(*base, "--out", "parts", "--resume", "--json").json
+    assert parts["private_accuracy"] is not None
+    assert parts["private_accuracy"] == whole["private_accuracy"]
+    for name in ("release/model.safetensors", f"release/{AGGREGATES}", f"per_node/{PREDICTIONS}"):
+        assert Path("whole", name).read_bytes() == Path("parts", name).read_bytes()
+
+
 def test_no_baseline_is_neither_trained_nor_charged(invoke: Invoke, files: Files) -> None:
     record = invoke("train", "gap", *files.flags, *OWNER, *SHORT, *ALONE, "--out", "first", "--json").json
     assert record["mlp_test_accuracy"] is record["baseline_guarantee"] is None
