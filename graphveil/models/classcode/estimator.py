@@ -1,7 +1,7 @@
 """ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
+from graphveil.models.classcode.owner import OwnerFit, OwnerPlan, check_options, fit_owner, released_rows
 from graphveil.models.classcode.posteriors import (
     FOLDS,
     Posteriors,
@@ -23,23 +24,37 @@ from graphveil.models.classcode.queries import TARGET, Steering, groups_of
 from graphveil.models.classcode.rounds import Rounds
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
-from graphveil.privacy import NoUnit
+from graphveil.models.record_plan import released_accuracies
+from graphveil.models.training import record_groups
+from graphveil.privacy import NodeOwner, NoUnit
+from graphveil.privacy.guarantee import EdgeUse
 
 _FEW_TO_LEARN_FROM = 5000  # labelled nodes
+_UNKNOWN_FEATURES, _UNKNOWN_TRAIN = 500, 0.75  # the width, and the share of nodes, where no graph is known
 
 
 @dataclass(kw_only=True, eq=False)
 class ClassCode(Estimator):
     """Node classification from noisy rows of neighbours' class codes; the flagship.
 
-    Every node sends a code of its class (its label if that is public, else its feature posterior) along its
-    edges. The two directions of an edge get public weights whose squares sum to one, so a node without a
-    label hears its labelled neighbours at full weight, while one friendship moves the whole release by one
-    noise unit only. The row of a target v is r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
+    **Edge units.** Every node sends a code of its class (its label if that is public, else its feature
+    posterior) along its edges. The two directions of an edge get public weights whose squares sum to one, so
+    a node without a label hears its labelled neighbours at full weight, while one friendship moves the whole
+    release by one noise unit only. The row of a target v is r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
 
     Guarantee: units ``undirected-edge`` and ``directed-edge``. The rows and the class-pair counts are one
     Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta); everything
     after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
+
+    **Unit** ``node-owner``. A labelled node sends the code of its label, any other the mean code under the
+    posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
+    one a source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
+    them into likelihoods, and the next pushes give more weight to rows that are unclear. The prediction for
+    v reads v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
+
+    Guarantee: unit ``node-owner``. Encoder, rows, combiner, and predictions for all nodes but q are mu-GDP
+    for the record of q, mu = mu*(epsilon, delta); the prediction for q is only for those entitled to its
+    record. Validation labels are used like training labels, unless ``private_metrics`` counts on them.
 
     Args:
         count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
@@ -47,6 +62,13 @@ class ClassCode(Estimator):
         back: weight from targets back to labelled nodes in that variant (b).
         distil: train the feature networks a second time, on what the rows said, before the last decision;
             None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
+        read_own_edges: unit ``node-owner``: predict a node from the rows of its own neighbours, too, which
+            is worth most at small epsilon, and makes its prediction tell about its list.
+        targets: unit ``node-owner``: whose rows are released; fewer rows are less noisy. None for all, or
+            ``"unlabelled"``, ``"test"``, or node ids. Other nodes are predicted from their features.
+        unlabelled_send: unit ``node-owner``: whether nodes that do not teach send messages.
+        encoder_share: unit ``node-owner``: share of mu^2 that goes to the encoder; None for 0.2 with
+            ``read_own_edges``, and otherwise for what budget, records and weights suggest.
 
     Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
     presented as if they were targets'.
@@ -59,15 +81,21 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
 
     count_share: float = 0.05
     few_labels: bool | None = None
     back: float = 0.3
     distil: bool | None = None
+    read_own_edges: bool = False
+    targets: Literal["unlabelled", "test"] | tuple[int | str, ...] | None = None
+    unlabelled_send: bool = True
+    encoder_share: float | None = None
 
     gate_: tuple[float, ...] = field(default=(), init=False, repr=False)
     _networks: tuple[FeedForward, ...] = field(default=(), init=False, repr=False)
     _heads: list[Head] = field(default_factory=list, init=False, repr=False)
+    _owner: OwnerFit | None = field(default=None, init=False, repr=False)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -82,11 +110,19 @@ class ClassCode(Estimator):
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
                 "epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
             )
+        check_options(self, on_records=self._on_records)
+
+    @property
+    def _on_records(self) -> bool:
+        return isinstance(self.protected_unit, NodeOwner)
 
     # -- the plan ------------------------------------------------------------------------------------------
 
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
         unit = self.protected_unit
+        if isinstance(unit, NodeOwner):
+            asked = self._asked(unit, num_nodes, num_classes)
+            return calibrate_plan(unit, self._budgeted(), delta, asked.queries, num_nodes=num_nodes)
         steering = Steering.choose(unit, self.count_share, bool(self.few_labels), self.back)
         return calibrate_plan(
             unit,
@@ -96,8 +132,25 @@ class ClassCode(Estimator):
             num_nodes=num_nodes,
         )
 
+    def _asked(self, unit: NodeOwner, num_nodes: int, num_classes: int) -> OwnerPlan:
+        """Return the questions to records; sizes that are not known yet are guessed."""
+        return OwnerPlan(
+            unit=unit,
+            features=self._sizes.get("features", _UNKNOWN_FEATURES),
+            classes=num_classes,
+            records=self._sizes.get("records") or max(1, round(_UNKNOWN_TRAIN * num_nodes)),
+            reads_own_edges=self.read_own_edges,
+            share=self.encoder_share,
+            unlabelled_send=self.unlabelled_send,
+            metrics=self.private_metrics,
+            degree_budget=self.degree_budget or 1,
+        )
+
+    def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        return "read" if self.read_own_edges else super()._edge_use(plan)
+
     def _plan_for(self, graph: Graph) -> ReleasePlan | None:
-        if self.few_labels is not None:
+        if self._on_records or self.few_labels is not None:
             return super()._plan_for(graph)
         labelled = int((groups_of(graph) != TARGET).sum())
         decided = replace(self, few_labels=2 * labelled < graph.num_nodes)
@@ -108,6 +161,8 @@ class ClassCode(Estimator):
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
         if plan is None:
             raise UnitError("classcode has no non-private form")
+        if self._on_records:
+            return self._fit_owner(graph, plan, context)
         with context.stage("encoder"):
             public = public_posteriors(graph, context)
         self._networks = public.networks
@@ -128,6 +183,17 @@ class ClassCode(Estimator):
         release.close()
         self.aggregates_ = rounds.released
         return decided.exp().to(torch.float32)
+
+    def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: FitContext) -> Tensor:
+        released = released_rows(graph, plan, self.targets)
+        release = self._release(plan, graph, context, record_groups(graph))
+        self._owner, decided = fit_owner(graph, plan, release, context, released)
+        proba = decided.exp().to(torch.float32)
+        if self.private_metrics:
+            self.private_accuracy_ = released_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        self.aggregates_ = {"rows": self._owner.rows.to(torch.float32)}
+        return proba
 
     def _distils(self, graph: Graph) -> bool:
         if self.distil is not None:
@@ -155,6 +221,8 @@ class ClassCode(Estimator):
         )
 
     def _state(self) -> State:
+        if self._on_records:
+            return {} if self._owner is None else self._owner.state()
         state: State = {"gate": torch.tensor(self.gate_)}
         for part, modules in (("features", self._networks), ("heads", self._heads)):
             for k, module in enumerate(modules):
@@ -162,6 +230,9 @@ class ClassCode(Estimator):
         return state
 
     def _restore(self, state: State) -> None:
+        if self._on_records:
+            self._owner = OwnerFit.restore(state, self.aggregates_["rows"])
+            return
         self.gate_ = tuple(state["gate"].tolist())
         features = [part_of(state, f"features/{k}/") for k in range(FOLDS)]
         self._networks = tuple(restore_network(part) for part in features)

@@ -10,6 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Features
+from graphveil.models.base import State
 from graphveil.train.descent import Descent, Inputs, Noise, descend
 
 ROW_NORM = 5.0
@@ -25,6 +26,15 @@ class Encoder:
 
     weights: Tensor
     weight_noise: float
+
+    def state(self) -> State:
+        """Return both as tensors."""
+        return {"encoder": self.weights, "noise": torch.tensor(self.weight_noise, dtype=torch.float64)}
+
+    @classmethod
+    def restore(cls, state: State) -> "Encoder":
+        """Return the encoder from its tensors."""
+        return cls(state["encoder"], float(state["noise"]))
 
     def log_posteriors(self, x: Features) -> Tensor:
         """Return log-posteriors (N, C), float64: logits shrunk by what the weights' noise adds to them.

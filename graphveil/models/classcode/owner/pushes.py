@@ -14,15 +14,21 @@ Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to no
 
 # Squared weights in sixteenths. Level 0 is a row that is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
-_FLAT = 1  # the level of weight one
+FLAT_LEVELS = LEVELS[:2]  # all that the first push needs: released at weight one, or not
+_FLAT = 1
 _DOUBT = 0.05
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What the rows said: log-likelihoods (N, C), zero where no row is released, and the merged rows."""
+    """What the rows said of each node; zero where no row is released.
+
+    Shapes: ``log_likelihoods`` (N, C), ``strengths`` (N), ``rows`` (N, C-1): all pushes together, with noise
+    of standard deviation ``sigma``.
+    """
 
     log_likelihoods: Tensor
+    strengths: Tensor
     rows: Tensor
     sigma: float
 
@@ -54,14 +60,15 @@ def listen(
     for number, sigma in enumerate(sigmas, start=1):
         total += push(vectors, levels).to(torch.float64) / sigma**2
         precision += sigma**-2
-        merged = (total / precision)[released]
-        decoded = decode(merged, precision**-0.5, codes)
+        decoded = decode((total / precision)[released], precision**-0.5, codes)
         likely = torch.zeros_like(log_posteriors, dtype=torch.float64)
         likely[released] = decoded.log_likelihoods
         if number < len(sigmas):
             vectors = messages.later(log_posteriors + likely)
             levels[released] = steered_levels(decoded)
-    return Heard(likely, total / precision, precision**-0.5)
+    strengths = torch.zeros(len(released), dtype=torch.float64)
+    strengths[released] = decoded.strengths
+    return Heard(likely, strengths, total / precision, precision**-0.5)
 
 
 def steered_levels(decoded: Decoded) -> Tensor:

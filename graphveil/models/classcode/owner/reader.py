@@ -16,6 +16,7 @@ from graphveil.models.classcode.codes import simplex_codes
 from graphveil.train.descent import Descent, Noise, descend
 
 COMBINER_RATE = 8.0
+_TINY = 1e-12
 _SUM_SCALE, _SUM_LENGTH, _LIKELY_SCALE, _LIKELY_RANGE = 3.0, 2.0, 3.0, 2.0
 _FROM_SUM, _FROM_LIKELY = 3.0, 2.0  # the start's trust in the sums and in the row's log-likelihoods
 
@@ -23,33 +24,48 @@ Read = Callable[[Tensor], tuple[Tensor, Tensor]]  # published rows to sums over 
 
 
 def own_reading(
-    read: Read, rows: Tensor, sigma: float, sent: Tensor, released: Tensor, degree_budget: float = 1.0
+    read: Read, rows: Tensor, sigma: float, trust: Tensor, sent: Tensor, degree_budget: float = 1.0
 ) -> Tensor:
     """Return what each node hears on its own list, in noise units: float64 (N, d), zero without a list.
 
-    r_v = sum over the own list of (Z_u - w_v c_v), with w_v = 1 / sqrt(max(d_v, D)), over sigma sqrt(d_v).
-    A node takes out what it wrote itself, so a labelled node does not see its own label. Only released rows
-    count, in the sum and in d_v.
+    With d_v the length of v's list and w_v = 1 / sqrt(max(d_v, D)) the weight it wrote with,
+
+        r_v = sum over the own list of b_u (Z_u - w_v c_v), divided by sigma sqrt(sum of b_u^2).
+
+    A node takes out what it wrote itself, so a labelled node does not hear its own label.
 
     Args:
         read: sums published rows over each node's own list.
-        rows: Z, the released rows of one push with weights one, zeros elsewhere.
+        rows: Z, the rows of one push with weights one, (N, d).
         sigma: their noise.
-        sent: c, what each node sent.
-        released: bool (N).
+        trust: b, a function of published rows, (N); see :func:`reading_trust`.
+        sent: c, what each node sent, (N, d).
         degree_budget: D of the push.
     """
-    counted = torch.cat([rows.to(torch.float64), released[:, None].to(torch.float64)], dim=1)
-    sums, _ = read(counted)
-    degrees = sums[:, -1:].round()
-    written = sent * degrees / degrees.clamp_min(degree_budget).sqrt()
-    heard: Tensor = (sums[:, :-1] - written) / (sigma * degrees.clamp_min(1).sqrt())
-    return heard
+    trusted = trust.to(torch.float64)[:, None]
+    sums, degrees = read(torch.cat([trusted * rows, trusted, trusted.square()], dim=1))
+    weights = degrees.to(torch.float64).clamp_min(degree_budget).rsqrt()
+    others = sums[:, :-2] - weights[:, None] * sums[:, -2:-1] * sent
+    length = sums[:, -1:].clamp_min(0).sqrt()
+    return torch.where(length > 0, others / (sigma * length.clamp_min(_TINY)), 0.0)
+
+
+def reading_trust(strengths: Tensor, sigma: float) -> Tensor:
+    """Return how much of a row to add to a sum: s / (sigma^2 + s^2), up to a factor.
+
+    A row of strength s is s f + noise, and what a friend learns from it is its direction f. Rows below the
+    noise count by their strength, rows above it by their direction alone: otherwise the many friends of a
+    few popular nodes would all hear the same.
+
+    >>> reading_trust(torch.tensor([0.5, 1.0, 2.0]), 1.0)
+    tensor([0.4000, 0.5000, 0.4000])
+    """
+    return strengths * sigma / (strengths.square() + sigma**2)
 
 
 def combiner_inputs(log_posteriors: Tensor, reading: Tensor, log_likelihoods: Tensor) -> Tensor:
     """Return [lp, r/3 of norm at most 2, r/|r|, lk/3 within 2], float64, shape (N, 4 C - 2)."""
-    length = reading.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    length = reading.norm(dim=1, keepdim=True).clamp_min(_TINY)
     shortened = reading * (_SUM_LENGTH * _SUM_SCALE / length).clamp_max(1.0) / _SUM_SCALE
     likely = (log_likelihoods / _LIKELY_SCALE).clamp(-_LIKELY_RANGE, _LIKELY_RANGE)
     centred = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)

@@ -38,12 +38,12 @@ def test_golden_noise_of_recipe_r(epsilon: float, golden: tuple[float, ...]) -> 
 
 @pytest.mark.parametrize(("epsilon", "golden"), STRICT.items())
 def test_golden_noise_of_recipe_s(epsilon: float, golden: tuple[float, ...]) -> None:
-    noise = Division.strict().noise(mu_of(epsilon, 1e-5))
+    noise = Division.strict(0.1).noise(mu_of(epsilon, 1e-5))
     assert noise.pushes == pytest.approx(golden, abs=6e-5)
     assert noise.bound == pytest.approx(1.054093, abs=1e-6)
 
 
-@pytest.mark.parametrize("division", [Division.strict(), Division.strict(0.5), Division.reading(0.4, 0.2)])
+@pytest.mark.parametrize("division", [Division.strict(0.1), Division.strict(0.5), Division.reading(0.4, 0.2)])
 def test_labelled_and_unlabelled_records_cost_the_same(division: Division) -> None:
     noise = division.noise(0.7)
     pushes = sum(sigma**-2 for sigma in noise.pushes)

@@ -14,6 +14,7 @@ from graphveil.models.classcode.owner.reader import (
     fit_combiner,
     own_reading,
     prior_start,
+    reading_trust,
 )
 from tests.models.classcode.owner.exact import ExactPush
 
@@ -40,9 +41,17 @@ def adjacency(lists: dict[int, list[int]] = LISTS) -> Adjacency:
     return Adjacency.from_edges(source, target, num_nodes=4, directed=True)
 
 
-def reading(sent: torch.Tensor, rows: torch.Tensor, lists: dict[int, list[int]] = LISTS) -> torch.Tensor:
-    released = torch.ones(4, dtype=torch.bool)
-    return own_reading(lambda rows: read_own_lists(adjacency(lists), rows), rows, 2.0, sent, released)
+def reading(
+    sent: torch.Tensor,
+    rows: torch.Tensor,
+    lists: dict[int, list[int]] = LISTS,
+    trust: torch.Tensor | None = None,
+    degree_budget: float = 1.0,
+) -> torch.Tensor:
+    trust = torch.ones(4) if trust is None else trust
+    return own_reading(
+        lambda rows: read_own_lists(adjacency(lists), rows), rows, 2.0, trust, sent, degree_budget
+    )
 
 
 def test_hand_example_rows() -> None:
@@ -85,17 +94,33 @@ def test_noise_of_a_reading_is_one_whatever_the_degree() -> None:
     edges = Adjacency.from_edges(source, target, num_nodes=300, directed=True)
     generator = torch.Generator().manual_seed(0)
     rows = 0.3 * torch.randn(300, 5000, generator=generator).double()
-    every = torch.ones(300, dtype=torch.bool)
-    heard = own_reading(lambda z: read_own_lists(edges, z), rows, 0.3, torch.zeros(300, 5000).double(), every)
-    assert heard[:2].std(dim=1).tolist() == pytest.approx([1, 1], abs=0.05)
+    nothing = torch.zeros(300, 5000).double()
+    for trust in (torch.ones(300), torch.rand(300, generator=generator) + 0.1):
+        heard = own_reading(lambda z: read_own_lists(edges, z), rows, 0.3, trust, nothing)
+        assert heard[:2].std(dim=1).tolist() == pytest.approx([1, 1], abs=0.05)
 
 
-def test_rows_that_are_not_released_do_not_count() -> None:
-    sent, released = hand_sent(), torch.tensor([True, True, True, False])
-    levels = torch.where(released, 1, 0)
-    rows = ExactPush(LISTS, 4).mean(sent, levels)
-    heard = own_reading(lambda z: read_own_lists(adjacency(), z), rows, 1.0, sent, released)
-    torch.testing.assert_close(heard[0], HAND[1])  # row 2 alone, without the whole code that it wrote there
+def test_rows_count_by_their_trust_and_own_messages_go_out_at_the_same() -> None:
+    sent, trust = hand_sent(), torch.tensor([1.0, 1.0, 3.0, 0.5]).double()
+    rows = ExactPush(LISTS, 4).mean(sent, ONE)
+    heard = reading(sent, rows, trust=trust)
+    own = HAND[0] / 2**0.5
+    expected = (3 * (rows[2] - own) + 0.5 * (rows[3] - own)) / (2.0 * (9 + 0.25) ** 0.5)
+    torch.testing.assert_close(heard[0], expected)
+
+
+def test_a_degree_budget_weighs_short_lists_down() -> None:
+    sent = hand_sent()
+    rows = ExactPush(LISTS, 4).mean(sent, ONE) * 0
+    heard = reading(sent, rows, degree_budget=8.0)
+    torch.testing.assert_close(heard[0], -2 * HAND[0] / 8**0.5 / (2.0 * 2**0.5))
+
+
+def test_faint_rows_count_by_strength_and_strong_ones_by_direction() -> None:
+    strengths, sigma = torch.tensor([0.01, 0.02, 50.0, 100.0]).double(), 2.0
+    trust = reading_trust(strengths, sigma)
+    assert trust[1] / trust[0] == pytest.approx(2, rel=1e-3)
+    assert (trust * strengths)[2] / (trust * strengths)[3] == pytest.approx(1, rel=1e-2)
 
 
 def test_inputs_are_as_specified() -> None:
