@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
+from graphveil.aggregate._pairs import PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery, HopQuery
 from graphveil.graph import Adjacency
@@ -22,6 +23,7 @@ SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
 NOISE_ENTRIES = 1 << 19  # of noise drawn at a time: it stays in the cache,
 SUM_ENTRIES = 1 << 18  # and so do the sums
 SUM_EDGES = 1 << 22
+PAIR_EDGES = 1 << 18  # with a weight for each
 GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
 
 Kinds = npt.NDArray[np.int64]
@@ -32,12 +34,14 @@ class Sums:
     """What is summed along the edges: a table of integers in float32, one row a source.
 
     ``longest`` is how many rows float32 adds exactly. With a ``stride`` the table has a copy for each kind of
-    destination, and a source's row in the copy for kind k stands at source + k * stride.
+    destination, and a source's row in the copy for kind k stands at source + k * stride. With ``pairs`` each
+    row is multiplied by the whole number that belongs to its edge's two ends.
     """
 
     table: Tensor
     longest: int
     stride: int = 0
+    pairs: PairWeights | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +77,8 @@ def noisy_rows(edges: Edges, *, sums: Sums, laws: RowLaws, stream: RowStream) ->
     """
     dim = sums.table.shape[1]
     rows = noise_rows(edges, laws, stream, dim)
-    for piece in edges.pieces(max(1, SUM_ENTRIES // dim), SUM_EDGES):
+    at_once = SUM_EDGES if sums.pairs is None else PAIR_EDGES
+    for piece in edges.pieces(max(1, SUM_ENTRIES // dim), at_once):
         part = rows[piece.start - edges.start : piece.stop - edges.start]
         kinds = laws.of(piece)
         part.add_(exact_sum(piece, sums, kinds))
@@ -102,16 +107,19 @@ def noise_rows(edges: Edges, laws: RowLaws, stream: RowStream, dim: int) -> Tens
 def exact_sum(edges: Edges, sums: Sums, kinds: Kinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64."""
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
+    weight = None if sums.pairs is None else sums.pairs.of(edges)
     if kinds is not None and sums.stride:
         shift = (kinds * sums.stride).astype(np.int32)
         sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
     if int(degrees.max()) <= longest:
-        return embedding_bag(sources, table, edges.offsets, mode="sum", include_last_offset=True)
+        return embedding_bag(
+            sources, table, edges.offsets, mode="sum", per_sample_weights=weight, include_last_offset=True
+        )
     cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
     row = torch.arange(len(degrees)).repeat_interleave(cuts)
     within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
     starts = edges.offsets[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
-    parts = embedding_bag(sources, table, starts, mode="sum").to(torch.int64)
+    parts = embedding_bag(sources, table, starts, mode="sum", per_sample_weights=weight).to(torch.int64)
     total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64).index_add_(0, row, parts)
     return total.to(torch.float64)
 
@@ -124,7 +132,7 @@ def grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery, used: Te
     """
     count = len(vectors)
     table = reused(used, query.groups * count, query.dim)
-    weights = np.array(query.weights.table) * query.steps
+    weights = np.array(query.weights.table) * query.vector_steps
     at_once = max(1, GRID_ENTRIES // query.dim)
     scratch = np.empty((min(count, at_once), query.dim))
     for first in range(0, count, at_once):

@@ -1,11 +1,12 @@
 """What will be asked, in order, as one release with one price."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from graphveil.aggregate.queries import HopQuery
+from graphveil.aggregate.queries import GRID_BITS, SIMILARITY_GRID_BITS, HopQuery
 from graphveil.aggregate.queries import Query as Query  # a plan's word, too
 from graphveil.aggregate.records import StepsQuery
+from graphveil.aggregate.similarity import Similarity
 from graphveil.aggregate.weights import GroupWeights
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
@@ -97,8 +98,14 @@ class ReleasePlan:
 MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
 
 
-def hops(mu: float, count: int, dim: int, unit: Unit | None = None) -> tuple[HopQuery, ...]:
-    """Return equal hops of weight one that together cost mu (for a unit, one undirected edge by default)."""
-    weights = GroupWeights.one()
-    sigma = math.sqrt(count) * weights.sensitivity(unit or UndirectedEdge()) / mu
-    return (HopQuery(weights, (sigma,), dim),) * count
+def hops(
+    mu: float, count: int, dim: int, unit: Unit | None = None, similarity: Similarity | None = None
+) -> tuple[HopQuery, ...]:
+    """Return equal hops that together cost mu (for a unit, one undirected edge by default).
+
+    Their weights are one, or those of a similarity.
+    """
+    bits = GRID_BITS if similarity is None else SIMILARITY_GRID_BITS
+    unscaled = HopQuery(GroupWeights.one(), (1.0,), dim, bits, similarity)
+    sigma = math.sqrt(count) * unscaled.sensitivity(unit or UndirectedEdge()) / mu
+    return (replace(unscaled, sigma=(sigma,)),) * count

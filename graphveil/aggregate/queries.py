@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
+from graphveil.aggregate._pairs import WEIGHT_BITS
+from graphveil.aggregate.similarity import Similarity
 from graphveil.aggregate.weights import GroupWeights
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.privacy import Event, NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodePromise
 
 GRID_BITS = 10
+SIMILARITY_GRID_BITS = 8  # of a vector; its weight has WEIGHT_BITS more
 MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row
@@ -65,7 +68,8 @@ class Query(ABC):
 class HopQuery(Query):
     """One noisy row a node: the weighted sum of its in-neighbours' vectors, each of norm at most one.
 
-    ``sigma[h]`` is the noise's standard deviation in rows of group h, in units of a vector of norm one.
+    ``sigma[h]`` is the noise's standard deviation in rows of group h, in units of a vector of norm one. With
+    a ``similarity`` each contribution is also multiplied by w(z_u, z_v), and its bound by w's largest value.
     """
 
     kind: ClassVar[str] = "rows"
@@ -74,25 +78,30 @@ class HopQuery(Query):
     sigma: tuple[float, ...]
     dim: int
     grid_bits: int = GRID_BITS
+    similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
         """Check every field."""
         _check.integer_at_least(1, dim=self.dim)
         _check.within(1, MAX_DIM, dim=self.dim)
-        check_noise(self.sigma, self.weights.groups, self.grid_bits)
+        check_noise(self.sigma, self.weights.groups, self.contribution_bits)
         if self.weights.largest == 0:
             raise ConfigError(
                 "every weight is zero: the hop would release noise alone; give some pair a weight"
             )
 
     def event(self, unit: Unit) -> PairwiseGaussian:
-        """Return what the hop does to each pair of groups."""
-        shifts = self.weights.shifts(unit, tuple(1 / s for s in self.sigma))
+        """Return what the hop does to each pair of groups.
+
+        Raises:
+            NotYetError: a similarity under a unit of records, where the rows that it reads are not public.
+        """
+        shifts = self.weights.shifts(unit, tuple(self._largest_similarity(unit) / s for s in self.sigma))
         return PairwiseGaussian(self.weights.partition, tuple(tuple(x * x for x in row) for row in shifts))
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the L2 sensitivity before noise."""
-        return self.weights.sensitivity(unit)
+        return self._largest_similarity(unit) * self.weights.sensitivity(unit)
 
     def changed(self, unit: Unit) -> int:
         """Return how many coordinates one differing edge, or one node with all its edges, may change."""
@@ -111,17 +120,29 @@ class HopQuery(Query):
         return self.sigma
 
     @property
-    def steps(self) -> float:
-        """Grid steps in a vector of norm one: a power of two, so that going back to vectors rounds nothing.
+    def vector_steps(self) -> float:
+        """Grid steps in a vector of norm one, before it is multiplied by a similarity: a power of two.
 
-        The largest contribution has between 2^(grid_bits - 1) and 2^grid_bits of them.
+        The largest vector, by its group's weight, has between 2^(grid_bits - 1) and 2^grid_bits of them.
         """
         return grid_steps(self.weights.largest, self.grid_bits)
 
     @property
+    def contribution_bits(self) -> int:
+        """Bits of the largest contribution: those of a vector and, with a similarity, those of its weight."""
+        return self.grid_bits + (0 if self.similarity is None else WEIGHT_BITS)
+
+    @property
+    def steps(self) -> float:
+        """Grid steps in a sum of norm one; without a similarity going back to vectors rounds nothing."""
+        if self.similarity is None:
+            return self.vector_steps
+        return self.vector_steps * 2.0**WEIGHT_BITS / self.similarity.bound
+
+    @property
     def finest(self) -> float:
         """Grid steps in the largest contribution, up to a factor of two."""
-        return 2.0**self.grid_bits
+        return 2.0**self.contribution_bits
 
     @property
     def widest(self) -> float:
@@ -132,6 +153,17 @@ class HopQuery(Query):
     def one_way(self) -> bool:
         """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
+
+    def _largest_similarity(self, unit: Unit) -> float:
+        """Return the similarity's bound, over all ordered pairs."""
+        if self.similarity is None:
+            return 1.0
+        if isinstance(unit, NodeUnit):
+            raise NotYetError(
+                f"weights by similarity read rows that unit {unit.name!r} protects; use weights='one', or "
+                "protect edges"
+            )
+        return self.similarity.bound
 
 
 @dataclass(frozen=True)

@@ -18,23 +18,35 @@ from torch import Tensor
 
 from graphveil._random import RowStream
 from graphveil.aggregate import _blocks, _push
+from graphveil.aggregate._attention import Examples
+from graphveil.aggregate._pairs import PairWeights, check_trusted
+from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.engine import Engine
 from graphveil.aggregate.journal import Journal, MemoryJournal
 from graphveil.aggregate.keys import ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
+from graphveil.aggregate.noisy_gradients import Descent, NoisyGradients
 from graphveil.aggregate.plan import ReleasePlan
 from graphveil.aggregate.push import PushQuery
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery, HopQuery, Query
 from graphveil.aggregate.records import StepsQuery, TallyQuery, noisy_tally
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency
+from graphveil.graph import Adjacency, Features
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Budget, Entry, UndirectedEdge, within_partition
 from graphveil.privacy.unit import NodePromise
 
 _VERSION = 2
+Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
 _Asked = TypeVar("_Asked", bound=Query)
-_ASK = {HopQuery: "rows", PushQuery: "push", CellQuery: "cells", StepsQuery: "steps", TallyQuery: "tally"}
+_ASK: dict[type[Query], str] = {
+    HopQuery: "rows",
+    PushQuery: "push",
+    CellQuery: "cells",
+    StepsQuery: "steps",
+    AttentionStepsQuery: "learn",
+    TallyQuery: "tally",
+}
 
 
 class Release:
@@ -112,11 +124,19 @@ class Release:
         """Whether the noise comes from a seed, which voids the guarantee."""
         return self._key.reproducible
 
-    def rows(self, vectors: Tensor) -> Tensor:
-        """Answer the next query, a hop: float32 noisy rows, shape (N, d), for input rows of norm <= 1."""
+    def rows(self, vectors: Tensor, keys: Keys | None = None) -> Tensor:
+        """Answer the next query, a hop: float32 noisy rows, shape (N, d), for input rows of norm <= 1.
+
+        Args:
+            vectors: c_u, shape (N, d).
+            keys: what the query's similarity reads of each node, public or released earlier; by default the
+                vectors.
+        """
         query = self._next(HopQuery)
         self._check_rows(vectors, query.dim)
-        return self._answer((vectors,), partial(self._draw_rows, query, vectors))
+        pairs = self._pairs(query, vectors, keys)
+        data = (vectors,) if pairs is None else (vectors, *pairs.tables)
+        return self._answer(data, partial(self._draw_rows, query, vectors, pairs))
 
     def push(self, vectors: Tensor, levels: Tensor | None = None) -> Tensor:
         """Answer the next query, a push: float32 noisy rows, shape (N, d), for what each source writes.
@@ -169,6 +189,23 @@ class Release:
         key = self._commit(data)[1]
         return query.randomness(key) if key else query.spent()
 
+    def learn(self, rows: Tensor, labels: Tensor, targets: Tensor, start: Tensor, descend: Descent) -> Tensor:
+        """Answer the next query, training on the targets' in-edges: the last weights, float64, shape (p).
+
+        Args:
+            rows: z, public or released earlier, shape (N, d).
+            labels: class numbers, shape (N); only those of targets are read.
+            targets: the nodes that are learned from, each once, shape (n).
+            start: the weights to start from, public, shape (p).
+            descend: maps the start and the noisy gradients to the last weights. It must do the same again
+                for the same numbers: a resumed release draws the same noise.
+        """
+        query = self._next(AttentionStepsQuery)
+        self._check_rows(rows, query.dim)
+        _check_examples(query, labels, targets, self._adjacency.num_nodes)
+        data = (rows.to(torch.float64), labels, targets, start)
+        return self._answered(data, partial(self._draw_learned, query, data, descend))
+
     def tally(self, correct: Tensor) -> Tensor:
         """Answer the next query, counts of correct predictions: float64, shape (candidates).
 
@@ -192,7 +229,19 @@ class Release:
             )
         self._journal.close()
 
-    def _draw_rows(self, query: HopQuery, vectors: Tensor, stream: RowStream) -> Tensor:
+    def _pairs(self, query: HopQuery, vectors: Tensor, keys: Keys | None) -> PairWeights | None:
+        """Return the tables of the query's similarity, made of its keys before any edge is read."""
+        if query.similarity is None:
+            if keys is not None:
+                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays booked")
+            return None
+        pairs = query.similarity.prepare(vectors if keys is None else keys)
+        check_trusted(pairs, self._adjacency.num_nodes)
+        return pairs
+
+    def _draw_rows(
+        self, query: HopQuery, vectors: Tensor, pairs: PairWeights | None, stream: RowStream
+    ) -> Tensor:
         groups = self._groups if query.groups > 1 else None
         self._table = table = _blocks.grid_table(vectors, groups, query, self._table)
         laws = _blocks.RowLaws(
@@ -201,7 +250,8 @@ class Release:
             (1 / query.steps,) * query.groups,
         )
         # The table has a copy of its N rows for each group of destinations.
-        sums = _blocks.Sums(table, FLOAT32_EXACT >> query.grid_bits, stride=len(vectors))
+        longest = FLOAT32_EXACT >> query.contribution_bits
+        sums = _blocks.Sums(table, longest, stride=len(vectors), pairs=pairs)
         return self._draw(sums, laws, stream)
 
     def _draw_push(self, query: PushQuery, vectors: Tensor, levels: Tensor, stream: RowStream) -> Tensor:
@@ -228,6 +278,13 @@ class Release:
         noise = self._plan.sampler(query.sigma[0] * query.steps)
         return _blocks.noisy_cells(self._adjacency, labels, inside, query, noise, stream)
 
+    def _draw_learned(
+        self, query: AttentionStepsQuery, data: tuple[Tensor, ...], descend: Descent, key: bytes
+    ) -> Tensor:
+        rows, labels, targets, start = data
+        gradients = NoisyGradients(Examples(self._adjacency, rows, labels, targets), query, key)
+        return descend(start.to(torch.float64), gradients).to(torch.float64)
+
     def _draw_tally(self, query: TallyQuery, correct: Tensor, stream: RowStream) -> Tensor:
         return noisy_tally(correct, query, self._plan.sampler(query.widest), stream)
 
@@ -253,6 +310,10 @@ class Release:
             )
 
     def _answer(self, data: tuple[Tensor, ...], draw: Callable[[RowStream], Tensor]) -> Tensor:
+        """Answer from a stream that the query's key starts."""
+        return self._answered(data, lambda key: draw(RowStream(key)))
+
+    def _answered(self, data: tuple[Tensor, ...], draw: Callable[[bytes], Tensor]) -> Tensor:
         """Commit the query's descriptor, draw under its key, and keep the noisy answer."""
         index, key = self._commit(data)
         answer = self._journal.load(index)
@@ -262,7 +323,7 @@ class Release:
                     "this release is closed and its noise key erased, but an answer is missing from the "
                     "run's internal folder; start a new run in a new folder, which is a new release"
                 )
-            answer = draw(RowStream(key))
+            answer = draw(key)
             self._journal.store(index, answer)
         return answer
 
@@ -331,6 +392,18 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     return groups.to(torch.int64)
 
 
+def _check_examples(query: AttentionStepsQuery, labels: Tensor, targets: Tensor, num_nodes: int) -> None:
+    """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
+    nodes = _are_numbers(targets, len(targets)) and not _outside(targets, num_nodes)
+    if not nodes or not len(targets) or len(targets.unique()) < len(targets):
+        raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
+    if not _are_numbers(labels, num_nodes) or _outside(labels[targets], query.classes):
+        raise ReleaseError(
+            f"training takes {num_nodes} labels, those of targets from 0 to {query.classes - 1}; the release "
+            "stays booked"
+        )
+
+
 def _are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
     """Whether these are whole numbers, one a node."""
     whole = values is not None and not (values.is_floating_point() or values.is_complex())
@@ -357,5 +430,12 @@ def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
 
 def _plain(query: Query) -> dict[str, object]:
     """Return a query's parameters, sigma as exact hexadecimal."""
-    values = {k: v for k, v in asdict(query).items() if k != "sigma"}
+    values = {k: v for k, v in asdict(query).items() if k not in ("sigma", "similarity")}
+    similarity = getattr(query, "similarity", None)
+    if similarity is not None:
+        values["similarity"] = {
+            **asdict(similarity),
+            "weight": type(similarity).__name__,
+            "bound": similarity.bound.hex(),
+        }
     return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.noise]}

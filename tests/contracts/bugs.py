@@ -139,9 +139,9 @@ def the_weight_back_is_not_charged(patch: Patch) -> None:
 def contributions_are_divided_by_the_senders_degree(patch: Patch) -> None:
     draw = Release._draw_rows
 
-    def by_degree(self: Release, query: HopQuery, vectors: Tensor, stream: Any) -> Tensor:
+    def by_degree(self: Release, query: HopQuery, vectors: Tensor, *rest: Any) -> Tensor:
         out_degree = torch.bincount(self._adjacency.indices, minlength=len(vectors)).clamp_min(1)
-        return draw(self, query, vectors / out_degree[:, None], stream)
+        return draw(self, query, vectors / out_degree[:, None], *rest)
 
     patch.setattr(Release, "_draw_rows", by_degree)
 

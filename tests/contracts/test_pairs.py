@@ -1,0 +1,163 @@
+"""Hops with weights by similarity: the shipped ones pass every check, and every seeded bug fails one."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from contracts import pairs
+from contracts.graphs import Drawn
+from contracts.pairs import CHECKS, WEIGHINGS, Weighing
+from graphveil.aggregate import DotWeight, HopQuery, Release, SigmoidCos, _blocks, _pairs, release, similarity
+from graphveil.aggregate.engine import Edges
+from graphveil.aggregate.plan import hops
+from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+
+Patch = pytest.MonkeyPatch
+BUGS: list[tuple[Callable[[Patch], None], Callable[[], None]]] = []
+
+
+def caught_by(check: Callable[[], None]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def register(bug: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        BUGS.append((bug, check))
+        return bug
+
+    return register
+
+
+def _edge_weights(patch: Patch, broken: Callable[[Edges, Tensor], Tensor]) -> None:
+    of = _pairs.Dots.of
+    patch.setattr(_pairs.Dots, "of", lambda self, edges: broken(edges, of(self, edges)))
+
+
+@caught_by(pairs.a_user_cannot_misstate_a_bound)
+def a_weight_that_reaches_more_than_one_is_booked_with_one(patch: Patch) -> None:
+    patch.setattr(DotWeight, "bound", property(lambda self: 1.0))
+    patch.setattr(
+        similarity,
+        "levels_of",
+        lambda values, bound: torch.from_numpy(np.rint(values * 64).astype(np.float32)),
+    )
+
+
+@caught_by(pairs.one_edge_changes_no_other_edges_contribution)
+def the_bound_is_the_largest_weight_of_an_edge_that_is_there(patch: Patch) -> None:
+    _edge_weights(
+        patch, lambda edges, weight: (weight / weight.max() * 64).round() if len(weight) else weight
+    )
+
+
+@caught_by(pairs.weights_that_differ_by_direction_are_charged_for_both)
+def asymmetric_weights_are_charged_once(patch: Patch) -> None:
+    patch.setattr(UndirectedEdge, "pair_shift", lambda self, forward, backward: max(forward, backward))
+
+
+@caught_by(pairs.one_edge_changes_no_other_edges_contribution)
+def weights_are_divided_by_the_degree(patch: Patch) -> None:
+    def by_degree(edges: Edges, weight: Tensor) -> Tensor:
+        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()
+
+    _edge_weights(patch, by_degree)
+
+
+@caught_by(pairs.every_weight_costs_what_it_is_booked_with)
+def keys_are_exact_sums_over_neighbours(patch: Patch) -> None:
+    made = Release._pairs
+
+    def from_the_edges(self: Release, query: HopQuery, vectors: Tensor, keys: Any) -> Any:
+        if not isinstance(query.similarity, SigmoidCos):
+            return made(self, query, vectors, keys)
+        exact = torch.zeros(len(keys), keys.shape[1], dtype=keys.dtype)
+        into = torch.arange(len(keys)).repeat_interleave(self._adjacency.indptr.diff())
+        exact.index_add_(0, into, keys[self._adjacency.indices.long()])
+        return made(self, query, vectors, keys + exact)
+
+    patch.setattr(Release, "_pairs", from_the_edges)
+
+
+@caught_by(pairs.every_weight_costs_what_it_is_booked_with)
+def weights_are_a_softmax_over_the_neighbours(patch: Patch) -> None:
+    def softmax(edges: Edges, weight: Tensor) -> Tensor:
+        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)
+        total = torch.zeros(len(edges)).index_add_(0, row, weight)
+        return (64 * weight / total[row].clamp_min(1)).round()
+
+    _edge_weights(patch, softmax)
+
+
+@caught_by(pairs.sums_depend_on_nothing_but_the_edges)
+def weights_depend_on_the_place_in_a_block(patch: Patch) -> None:
+    _edge_weights(patch, lambda edges, weight: (weight - torch.arange(len(weight)) % 2).clamp_min(0))
+
+
+@caught_by(pairs.sums_depend_on_nothing_but_the_edges)
+def weights_stay_off_the_grid(patch: Patch) -> None:
+    _edge_weights(patch, lambda edges, weight: weight * 0.987)
+
+
+@caught_by(pairs.keys_are_bound_to_the_noise)
+def a_hop_is_not_bound_to_its_keys(patch: Patch) -> None:
+    commit = Release._commit
+    patch.setattr(Release, "_commit", lambda self, data: commit(self, data[:1]))
+
+
+@caught_by(pairs.a_hub_is_summed_exactly)
+def long_rows_are_summed_in_float32(patch: Patch) -> None:
+    patch.setattr(release, "FLOAT32_EXACT", 1 << 40)
+
+
+@caught_by(pairs.one_edge_changes_no_other_edges_contribution)
+def weights_are_those_of_the_next_edge(patch: Patch) -> None:
+    _edge_weights(patch, lambda edges, weight: weight.roll(1))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_shipped_weights_pass(check: Callable[[], None]) -> None:
+    check()
+
+
+@pytest.mark.parametrize(("bug", "check"), BUGS, ids=lambda part: part.__name__)
+def test_a_seeded_bug_is_caught(bug: Any, check: Callable[[], None], monkeypatch: Patch) -> None:
+    bug(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check()
+
+
+def test_each_check_catches_a_bug() -> None:
+    assert {check for _, check in BUGS} == set(CHECKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
+def test_no_change_exceeds_its_price_in_many_graphs(weighing: Weighing) -> None:
+    for unit in pairs.UNITS:
+        pairs.no_change_exceeds_its_price(weighing, unit, pairs=6000, seed=17)
+
+
+@pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
+def test_the_price_is_attained_by_two_nodes_that_are_alike(weighing: Weighing, unit: Unit) -> None:
+    alike = torch.tensor([[1.0, 0.0, 0.0]] * 2, dtype=torch.float64)
+    network = (torch.full((2, 1), 4.0), torch.full((2, 1), 4.0), torch.tensor([9.0]), torch.tensor(0.0))
+    keys = network if weighing.weight.reads == "attention" else alike
+    graph = Drawn(2, ((0, 1),), directed=isinstance(unit, DirectedEdge))
+    vectors = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    moved = pairs.answer(weighing.weight, unit, graph, vectors[[0, 0]], keys).norm()
+    (query,) = hops(1.0, 1, 2, unit, weighing.weight)
+    assert float(moved) == pytest.approx(query.sensitivity(unit), abs=1e-3)
+    assert float(moved) <= query.sensitivity(unit) * (1 + 1e-6)
+
+
+def test_sensitivities_are_golden() -> None:
+    # guarantees.md, 9.5
+    (query,) = hops(1.0, 1, 2, UndirectedEdge(), SigmoidCos())
+    assert query.similarity is not None
+    assert query.similarity.bound == pytest.approx(0.731058578630, abs=1e-12)
+    assert query.sensitivity(UndirectedEdge()) == pytest.approx(1.03387295, abs=1e-8)
+    assert query.sensitivity(DirectedEdge()) == pytest.approx(0.731058578630, abs=1e-12)
+    assert query.sigma == (pytest.approx(0.731058578630 * math.sqrt(2)),)
+    assert _blocks.SUM_EDGES > _blocks.PAIR_EDGES
