@@ -105,17 +105,19 @@ class Experiment:
         return RECIPES[self.recipe_name].prepare(graph, paper=self.paper)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
-        """Return the prepared graph with the split of a run; every part must have a labelled node.
+        """Return the prepared graph with the split of a run; there must be test nodes.
 
-        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode.
+        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode, and it is
+        members that count: who of them has a label is protected.
         """
         from graphveil.graph.recipes import RECIPES
         from graphveil.privacy import NodeUnit
 
+        records = isinstance(self.model(run).protected_unit, NodeUnit)
         if self.recipe_name is not None:
-            by_id = isinstance(self.model(run).protected_unit, NodeUnit) and not self.paper
-            graph = RECIPES[self.recipe_name].split(graph, self.seed + run, by_id=by_id)
-        if not bool(graph.mask("test").any()):
+            graph = RECIPES[self.recipe_name].split(graph, self.seed + run, by_id=records and not self.paper)
+        tested = graph.mask("test")
+        if not bool((graph.test_mask if records and graph.test_mask is not None else tested).any()):
             raise GraphError(
                 "the split has no labelled test nodes, so there is nothing to report; give it some"
             )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph import tables
@@ -118,7 +117,7 @@ def _read_nodes(
         "ids": _numpy(node_ids),
     }
     if "split" in roles:
-        fields |= _masks(tables.column(table, roles["split"]), roles["split"], y)
+        fields |= _masks(tables.column(table, roles["split"]), roles["split"])
     return fields, node_ids
 
 
@@ -189,7 +188,7 @@ def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _masks(column: Column, name: str, y: npt.NDArray[np.int64]) -> dict[str, Any]:
+def _masks(column: Column, name: str) -> dict[str, Any]:
     """Return the masks of a split column."""
     import pyarrow as pa
 
@@ -202,14 +201,8 @@ def _masks(column: Column, name: str, y: npt.NDArray[np.int64]) -> dict[str, Any
         raise GraphError(f"column {name!r} may hold train, val (valid, validation), test or nothing only")
     if "train" not in parts:
         raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
-    return {f"{part}_mask": _mask(parts, part, name, y) for part in SPLITS}
-
-
-def _mask(parts: list[str | None], part: str, name: str, y: npt.NDArray[np.int64]) -> Tensor:
-    mask = np.array([entry == part for entry in parts])
-    if (y[mask] == UNLABELLED).any():
-        raise GraphError(f"column {name!r} puts a node without a label into {part}; leave its entry empty")
-    return torch.from_numpy(mask)
+    # A member without a label is no error: under a unit of records that is what a null record looks like.
+    return {f"{part}_mask": torch.tensor([entry == part for entry in parts]) for part in SPLITS}
 
 
 def _numpy(ids: Column) -> npt.NDArray[Any]:

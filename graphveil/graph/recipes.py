@@ -15,6 +15,7 @@ from graphveil.graph.graph import UNLABELLED, Graph
 from graphveil.graph.splits import hash_split, random_split
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
+MEMBERS_PUBLIC = "the nodes of the kept classes were picked by their labels; who is among them is public"
 RANGES_PUBLIC = "the range of every feature is treated as public"
 NO_CROSSING = "edges between the training side and the test side are left out before anything is computed"
 ISOLATED_DROPPED = "isolated nodes were dropped, so the number of nodes depends on the edges"
@@ -128,6 +129,8 @@ class Recipe:
             graph.mask("train")
             return graph
         train, val = self.shares
+        if by_id and self._class_filter(graph.name) is not None:
+            graph = graph.replace(notes=(*graph.notes, MEMBERS_PUBLIC))
         graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
         if not self.drop_crossing or graph.test_mask is None:
             return graph

@@ -126,6 +126,11 @@ class Estimator(ABC):
             raise
         return self
 
+    def _configuration(self) -> str:
+        """Return what a resumed fit has to have in common with the first one, as text."""
+        shared = {k: v for k, v in self.get_params().items() if k not in ("device", "unsafe_noise_seed")}
+        return repr(sorted(shared.items()))
+
     def _assign(self, params: dict[str, Any]) -> None:
         for name, value in params.items():
             setattr(self, name, value)
@@ -169,7 +174,11 @@ class Estimator(ABC):
         """
         started = time.perf_counter()
         context = FitContext(
-            PublicStreams(self.seed), on_progress, workspace, device=pick_device(self.device)
+            PublicStreams(self.seed),
+            on_progress,
+            workspace,
+            device=pick_device(self.device),
+            configuration=self._configuration(),
         )
         with context.stage("calibrate"):
             plan, self.guarantee_ = self.promise(graph)
@@ -219,9 +228,10 @@ class Estimator(ABC):
         return self.predict_proba(graph).argmax(dim=1)
 
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on one part of a graph's split."""
+        """Return the accuracy on the labelled nodes of one part of a graph's split; 0 if it has none."""
         mask = graph.mask(split)
-        return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
+        hits = self.predict(graph)[mask] == graph.y[mask]
+        return float(hits.sum()) / max(1, len(hits))
 
     @property
     def guarantee(self) -> Guarantee:

@@ -23,12 +23,16 @@ def silent(stage: str, done: int, total: int) -> None:
 
 @dataclass
 class FitContext:
-    """One fit under way. ``workspace`` holds its checkpoints; a second fit there resumes the first."""
+    """One fit under way. ``workspace`` holds its checkpoints; a second fit there resumes the first.
+
+    ``configuration`` is the method's public parameters as text: private training binds its noise to them.
+    """
 
     streams: PublicStreams
     on_progress: OnProgress = silent
     workspace: Path | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    configuration: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
 

@@ -289,14 +289,16 @@ class GAP(TrainedEstimator):
         return answers
 
     def _unit(self, rows: Tensor) -> Tensor:
-        return plain_unit(rows) if self.mode == "paper" else safe_unit(rows)
+        if self.mode == "paper":
+            return plain_unit(rows)
+        return safe_unit(_finite(rows) if self._on_records else rows)
 
     def _between(self, rows: Tensor, answers: Sequence[Tensor], std: float) -> Tensor:
         """Return the next hop's input from a node's own row and its noisy answers."""
         if self.mode == "paper":
             return plain_unit(answers[-1])
         if self._on_records and self._encoder is not None:
-            return safe_unit(self._encoder.message(rows, [scaled_by_norm(a, std) for a in answers]))
+            return self._unit(self._encoder.message(rows, [scaled_by_norm(a, std) for a in answers]))
         return shrink_unit(answers[-1], std)
 
     def _views(self, rows: Tensor, answers: Sequence[Tensor], plan: ReleasePlan | None) -> list[Tensor]:
@@ -459,3 +461,8 @@ def _pushing(release: Release, query: PushQuery, graph: Graph) -> Ask:
 
 def _device(network: nn.Module) -> torch.device:
     return next(network.parameters()).device
+
+
+def _finite(rows: Tensor) -> Tensor:
+    """Return the rows with those that overflowed at zero: an error would tell of one protected record."""
+    return torch.where(rows.isfinite().all(dim=1, keepdim=True), rows, 0.0)

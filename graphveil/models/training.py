@@ -200,10 +200,12 @@ def fit_sums(
         context: progress and workspace.
         candidates: how many weights to return.
     """
-    # Kept with the workspace: the release binds its noise to the weights that the steps start from.
+    # Kept with the workspace: the release binds its noise to the weights that the steps start from, and to
+    # the configuration: other rates or another network would draw the same noise for other gradients.
     start = context.once(f"{stage}-start", lambda: _copied(network))
     network.load_state_dict(start)
-    noise = release.steps(*data, *start.values())
+    configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
+    noise = release.steps(*data, *start.values(), configured)
     gradients = sums()
     passed = _Passed(stage, network, gradients, training.steps, candidates, context)
 

@@ -29,6 +29,7 @@ from graphveil.privacy.events import (
 )
 
 SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
+_ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
 CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_CASES = 8  # combinations of groups that are told apart
@@ -111,17 +112,23 @@ class WorstCurve(Curve):
 
 @dataclass(frozen=True)
 class PldCurve(Curve):
-    """A pessimistic curve from a privacy-loss distribution."""
+    """A pessimistic curve from a privacy-loss distribution.
+
+    ``doubt`` is what the distribution's delta may miss: composing n steps by Fourier transforms rounds, which
+    is not pessimistic, by up to about 2.5e-16 n as measured against exact Gaussian compositions.
+    """
 
     pld: Any
+    doubt: float = 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Return the distribution's delta at this epsilon."""
-        return float(self.pld.get_delta_for_epsilon(epsilon))
+        """Return the distribution's delta at this epsilon, and the doubt on top."""
+        return min(1.0, float(self.pld.get_delta_for_epsilon(epsilon)) + self.doubt)
 
     def epsilon(self, delta: float) -> float:
-        """Return the distribution's epsilon at this delta."""
-        return float(self.pld.get_epsilon_for_delta(delta))
+        """Return the distribution's epsilon at this delta less the doubt; infinity if nothing is left."""
+        left = delta - self.doubt
+        return float(self.pld.get_epsilon_for_delta(left)) if left > 0 else math.inf
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """Return min over epsilon of e^epsilon FPR + delta(epsilon)."""
@@ -275,7 +282,7 @@ def _curve(total: Total, interval: float) -> Curve:
     training = _training_loss(tuple(total.rest.items()), interval)
     if total.mu_squared:
         training = training.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
-    return PldCurve(training)
+    return PldCurve(training, _ROUNDING * sum(total.rest.values()))
 
 
 def _out_of_bounds(total: Total) -> bool:

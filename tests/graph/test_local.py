@@ -130,10 +130,10 @@ def test_planetoid_with_values_and_the_public_split(tmp_path):
     assert torch.stack([graph.train_mask, graph.val_mask, graph.test_mask]).equal(torch.eye(3).bool())
 
 
-def test_mostly_empty_features_stay_sparse(tmp_path):
+def test_wide_features_stay_sparse(tmp_path):
     (tmp_path / "planetoid").mkdir()
     split = {f"{part}_idx": np.int32([node]) for node, part in enumerate(("train", "val", "test"))}
-    np.savez(tmp_path / "planetoid" / "cora.npz", **arrays(x_shape=np.int32([3, 50]), **split))
+    np.savez(tmp_path / "planetoid" / "cora.npz", **arrays(x_shape=np.int32([3, 2000]), **split))
     assert isinstance(load("cora", tmp_path).x, sparse.csr_array)
 
 

@@ -45,7 +45,8 @@ def test_a_composed_step_agrees_with_an_independent_implementation(relation: Rel
     ).self_compose(1000)
     curve = privacy_curve(PoissonGaussian(1.3, 0.01424, 1000, relation), interval=1e-3)
     for delta in (1e-9, 1e-5, 1e-2):
-        assert curve.epsilon(delta) == pytest.approx(oracle.get_epsilon_for_delta(delta), rel=1e-5)
+        known = oracle.get_epsilon_for_delta(delta - 1000 * 1e-15)  # less what Fourier transforms may round
+        assert curve.epsilon(delta) == pytest.approx(known, rel=1e-5)
 
 
 def test_a_null_record_costs_the_worse_of_adding_and_removing() -> None:

@@ -1,0 +1,45 @@
+"""Data that differ in one record run through the same steps: nothing about a record may raise."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.errors import ReleaseError
+from graphveil.graph import Graph
+from graphveil.models.gap import GAP
+from graphveil.models.mlp import MLP
+
+N = 40
+
+
+def data(loud: float) -> Graph:
+    """Return a ring of two classes whose node 0 has features of the given size."""
+    y = torch.arange(N) % 2
+    x = torch.eye(2)[y] + 0.1
+    x[0] = loud
+    masks: list[Tensor] = [torch.arange(N) % 4 < 2, torch.arange(N) % 4 == 2, torch.arange(N) % 4 == 3]
+    ring = range(N)
+    graph = Graph.from_edges(x, y, list(ring), [(node + 1) % N for node in ring], directed=True)
+    return graph.with_split(*masks)
+
+
+def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None:
+    for loud in (0.0, 3e38):
+        model = GAP(unit="node-owner", epsilon=8.0, delta=1e-3, degree_budget=2, seed=0, unsafe_noise_seed=0)
+        model.fit(data(loud))
+        assert bool(model.predict_proba()[1:].isfinite().all())
+
+
+def test_another_configuration_draws_no_second_answer_from_the_same_noise(tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if done == 3 and total > 3:
+            raise KilledError
+
+    settings = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-3, "seed": 0}
+    with pytest.raises(KilledError):
+        MLP(**settings, learning_rate=0.03).fit(data(1.0), on_progress=kill, workspace=tmp_path)
+    with pytest.raises(ReleaseError, match="same noise for different data or parameters"):
+        MLP(**settings, learning_rate=0.3).fit(data(1.0), workspace=tmp_path)
