@@ -1,6 +1,7 @@
 """Private aggregation: what is asked of the edges, what it costs, and the one place that answers."""
 
 from graphveil.aggregate.attention import Attention
+from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.calibrate import calibrate_plan
 from graphveil.aggregate.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.aggregate.engine import Edges, Engine
@@ -22,6 +23,7 @@ from graphveil.aggregate.weights import GroupWeights
 
 __all__ = [
     "Attention",
+    "AttentionStepsQuery",
     "CellQuery",
     "ClassAgree",
     "DotWeight",

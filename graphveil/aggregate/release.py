@@ -203,7 +203,7 @@ class Release:
         query = self._next(AttentionStepsQuery)
         self._check_rows(rows, query.dim)
         _check_examples(query, labels, targets, self._adjacency.num_nodes)
-        data = (rows.to(torch.float64), labels, targets, start)
+        data = (rows.to(torch.float64), targets, labels[targets], start)
         return self._answered(data, partial(self._draw_learned, query, data, descend))
 
     def tally(self, correct: Tensor) -> Tensor:
@@ -281,8 +281,8 @@ class Release:
     def _draw_learned(
         self, query: AttentionStepsQuery, data: tuple[Tensor, ...], descend: Descent, key: bytes
     ) -> Tensor:
-        rows, labels, targets, start = data
-        gradients = NoisyGradients(Examples(self._adjacency, rows, labels, targets), query, key)
+        rows, targets, classes, start = data
+        gradients = NoisyGradients(Examples(self._adjacency, rows, targets, classes), query, key)
         return descend(start.to(torch.float64), gradients).to(torch.float64)
 
     def _draw_tally(self, query: TallyQuery, correct: Tensor, stream: RowStream) -> Tensor:
@@ -395,7 +395,7 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
 def _check_examples(query: AttentionStepsQuery, labels: Tensor, targets: Tensor, num_nodes: int) -> None:
     """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
     nodes = _are_numbers(targets, len(targets)) and not _outside(targets, num_nodes)
-    if not nodes or not len(targets) or len(targets.unique()) < len(targets):
+    if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
         raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
     if not _are_numbers(labels, num_nodes) or _outside(labels[targets], query.classes):
         raise ReleaseError(

@@ -1,0 +1,41 @@
+"""Which way a friendship counts in training: once, and the same way whatever the other edges are."""
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # the mixing of SplitMix64 (Steele, Lea, Flood, 2014)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def used_once(sources: Ids, targets: Ids, learns: Mask) -> Mask:
+    """Return which stored edges of an undirected graph are used: of a friendship's two, exactly one.
+
+    A friendship of a node that is learned from and one that is not counts at the former; between equals a
+    hash of both numbers decides.
+
+    Guarantee: the direction is a function of the two node numbers and of ``learns``, all public, so an
+    undirected edge that comes or goes changes what one target receives, and no other.
+
+    Args:
+        sources, targets: the ends of stored edges, shape (E).
+        learns: which nodes are learned from, shape (N).
+
+    >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> nobody = np.zeros(3, dtype=bool)
+    >>> bool((used_once(up, down, nobody) ^ used_once(down, up, nobody)).all())
+    True
+    """
+    rises = _coin(np.minimum(sources, targets), np.maximum(sources, targets))
+    between_equals = (targets > sources) == rises
+    return np.where(learns[sources] == learns[targets], between_equals, learns[targets])
+
+
+def _coin(low: Ids, high: Ids) -> Mask:
+    """Return a fixed fair coin for each pair of node numbers."""
+    mixed = (low.astype(np.uint64) << np.uint64(32)) + high.astype(np.uint64) + _ODD
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return np.asarray(mixed >> np.uint64(63)).astype(bool)
