@@ -12,7 +12,6 @@ All maps are smooth, so what another edge does to the rounding of a target's gra
 it vanishes in the margin of the clipping.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,7 +62,7 @@ def clipped_sum(
         query: shapes and clipping norm.
     """
     total = torch.zeros_like(weights)
-    parts = dict(zip(query.shapes, _views(weights, query), strict=True))
+    parts = query.parts(weights)
     at_once = max(1, _NUMBERS // query.parameters)
     for first in range(0, len(batch), at_once):
         some = slice(first, first + at_once)
@@ -176,13 +175,6 @@ def _pieces(edges: _InEdges) -> Iterator[_InEdges]:
     for sources, places in zip(*split, strict=True):
         if len(sources):
             yield _InEdges(sources, places)
-
-
-def _views(flat: Tensor, query: AttentionStepsQuery) -> list[Tensor]:
-    """Return a vector's parts, in their shapes."""
-    shapes = list(query.shapes.values())
-    parts = torch.split(flat, list(map(math.prod, shapes)))
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _outer(one: Tensor, other: Tensor) -> Tensor:

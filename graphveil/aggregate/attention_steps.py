@@ -4,13 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from graphveil import _check
 from graphveil.aggregate.queries import Query
 from graphveil.errors import UnitError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
-
-HEAD = "head"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,14 @@ class AttentionStepsQuery(Query):
         """The parts of the vector of weights, in order."""
         d, c = self.dim, self.classes
         network = {"source": (d, d), "target": (d, d), "bias": (d,), "readout": (d,), "offset": (1,)}
-        return network | {f"{HEAD}_own": (d, c), f"{HEAD}_sum": (d, c), f"{HEAD}_bias": (c,)}
+        return network | {"head_own": (d, c), "head_sum": (d, c), "head_bias": (c,)}
+
+    def parts(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return a vector of weights (p) as its parts, in their shapes, without copying."""
+        split = torch.split(weights, list(map(math.prod, self.shapes.values())))
+        return {
+            name: part.view(shape) for part, (name, shape) in zip(split, self.shapes.items(), strict=True)
+        }
 
     @property
     def groups(self) -> int:

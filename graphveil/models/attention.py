@@ -1,0 +1,256 @@
+"""Attention learned from edges under a budget: what it asks, what it costs, how it starts and descends."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil.aggregate import Attention, AttentionStepsQuery, HopQuery, Query, Release, ReleasePlan
+from graphveil.aggregate import calibrate_plan as calibrated
+from graphveil.aggregate.plan import hops
+from graphveil.errors import CalibrationError
+from graphveil.mechanisms import public_rate
+from graphveil.privacy import (
+    Composed,
+    Gaussian,
+    PoissonGaussian,
+    UndirectedEdge,
+    Unit,
+    calibrate_mu,
+    compose,
+    privacy_curve,
+    renyi,
+)
+from graphveil.privacy.guarantee import figure_up
+from graphveil.train.adam import Adam
+
+PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
+# Not in the paper. Its refusals follow from 279 to 409 (docs/decisions/012-learned-attention.md).
+PAPER_BATCH = 320
+PAPER_DEVIATIONS = (
+    "the paper's Renyi accounting lets an edge add a clipped gradient or take one away; it replaces one by "
+    "another, twice the change",
+    "an undirected edge counts at both of its ends, in training and in the sums, and is charged at one",
+)
+SIMILARITY = Attention(activation="tanh")  # smooth, as the bound on a gradient's rounding needs it
+
+_SHARE = 0.1  # of the squared mu goes to training, if no multiplier is given
+_OFFSET = 3.0  # attention starts at weights of 0.95: a plain sum
+_HEAD_STEPS, _HEAD_RATE = 100, 0.1
+_TWICE = 2.0  # an edge replaces a clipped gradient by another one
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionTraining:
+    """Public configuration of attention that is learned from edges (Shpilevskiy, Mello, Liu, 2023).
+
+    A network of two layers that halves its input weighs each in-edge, w = sigmoid(w . tanh(A z_u + B z_v + b)
+    + c), so a sum over in-neighbours moves by at most one (sqrt 2 for an undirected edge) whatever it has
+    learned. It is trained with a linear head by DP-Adam on batches of target nodes
+    (:class:`graphveil.aggregate.AttentionStepsQuery`); ``hops`` noisy sums follow, and nothing else.
+
+    Guarantee (edge units): T Poisson-subsampled Gaussian steps under the REPLACE relation and K Gaussian
+    releases, composed in one privacy-loss distribution. Passes in training are not released, so they need no
+    noise. Paper mode keeps the paper's accounting, in which each pass is a release of the sums, and voids it.
+
+    Args:
+        unit: an edge unit.
+        dim: d, the width of the rows.
+        classes: C.
+        targets: how many nodes are learned from.
+        hops: K.
+        steps: T; None for 100, in paper mode 1000.
+        multiplier: z; None for one at which training takes about a tenth of the squared mu, in paper mode
+            for 1.3.
+        batch_size: targets expected in a batch; None for 256, in paper mode 320.
+        learning_rate: of Adam.
+        clip: C, the norm that a target's gradient is clipped to.
+        paper: whether to keep the paper's accounting.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> training = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
+    >>> steps, hop = training.plan(1.0, 1e-5, num_nodes=22_470).queries
+    >>> steps.steps, round(hop.sigma[0], 2)
+    (100, 6.24)
+    """
+
+    unit: Unit
+    dim: int
+    classes: int
+    targets: int
+    hops: int = 1
+    steps: int | None = None
+    multiplier: float | None = None
+    batch_size: int | None = None
+    learning_rate: float = 0.02
+    clip: float = 1.0
+    paper: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what no query checks."""
+        _check.integer_at_least(1, hops=self.hops, targets=self.targets)
+        if self.batch_size is not None:
+            _check.integer_at_least(1, batch_size=self.batch_size)
+        self._asked(1.0, 1.0)
+
+    def plan(self, epsilon: float, delta: float, *, num_nodes: int) -> ReleasePlan:
+        """Return the plan of a budget: training as configured, and the hops with what it leaves.
+
+        Raises:
+            CalibrationError: training alone costs the budget.
+        """
+        if self.paper:
+            return self._paper_plan(epsilon, delta)
+        multiplier = self.multiplier or self._multiplier(calibrate_mu(epsilon, delta) * math.sqrt(_SHARE))
+        training = self._asked(multiplier, 0.0).event(self.unit)
+        _refuse(privacy_curve(training).epsilon(delta), epsilon)
+        return calibrated(
+            self.unit, epsilon, delta, lambda mu: self._queries(multiplier, mu), num_nodes=num_nodes
+        )
+
+    def _paper_plan(self, epsilon: float, delta: float) -> ReleasePlan:
+        """Return the plan of the paper's Theorem 2: T sums of sensitivity one are released, unamplified."""
+        steps, multiplier = self._steps, self.multiplier or PAPER_MULTIPLIER
+        training = PoissonGaussian(multiplier, self._rate, steps)
+        _refuse(renyi.epsilon_of_event(training, delta, "plain"), epsilon)
+
+        def event(sigma: float) -> Composed:
+            return compose(training, Gaussian(math.sqrt(steps) / sigma))
+
+        sigma = renyi.multiplier_of(epsilon, delta, event, "plain")
+        hop = replace(hops(1.0, 1, self.dim, self.unit, SIMILARITY)[0], sigma=(sigma,))
+        return ReleasePlan(self.unit, (self._asked(multiplier, sigma), *[hop] * self.hops), delta)
+
+    def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
+        """Return the questions when the hops cost mu."""
+        asked: tuple[HopQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
+        # Half of an undirected graph's edges are used in training: half the sum, half the noise.
+        shown = asked[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
+        return (self._asked(multiplier, shown), *asked)
+
+    def _asked(self, multiplier: float, shown: float) -> AttentionStepsQuery:
+        return AttentionStepsQuery(
+            dim=self.dim,
+            classes=self.classes,
+            steps=self._steps,
+            noise_multiplier=multiplier,
+            sampling_rate=self._rate,
+            learning_rate=self.learning_rate,
+            clip=self.clip,
+            oriented=isinstance(self.unit, UndirectedEdge) and not self.paper,
+            forward_noise=shown,
+        )
+
+    def _multiplier(self, mu: float) -> float:
+        """Return the noise multiplier at which training costs about mu.
+
+        It inverts the central limit mu = q sqrt(T (e^(4/z^2) - 1)) (Bu, Dong, Long, Su: Deep learning with
+        Gaussian differential privacy, 2020), exact for q = 1 and only a shape of the plan otherwise.
+        """
+        if self._rate == 1:
+            return _TWICE * math.sqrt(self._steps) / mu
+        return _TWICE / math.sqrt(math.log1p((mu / self._rate) ** 2 / self._steps))
+
+    @property
+    def _steps(self) -> int:
+        return self.steps or (PAPER_STEPS if self.paper else 100)
+
+    @property
+    def _rate(self) -> float:
+        batch = self.batch_size or (PAPER_BATCH if self.paper else 256)
+        return public_rate(min(batch, self.targets), self.targets)
+
+
+def learn_attention(
+    release: Release,
+    plan: ReleasePlan,
+    rows: Tensor,
+    labels: Tensor,
+    targets: Tensor,
+    *,
+    generator: torch.Generator,
+    on_step: Callable[[int], None] = lambda done: None,
+) -> Tensor:
+    """Answer the plan's first question by DP-Adam, and return the weights, float64 (p).
+
+    Args:
+        release: open, with the training as its next question.
+        plan: of the release.
+        rows: public rows of norm at most one, shape (N, d).
+        labels: public classes, shape (N).
+        targets: the nodes to learn from, shape (n).
+        generator: of the first weights.
+        on_step: called after each step with the number done.
+    """
+    query = plan.queries[0]
+    assert isinstance(query, AttentionStepsQuery)
+    first = _start(query, rows, labels, targets, generator)
+
+    def descend(start: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+        weights = start.clone()
+        optimizer = Adam([weights])
+        for step in range(query.steps):
+            weights.grad = gradient(weights)
+            optimizer.step(rate=query.learning_rate)
+            on_step(step + 1)
+        return weights.detach()
+
+    return release.learn(rows, labels, targets, first, descend)
+
+
+def attention_keys(query: AttentionStepsQuery, weights: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Return what :class:`graphveil.aggregate.Attention` reads: both maps of all rows, readout and offset."""
+    parts = query.parts(weights)
+    exact = rows.to(torch.float64)
+    return (
+        exact @ parts["source"],
+        exact @ parts["target"] + parts["bias"],
+        parts["readout"],
+        parts["offset"][0],
+    )
+
+
+def _start(
+    query: AttentionStepsQuery, rows: Tensor, labels: Tensor, targets: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Return the first weights: hidden units at random, a readout of zero, and a head for rows as they are.
+
+    All of it is public. Attention so starts as a plain sum, and the head knows the classes of such rows.
+    """
+    weights = torch.zeros(query.parameters, dtype=torch.float64)
+    parts = query.parts(weights)
+    for name in ("source", "target"):
+        parts[name].normal_(generator=generator)
+    parts["offset"].fill_(_OFFSET)
+    matrix, bias = _public_head(rows[targets].to(torch.float64), labels[targets], query.classes)
+    parts["head_own"].copy_(matrix)
+    parts["head_sum"].copy_(matrix)
+    parts["head_bias"].copy_(bias)
+    return weights
+
+
+def _public_head(rows: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Return a linear classifier of public rows, (d, C) and (C)."""
+    matrix = torch.zeros(rows.shape[1], classes, dtype=torch.float64, requires_grad=True)
+    bias = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
+    optimizer = Adam([matrix, bias])
+    for _ in range(_HEAD_STEPS):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(rows @ matrix + bias, labels)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        optimizer.step(rate=_HEAD_RATE)
+    return matrix.detach(), bias.detach()
+
+
+def _refuse(training: float, epsilon: float) -> None:
+    if training >= epsilon:
+        raise CalibrationError(
+            f"training attention alone costs epsilon {figure_up(training)} of {figure_up(epsilon)}, which "
+            "leaves nothing for the sums; take fewer attention_steps, a larger attention_multiplier, or a "
+            "larger epsilon"
+        )

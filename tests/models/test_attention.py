@@ -1,0 +1,174 @@
+"""Learned attention: the plan of a budget, the paper's refusals, and that training learns what it can."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.aggregate import AttentionStepsQuery, HopQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.errors import CalibrationError, ConfigError
+from graphveil.graph import Adjacency
+from graphveil.models.attention import (
+    PAPER_BATCH,
+    AttentionTraining,
+    attention_keys,
+    learn_attention,
+)
+from graphveil.privacy import (
+    DirectedEdge,
+    MemoryBudget,
+    PoissonGaussian,
+    UndirectedEdge,
+    Unit,
+    calibrate_mu,
+    privacy_curve,
+    renyi,
+)
+
+FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more
+CONFIG = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=round(0.8 * FACEBOOK))
+
+
+def planned(config: AttentionTraining, epsilon: float) -> tuple[ReleasePlan, AttentionStepsQuery, HopQuery]:
+    plan = config.plan(epsilon, 1e-5, num_nodes=FACEBOOK)
+    steps, hop = plan.queries
+    assert isinstance(steps, AttentionStepsQuery)
+    assert isinstance(hop, HopQuery)
+    return plan, steps, hop
+
+
+# -- the plan ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_a_plan_spends_the_budget_and_leaves_most_of_it_to_the_sums(unit: Unit, epsilon: float) -> None:
+    plan, steps, hop = planned(replace(CONFIG, unit=unit), epsilon)
+    assert 0.999 * epsilon <= plan.epsilon <= epsilon
+    alone = ReleasePlan(unit, (hop,), 1e-5).mu ** 2
+    whole = calibrate_mu(epsilon, 1e-5) ** 2
+    assert 0.6 * whole < alone < 0.999 * whole
+    assert steps.event(unit).relation == "replace"  # type: ignore[union-attr]
+    assert steps.sensitivity(unit) == 2.0
+    assert hop.sensitivity(unit) == pytest.approx(math.sqrt(2) if unit == UndirectedEdge() else 1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("targets", [2, 100, 256, 300])
+def test_few_targets_get_a_plan_too(targets: int) -> None:
+    plan, steps, _ = planned(replace(CONFIG, targets=targets), 1.0)
+    assert plan.epsilon <= 1.0
+    assert steps.sampling_rate == pytest.approx(min(1.0, 256 / targets))
+
+
+def test_further_hops_share_what_training_leaves() -> None:
+    one, three = (replace(CONFIG, hops=k).plan(1.0, 1e-5, num_nodes=FACEBOOK) for k in (1, 3))
+    assert len(three.queries) == 4
+    assert three.noise_std[1] == pytest.approx(math.sqrt(3) * one.noise_std[1], rel=1e-3)
+
+
+def test_training_that_costs_the_budget_is_refused_with_its_figure() -> None:
+    with pytest.raises(CalibrationError, match=r"costs epsilon 2\.9\d* of 2, .* attention_steps"):
+        replace(CONFIG, steps=1000, multiplier=1.3).plan(2.0, 1e-5, num_nodes=FACEBOOK)
+
+
+@pytest.mark.parametrize("wrong", [{"hops": 0}, {"targets": 0}, {"batch_size": 0}, {"learning_rate": -1.0}])
+def test_parameters_outside_their_range_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        replace(CONFIG, **wrong)
+
+
+# -- the paper ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.8, 0.72])  # with a tenth of the training nodes for validation, or none
+@pytest.mark.parametrize(("nodes", "trained"), [(FACEBOOK, {4, 8}), (COMPUTERS, {8}), (REDDIT, {1, 2, 4, 8})])
+def test_paper_mode_refuses_what_the_paper_could_not_train(
+    nodes: int, trained: set[int], share: float
+) -> None:
+    config = replace(CONFIG, targets=round(share * nodes), paper=True)
+    found = set()
+    for epsilon in (1, 2, 4, 8):
+        try:
+            config.plan(float(epsilon), 1e-5, num_nodes=nodes)
+        except CalibrationError as refusal:
+            assert "training attention alone costs" in str(refusal)
+        else:
+            found.add(epsilon)
+    assert found == trained
+
+
+def test_the_paper_s_sums_are_released_once_a_step_and_unamplified() -> None:
+    _, steps, hop = planned(replace(CONFIG, paper=True), 8.0)
+    assert (steps.steps, steps.noise_multiplier) == (1000, 1.3)
+    assert steps.forward_noise == hop.sigma[0]
+    training = PoissonGaussian(1.3, steps.sampling_rate, 1000)
+    alone = renyi.epsilon_of_event(training, 1e-5, "plain")
+    assert 2 < alone < 8
+    # Without training, T Gaussian sums of this noise leave room for it.
+    sums = renyi.epsilon_of(math.sqrt(1000) / hop.sigma[0], 1e-5, "plain")
+    assert 0 < sums < 8
+    assert steps.sampling_rate == pytest.approx(PAPER_BATCH / CONFIG.targets)
+
+
+def test_the_paper_s_claim_is_far_from_what_its_edges_cost() -> None:
+    plan, _, _ = planned(replace(CONFIG, paper=True), 8.0)
+    assert privacy_curve(plan.event).epsilon(1e-5) > 8.0
+
+
+# -- learning ----------------------------------------------------------------------------------------------
+
+
+def test_attention_learns_whom_to_listen_to() -> None:
+    """Half of the nodes send the other class, and their last coordinate tells: a plain sum says nothing."""
+    generator, count = torch.Generator().manual_seed(0), 400
+    labels = torch.randint(0, 2, (count,), generator=generator)
+    lies = torch.arange(count) % 2 == 1
+    said = (labels != lies) * 2.0 - 1.0
+    rows = torch.stack([said, lies * 2.0 - 1.0], dim=1) / 2**0.5
+    source = torch.randint(0, count, (20, count), generator=generator)
+    alike = labels[source] == labels
+    target = torch.arange(count).expand(20, -1)
+    adjacency = Adjacency.from_edges(source[alike], target[alike], num_nodes=count, directed=True)
+    config = AttentionTraining(
+        unit=DirectedEdge(), dim=2, classes=2, targets=count, multiplier=4.0, learning_rate=0.2
+    )
+    plan = config.plan(30.0, 1e-4, num_nodes=count)
+    release = Release(plan, adjacency, budget=MemoryBudget())
+    weights = learn_attention(
+        release, plan, rows, labels, torch.arange(count), generator=torch.Generator().manual_seed(0)
+    )
+    noisy = release.rows(rows, attention_keys(plan.queries[0], weights, rows))  # type: ignore[arg-type]
+    assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
+    assert told_apart(noisy, labels) > 0.9
+
+
+def told_apart(rows: Tensor, labels: Tensor) -> float:
+    """Return the accuracy of the best linear classifier."""
+    known = torch.cat([rows, torch.ones(len(rows), 1)], dim=1)
+    signs = labels * 2.0 - 1.0
+    found = known @ torch.linalg.lstsq(known, signs[:, None]).solution
+    return float((found[:, 0] * signs > 0).float().mean())
+
+
+def test_attention_starts_as_a_plain_sum_and_is_told_each_step() -> None:
+    path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    config = AttentionTraining(
+        unit=UndirectedEdge(), dim=2, classes=2, targets=3, steps=5, multiplier=30.0, learning_rate=1e-9
+    )
+    plan = config.plan(1.0, 1e-5, num_nodes=3)
+    rows, labels, told = torch.eye(3)[:, :2], torch.tensor([0, 1, 1]), list[int]()
+    weights = learn_attention(
+        Release(plan, path, budget=MemoryBudget()),
+        plan,
+        rows,
+        labels,
+        torch.arange(3),
+        generator=torch.Generator().manual_seed(0),
+        on_step=told.append,
+    )
+    _, _, readout, offset = attention_keys(plan.queries[0], weights, rows)  # type: ignore[arg-type]
+    assert readout.abs().max() < 1e-6
+    assert float(torch.sigmoid(offset)) == pytest.approx(0.9526, abs=1e-3)
+    assert told == [1, 2, 3, 4, 5]
