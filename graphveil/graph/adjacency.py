@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.errors import GraphError
+
+if TYPE_CHECKING:
+    from graphveil.graph.growth import Step
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
 _Ids32: TypeAlias = npt.NDArray[np.int32]
@@ -35,20 +38,30 @@ class EdgeSet:
 
     Args:
         id: a public name such as ``"dataset:cora"``; by default a random one.
+        parts: the sets of which this one is the union, as of a graph that has grown; none share an edge.
 
     >>> import copy
     >>> edges = EdgeSet("dataset:cora")
     >>> copy.deepcopy(edges) is edges, edges == EdgeSet("dataset:cora")
     (True, False)
+    >>> EdgeSet(parts=(edges, EdgeSet())).parts[0] is edges, edges.parts == (edges,)
+    (True, True)
     """
 
-    __slots__ = ("__weakref__", "id")
+    __slots__ = ("__weakref__", "_parts", "id")
 
     id: str
 
-    def __init__(self, id: str | None = None) -> None:
+    def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = ()) -> None:
         """Take a public name, or draw a random one."""
         self.id = secrets.token_hex(16) if id is None else id
+        # A part's own parts take its place, each once.
+        self._parts = tuple(dict.fromkeys(piece for part in parts for piece in part.parts))
+
+    @property
+    def parts(self) -> tuple[EdgeSet, ...]:
+        """The sets that each have a budget of their own: this one, unless it is a union."""
+        return self._parts or (self,)
 
     def __copy__(self) -> EdgeSet:
         """Return the same edge set."""
@@ -68,6 +81,12 @@ class EdgeSet:
     def __repr__(self) -> str:
         """Show the public name."""
         return f"EdgeSet({self.id!r})"
+
+
+class Version:
+    """The identity of one state of in-edges, for whoever keeps answers about it; it holds no edge."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +109,8 @@ class Adjacency:
     indices: Tensor
     directed: bool
     edge_set: EdgeSet
+    history: tuple[Step, ...] = ()  # how it grew, oldest step first
+    version: Version = field(default_factory=Version, init=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked without reading the edges."""

@@ -54,6 +54,19 @@ def rows(x: Features, index: Tensor) -> Features:
     return x[index.numpy()]
 
 
+def stacked(x: Features, below: Features) -> Features:
+    """Return the rows of both, one set below the other, in the kind of the first.
+
+    >>> stacked(torch.eye(2), torch.tensor([[5.0, 6.0]]))
+    tensor([[1., 0.],
+            [0., 1.],
+            [5., 6.]])
+    """
+    if isinstance(x, Tensor):
+        return torch.cat([x, to_dense(below)])
+    return _sparse(sparse.vstack([x, sparse.csr_array(below)]))
+
+
 def to_dense(x: Features) -> Tensor:
     """Return the features as a dense float32 tensor; dense ones come back as they are.
 

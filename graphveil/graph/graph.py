@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, features
+from graphveil.graph import _pyg, features, growth
 from graphveil.graph.adjacency import Adjacency, EdgeSet, Ids
 from graphveil.graph.features import Features
 
@@ -155,6 +155,41 @@ class Graph:
         ids = None if self.ids is None else self.ids[keep.numpy()]
         x = features.rows(self.x, keep)
         return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, **split)
+
+    def grow(
+        self,
+        x: object,
+        y: object,
+        source: Ids,
+        target: Ids,
+        *,
+        ids: npt.NDArray[Any] | None = None,
+        edge_set: EdgeSet | None = None,
+    ) -> Graph:
+        """Return the graph with new nodes appended, and the edges that came with them.
+
+        A model that predicted this graph, or was fitted on it, predicts the grown one by asking the new edges
+        alone. Which edges are new must follow from public facts, such as ids or times of arrival: each has an
+        end among the new nodes.
+
+        Args:
+            x: the new nodes' features, one row each.
+            y: their labels, -1 where there is none; None for no labels.
+            source, target: the new edges; new nodes have the numbers from N on.
+            ids: the new nodes' ids, if the graph has ids.
+            edge_set: the identity of the new edges, by default a new one. Name that of other edges if these
+                are among them.
+
+        Raises:
+            GraphError: an edge joins two nodes that were there before; shapes, labels or ids do not fit.
+
+        >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+        >>> grown = graph.grow([[0.0, 1.0, 1.0]], [0], [3, 3], [0, 2])
+        >>> grown, grown.edge_set.parts[0] is graph.edge_set
+        (Graph('graph', nodes=4, features=3, classes=2, directed=False, split=False), True)
+        """
+        labels = None if y is None else _labels(y)
+        return growth.grow(self, x, labels, source, target, ids=ids, edge_set=edge_set)
 
     @classmethod
     def from_edges(

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,23 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.aggregate import (
+    Engine,
+    PushQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    StepsQuery,
+    TallyQuery,
+)
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
-from graphveil.graph import Adjacency, Graph
+from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
+from graphveil.models.answers import Answer, Answers
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.models.demands import check_parameters, check_promise
+from graphveil.models.questions import Question, questions
+from graphveil.models.told import Told
 from graphveil.models.training import check_members, members
 from graphveil.privacy import (
     Composed,
@@ -33,6 +43,7 @@ from graphveil.privacy import (
     Unit,
     budget_of,
     check_delta,
+    joint_budget,
     parse_unit,
 )
 from graphveil.privacy.gaussian import epsilon_of
@@ -68,6 +79,7 @@ class Estimator(ABC):
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
+    grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
     needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
@@ -97,7 +109,8 @@ class Estimator(ABC):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        self._edges: weakref.ref[Adjacency] | None = None
+        self._answers = Answers()
+        self._told = Told(EdgeSet())  # of a model from a file: edges that nobody here has
         self._without_rows = False  # loaded from a release that may not hold its predictions
         self._shape: dict[str, int] = {}  # what the networks are built for
         self._sizes: dict[str, int] = {}  # further public sizes of the graph that a plan is for
@@ -183,62 +196,94 @@ class Estimator(ABC):
         with context.stage("calibrate"):
             plan, self.guarantee_ = self.promise(graph)
         self.proba_, self.aggregates_, self.private_accuracy_ = None, {}, {}
+        self._answers, self._told = Answers(), Told(graph.edge_set)
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
         self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
-        self._edges = weakref.ref(graph.adjacency)
+        rows = tuple(self.aggregates_.values())
+        self._answers.keep(graph.adjacency.version, graph.x, Answer(plan, rows, self.proba_))
         self.history_ = context.history
         self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
         return self
 
-    def predict_proba(self, graph: Graph | None = None) -> Tensor:
-        """Return class probabilities (N, C): of the fitted graph for free, of another one at its price."""
-        if graph is None or (self._edges is not None and self._edges() is graph.adjacency):
-            return self._fitted()
-        self._check_fitted()
-        return self._predict_other(graph)
+    def predict_proba(self, graph: Graph | None = None, *, disjoint_edges: bool = False) -> Tensor:
+        """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
 
-    def price(self, graph: Graph) -> Guarantee | None:
-        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+        What was predicted once is free from then on, and the same to the last bit, as long as the graph's
+        edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
+        its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
+        another question.
 
-        It is the guarantee of that graph's release alone, and no more valid than the model's own. Nothing is
-        spent.
+        Args:
+            graph: by default the fitted one.
+            disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
+                that this model has predicted: its release is then booked on its own edges only, and counts
+                beside the others, not on top of them. Without it, it counts on top of all of them.
 
         Raises:
-            UnitError: the unit does not fit the graph.
+            UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
+            ConfigError: the edges are known to be those of the fitted graph.
             GraphError: the graph has other features than the fitted one.
+            BudgetError: a budget refuses the release; nothing is booked.
             NotYetError: the method does not predict other graphs.
         """
+        if graph is None:
+            return self._fitted()
         self._check_fitted()
-        self._check_unit(graph)
-        self._check_features(graph)
-        plan = self._plan_of_other(graph)
-        if plan is None:
-            return None
-        if any(query.groups > 1 for query in plan.queries):
-            raise NotYetError(
-                f"{self.method} asks by who has a public label, which another graph need not say, and does "
-                "not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
-                "predicts other graphs"
-            )
-        return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
+        for question in self._questions(graph, disjoint_edges):
+            self._ask(question)
+        known = self._answers.find(graph.adjacency.version, graph.x)
+        return self._predict_other(graph) if known is None else known.proba
 
-    def predict(self, graph: Graph | None = None) -> Tensor:
-        """Return class numbers, shape (N)."""
-        return self.predict_proba(graph).argmax(dim=1)
+    def price(self, graph: Graph, *, disjoint_edges: bool = False) -> Guarantee | None:
+        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+
+        It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
+        that was predicted before has no price. Nothing is spent. Arguments and errors are those of
+        :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
+        """
+        self._check_fitted()
+        asked = self._questions(graph, disjoint_edges)
+        if not asked:
+            return None
+        first, *others = asked
+        told = Told(first.graph.edge_set)
+        for question in others:
+            question.enter(told)
+        return told.with_fit(first.price)
+
+    def guarantee_after(self, graph: Graph, *, disjoint_edges: bool = False) -> Guarantee:
+        """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
+        self._check_fitted()
+        told = self._told.copy()
+        for question in self._questions(graph, disjoint_edges):
+            question.enter(told)
+        return told.with_fit(self.guarantee)
+
+    def predict(self, graph: Graph | None = None, *, disjoint_edges: bool = False) -> Tensor:
+        """Return class numbers, shape (N); see :meth:`predict_proba`."""
+        return self.predict_proba(graph, disjoint_edges=disjoint_edges).argmax(dim=1)
 
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on the labelled nodes of one part of a graph's split; 0 if it has none."""
+        """Return the accuracy on one part of a graph's split."""
         mask = graph.mask(split)
-        hits = self.predict(graph)[mask] == graph.y[mask]
-        return float(hits.sum()) / max(1, len(hits))
+        return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the fitted object promises."""
+        """What the fitted object promises: its weights, its rows, its predictions of the fitted graph."""
         if self.guarantee_ is None:
             raise ConfigError("the model is not fitted yet; call fit(graph) first")
         return self.guarantee_
+
+    @property
+    def guarantee_with_predictions(self) -> Guarantee:
+        """What the fit and all predictions of other graphs promise together.
+
+        Releases that may have told about one edge add up; graphs that were asserted to share no edge, and
+        the steps in which a graph grew, count with the largest figure.
+        """
+        return self._told.with_fit(self.guarantee)
 
     # -- files ---------------------------------------------------------------------------------------------
 
@@ -264,7 +309,15 @@ class Estimator(ABC):
 
     @abstractmethod
     def _predict_other(self, graph: Graph) -> Tensor:
-        """Return probabilities of a graph that was not fitted, booking what it costs."""
+        """Return probabilities of a graph that was not fitted, where that asks nothing under a budget."""
+
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+        """Ask the edges of a graph that was not fitted, under the plan, and return rows and probabilities.
+
+        With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
+        its other nodes alone are asked for.
+        """
+        return Answer(plan, (), self._predict_other(graph))
 
     @abstractmethod
     def _state(self) -> State:
@@ -289,8 +342,47 @@ class Estimator(ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
+    def _questions(self, graph: Graph, disjoint_edges: bool) -> list[Question]:
+        """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
+        if self._answers.find(graph.adjacency.version, graph.x) is not None:
+            return []
+        self._check_unit(graph)
+        self._check_features(graph)
+        plan = self._plan_of_other(graph)
+        if plan is None:
+            return []
+        if any(query.groups > 1 for query in plan.queries):
+            raise NotYetError(
+                f"{self.method} asks by who has a public label, which another graph need not say, and does "
+                "not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
+                "predicts other graphs"
+            )
+        return questions(self, graph, plan, disjoint_edges)
+
+    def _price_of(self, plan: ReleasePlan, graph: Graph) -> Guarantee:
+        """Return the guarantee of another graph's release alone, no more valid than the model's own."""
+        return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
+
+    def _ask(self, question: Question) -> None:
+        """Book one question, ask it, and keep the answer."""
+        tried = question.enter(self._told.copy())
+
+        def booked() -> None:
+            self._told = tried
+
+        budget = joint_budget(tried.last.booked)
+        context = FitContext(PublicStreams(self.seed), budget=budget, on_booked=booked)
+        answer = self._answer(question.graph, question.plan, context, question.kept(self._answers))
+        self._answers.keep(question.version, question.graph.x, answer)
+
     def _release(
-        self, plan: ReleasePlan, graph: Graph, context: FitContext, groups: Tensor | None = None
+        self,
+        plan: ReleasePlan,
+        graph: Graph,
+        context: FitContext,
+        groups: Tensor | None = None,
+        *,
+        engine: Engine | None = None,
     ) -> Release:
         """Open this method's release on a graph: booked here, before its edges are read.
 
@@ -305,18 +397,20 @@ class Estimator(ABC):
             plan,
             graph.adjacency,
             groups,
-            budget=budget_of(graph.edge_set),
+            budget=context.budget or budget_of(graph.edge_set),
             key=key,
+            engine=engine,
             journal=context.journal(),
             label=self.method,
         )
+        context.on_booked()
         if release.reproducible:
             self.guarantee_ = _with_deviations(self.guarantee, (_SEEDED,))
         return release
 
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         unit = self.protected_unit
-        delta = self._delta(graph.num_nodes)
+        delta = self._delta(graph.num_nodes) if plan is None else plan.delta
         if isinstance(unit, NoUnit):
             return Guarantee.of(unit, Composed(()), delta=delta, releases=0, mode=self.mode)
         return Guarantee.of(

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
 from graphveil.aggregate import FolderJournal, Journal, MemoryJournal
+from graphveil.privacy import Budget
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
@@ -21,17 +22,25 @@ def silent(stage: str, done: int, total: int) -> None:
     """Show no progress."""
 
 
+def unheard() -> None:
+    """Tell nobody."""
+
+
 @dataclass
 class FitContext:
-    """One fit under way. ``workspace`` holds its checkpoints; a second fit there resumes the first.
+    """One fit under way, or one prediction of another graph.
 
-    ``configuration`` is the method's public parameters as text: private training binds its noise to them.
+    ``workspace`` holds a fit's checkpoints; a second fit there resumes the first. ``configuration`` is the
+    method's public parameters as text: private training binds its noise to them. ``budget`` is where the
+    release is booked, by default the book of the edges that it asks, and ``on_booked`` is called when it is.
     """
 
     streams: PublicStreams
     on_progress: OnProgress = silent
     workspace: Path | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    budget: Budget | None = None
+    on_booked: Callable[[], None] = unheard
     configuration: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)

@@ -21,9 +21,11 @@ from graphveil.aggregate import (
     shrink_unit,
     sum_in_neighbors,
 )
+from graphveil.aggregate.last_rows import LastRows
 from graphveil.aggregate.plan import hops as equal_hops
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
+from graphveil.models.answers import Answer
 from graphveil.models.base import State, nodes_of
 from graphveil.models.bounded import at_most
 from graphveil.models.context import FitContext
@@ -71,9 +73,9 @@ class GAP(TrainedEstimator):
     what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper mode
     samples D out-edges a node, and takes one noise multiplier for steps and hops.
 
-    A prediction for another graph asks that graph's edges: it is a new release, booked on that graph's budget
-    each time. This object's ``guarantee`` is then not the whole price; the total is what the budgets say, and
-    for edge sets that share no edge the larger of the two.
+    A prediction for another graph asks that graph's edges: it is a new release, booked once
+    (:meth:`predict_proba`). The total is then ``guarantee_with_predictions``. Of a graph that has grown, the
+    new edges alone are asked, for the rows of the new nodes; old rows and predictions stay as they are.
 
     Shapes: features (N, d) to probabilities (N, C). ``aggregates_`` holds the noisy rows r_1 to r_K, each
     (N, hidden).
@@ -110,6 +112,7 @@ class GAP(TrainedEstimator):
     """
 
     method: ClassVar[str] = "gap"
+    grows: ClassVar[bool] = True
     needs_degree_budget: ClassVar[bool] = True
     paper_deviations: ClassVar[tuple[str, ...]] = ("noise calibrated by the paper's Renyi accounting",)
 
@@ -218,26 +221,40 @@ class GAP(TrainedEstimator):
             self._close(release, proba, graph)
         return proba
 
-    def _open(self, plan: ReleasePlan, graph: Graph, context: FitContext) -> Release:
-        """Open the release; a paper's asks a sample of the edges."""
+    def _open(self, plan: ReleasePlan, graph: Graph, context: FitContext, first: int = 0) -> Release:
+        """Open the release, for the rows from ``first`` on; a paper's asks a sample of the edges."""
         if self._paper_on_records and isinstance(plan.unit, NodeOwner):
             sample = at_most(graph.adjacency, self.degree_budget or 1, context.streams.numpy("edges"))
             graph = graph.replace(adjacency=sample)
         told_apart = any(query.groups > 1 for query in plan.queries)  # on a graph to predict nobody is
-        return self._release(plan, graph, context, record_groups(graph) if told_apart else None)
+        groups = record_groups(graph) if told_apart else None
+        return self._release(plan, graph, context, groups, engine=LastRows(first) if first else None)
 
     def _predict_other(self, graph: Graph) -> Tensor:
-        """Return probabilities for another graph: a new release, booked on that graph's budget."""
+        """Return probabilities of another graph from its exact edges, where nothing is protected."""
         self._check_unit(graph)
         self._check_features(graph)
-        plan = self._plan_of_other(graph)
-        context = FitContext(PublicStreams(self.seed))
-        release = None if plan is None else self._open(plan, graph, context)
         rows = self._encode(graph)
-        proba = self._classify(self._views(rows, self._aggregate(graph, rows, release, plan), plan))
-        if release is not None:
-            release.close()
-        return proba
+        return self._classify(self._views(rows, self._aggregate(graph, rows, None, None), None))
+
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+        release = self._open(plan, graph, context, 0 if kept is None else len(kept.proba))
+        rows = self._encode(graph)
+        if kept is None:
+            answers = self._aggregate(graph, rows, release, plan)
+            proba = self._classify(self._views(rows, answers, plan))
+        else:
+            answers = self._continued(rows, release, plan, kept)
+            new = slice(len(kept.proba), None)
+            views = self._views(rows[new], [answer[new] for answer in answers], plan)
+            proba = torch.cat([kept.proba, self._classify(views)])
+        release.close()
+        return Answer(plan, tuple(answers), proba)
+
+    def _continued(self, rows: Tensor, release: Release, plan: ReleasePlan, kept: Answer) -> list[Tensor]:
+        """Return the K answers of a graph that has grown: old rows as they are, and the new ones below."""
+        known = iter(kept.rows)
+        return self._walk(rows, lambda x: torch.cat([next(known), release.rows(x)]), _noise_of(plan))
 
     # -- the three modules: encoder, aggregation, classifier ------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What is protected, what it costs, and the words for it."""
 
 from graphveil.privacy.accountant import Curve, privacy_curve
-from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of
+from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of, joint_budget
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
     ByGroup,
@@ -50,6 +50,7 @@ __all__ = [
     "calibrate_mu",
     "check_delta",
     "compose",
+    "joint_budget",
     "parse_unit",
     "privacy_curve",
     "within_partition",

@@ -5,6 +5,7 @@ A budget belongs to one protected edge set. The default lives in memory; a durab
 
 import math
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -37,6 +38,9 @@ class Budget(Protocol):
     def book(self, entry: Entry) -> None:
         """Record the entry, or raise :class:`BudgetError` and record nothing."""
 
+    def check(self, entry: Entry) -> None:
+        """Raise what :meth:`book` would, and record nothing."""
+
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Everything booked so far, in order."""
@@ -65,12 +69,13 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
     def book(self, entry: Entry) -> None:
         """Record the entry unless it would pass the limit; a release id is booked once."""
         with self._lock:
-            if any(known.release_id == entry.release_id for known in self._entries):
-                raise BudgetError(
-                    f"release {entry.release_id} is already booked; a new release needs a new id"
-                )
-            self._check_limit(entry)
+            self._check(entry)
             self._entries.append(entry)
+
+    def check(self, entry: Entry) -> None:
+        """Raise what booking the entry would raise."""
+        with self._lock:
+            self._check(entry)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -85,6 +90,11 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """
         return _curve(self._entries)
 
+    def _check(self, entry: Entry) -> None:
+        if any(known.release_id == entry.release_id for known in self._entries):
+            raise BudgetError(f"release {entry.release_id} is already booked; a new release needs a new id")
+        self._check_limit(entry)
+
     def _check_limit(self, entry: Entry) -> None:
         if self._epsilon is None or self._delta is None:
             return
@@ -96,6 +106,51 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
                 f"{self._delta:g}; the limit is {self._epsilon:g}, spent so far {figure_up(spent)}; ask for "
                 "a smaller epsilon, or raise the limit"
             )
+
+
+class JointBudget:
+    """Several books that one release is booked in, in all or none: what it asks may lie in any of them.
+
+    >>> books = MemoryBudget(), MemoryBudget(epsilon=0.1, delta=1e-7)
+    >>> from graphveil.privacy.events import Gaussian
+    >>> JointBudget(books).book(Entry("a", "rows", Gaussian(0.2)))
+    Traceback (most recent call last):
+    graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 0.9318 at delta 1e-07; \
+the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
+    >>> books[0].entries
+    ()
+    """
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        """Take the books, each once."""
+        self._budgets = tuple({id(budget): budget for budget in budgets}.values())
+
+    def book(self, entry: Entry) -> None:
+        """Record the entry in every book that lacks it, unless one of them refuses."""
+        self.check(entry)
+        for budget in self._lacking(entry):
+            budget.book(entry)
+
+    def check(self, entry: Entry) -> None:
+        """Raise what the first book that refuses would raise."""
+        lacking = self._lacking(entry)
+        for budget in lacking or self._budgets[:1]:
+            budget.check(entry)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What stands in every one of the books, in the order of the first."""
+        first, *others = (budget.entries for budget in self._budgets)
+        everywhere = [{entry.release_id for entry in entries} for entries in others]
+        return tuple(entry for entry in first if all(entry.release_id in ids for ids in everywhere))
+
+    def _lacking(self, entry: Entry) -> list[Budget]:
+        """Return the books without the entry: an interrupted booking has reached some of them only."""
+        return [
+            budget
+            for budget in self._budgets
+            if all(known.release_id != entry.release_id for known in budget.entries)
+        ]
 
 
 def _epsilon(entries: list[Entry], delta: float) -> float:
@@ -119,13 +174,33 @@ _books: WeakKeyDictionary[object, Budget] = WeakKeyDictionary()
 
 
 def budget_of(edge_set: object) -> Budget:
-    """Return the budget of a protected edge set; an unlimited one in memory is opened on first use."""
-    return _books.setdefault(edge_set, MemoryBudget())
+    """Return the budget of a protected edge set; an unlimited one in memory is opened on first use.
+
+    For a union of sets, as of a graph that has grown, it is the books of all of them.
+    """
+    return joint_budget([edge_set])
+
+
+def joint_budget(edge_sets: Iterable[object]) -> Budget:
+    """Return the one budget for a release that asks all of these edge sets, or may ask any of them."""
+    parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
+    books = [_books.setdefault(part, MemoryBudget()) for part in parts]
+    return books[0] if len(books) == 1 else JointBudget(books)
 
 
 def attach_budget(edge_set: object, budget: Budget) -> None:
     """Attach a budget (one with a limit, or a durable one) to an edge set that has not been charged yet."""
+    if len(_parts(edge_set)) > 1:
+        raise BudgetError(
+            "these edges are a union of sets with a budget each, as in a graph that has grown; attach a "
+            "budget to each of edge_set.parts"
+        )
     current = _books.get(edge_set)
     if current is not None and current.entries:
         raise BudgetError("releases of these edges are already booked; attach a budget before the first fit")
     _books[edge_set] = budget
+
+
+def _parts(edge_set: object) -> tuple[object, ...]:
+    """Return the sets that a set is the union of; whatever is no union is its own only part."""
+    return tuple(getattr(edge_set, "parts", (edge_set,)))

@@ -165,6 +165,44 @@ class Guarantee:
         left = first.delta - slack
         return replace(whole, epsilon=whole.curve.epsilon(left) if left > 0 or slack == 0 else math.inf)
 
+    @classmethod
+    def worst_of(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
+        """Return the guarantee of releases on data sets of which any unit is in one only: the worst of them.
+
+        Words and delta are the first one's, deviations are everybody's, and all releases count.
+
+        Raises:
+            PrivacyError: they protect different units, or a record, which may be in several data sets.
+
+        >>> from graphveil.privacy import Gaussian, UndirectedEdge
+        >>> one, two = (
+        ...     Guarantee.of(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1) for mu in (0.1, 0.2)
+        ... )
+        >>> Guarantee.worst_of([one, two]).epsilon == two.epsilon < Guarantee.together([one, two]).epsilon
+        True
+        """
+        first = guarantees[0]
+        if len(guarantees) == 1:
+            return first
+        if len({one.protected for one in guarantees}) > 1 or isinstance(first.protected, NodeUnit):
+            raise PrivacyError(
+                "only edges of one unit lie in one data set each; what protects records, or different units, "
+                "is stated each on its own"
+            )
+        worst = max(guarantees, key=lambda one: one._mu())
+        slack = max(one.slack for one in guarantees)
+        left = first.delta - slack
+        return replace(
+            first,
+            event=worst.event,
+            slack=slack,
+            releases=sum(one.releases for one in guarantees),
+            epsilon=worst.curve.epsilon(left) if left > 0 else math.inf,
+            valid=all(one.valid for one in guarantees),
+            deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
+            one_way=any(one.one_way for one in guarantees),
+        )
+
     @property
     def protected(self) -> Unit:
         """The unit of protection."""

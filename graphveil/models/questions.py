@@ -1,0 +1,107 @@
+"""What predicting another graph asks: the whole graph once, or of a graph that has grown what is new."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from graphveil.aggregate import ReleasePlan
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Graph, rows
+from graphveil.graph.adjacency import Version
+from graphveil.graph.growth import Batch, Step, batches
+from graphveil.models.answers import Answer, Answers
+from graphveil.models.told import Told
+from graphveil.privacy import Guarantee, NodeUnit
+
+if TYPE_CHECKING:
+    from graphveil.models.base import Estimator
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One release: the graph whose edges it asks, its plan and price, and what its answer is kept under.
+
+    With a ``step`` the graph has the edges of one step of growth alone, and the rows of the nodes that were
+    there before are kept. ``disjoint`` is the caller's word that the edges were not asked before.
+    """
+
+    graph: Graph
+    version: Version
+    plan: ReleasePlan
+    price: Guarantee
+    step: Step | None
+    disjoint: bool
+
+    def enter(self, told: Told) -> Told:
+        """Enter the release into a model's ledger, and return it."""
+        if self.step is not None:
+            told.apart(self.graph.edge_set, self.step.apart)
+        if self.disjoint:
+            told.apart(self.graph.edge_set)
+        told.note(self.graph.edge_set, self.price)
+        return told
+
+    def kept(self, answers: Answers) -> Answer | None:
+        """Return what is known of the nodes that were there before; None for a graph that is asked whole."""
+        return None if self.step is None else _before(self.graph, self.step, answers)
+
+
+def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: bool) -> list[Question]:
+    """Return what has to be asked, in order, for predictions of a graph that nothing is kept about.
+
+    Args:
+        model: the fitted model.
+        graph: the graph to predict.
+        plan: the release on the whole graph, for when it has not grown from one that was predicted.
+        disjoint: the caller's word that its edges were not asked before.
+
+    Raises:
+        UnitError, ConfigError: the caller's word settles nothing, or cannot be true.
+    """
+    asked = _new_batches(model, graph, disjoint) or [
+        Question(graph, graph.adjacency.version, plan, model._price_of(plan, graph), None, disjoint)
+    ]
+    if disjoint:
+        for question in asked:
+            _check_word(model, question.graph)
+    return asked
+
+
+def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[Question]:
+    """Return the steps of growth after the last state that something is known about; none if there is none.
+
+    Under a unit of records an old node's record grows, too, so what is new cannot be told from what is old.
+    """
+    if not model.grows or isinstance(model.protected_unit, NodeUnit):
+        return []
+    pending = list[Batch]()
+    for batch in reversed(list(batches(graph))):
+        pending.insert(0, batch)
+        kept = _before(batch.graph, batch.step, model._answers)
+        if kept is not None and kept.plan is not None:
+            plan = kept.plan  # the new rows have the noise of the old ones
+            return [
+                Question(new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint)
+                for new in pending
+            ]
+    return []
+
+
+def _before(graph: Graph, step: Step, answers: Answers) -> Answer | None:
+    """Return what is known of the graph before a step of growth."""
+    return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
+
+
+def _check_word(model: "Estimator", graph: Graph) -> None:
+    """Refuse an assertion that says nothing about what is protected, or that is known to be false."""
+    if isinstance(model.protected_unit, NodeUnit):
+        raise UnitError(
+            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {model.unit!r} "
+            "protects: somebody may be in both graphs. Drop it; the two releases add up"
+        )
+    if model._told.fitted(graph.edge_set):
+        raise ConfigError(
+            "disjoint_edges (--disjoint-edges) does not hold: the graph's edges belong to the edge set that "
+            "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
+        )

@@ -1,0 +1,106 @@
+"""What a fitted model has told about which edges: its fit, and every prediction of another graph.
+
+A release is booked on the books of all edge sets that its edges may belong to, as far as is known: their own,
+and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the book of
+the first of its sets to be asked then holds every release of this model that may have told about it. Proof:
+``docs/guarantees.md``, section 4.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from graphveil.graph import EdgeSet
+from graphveil.privacy import Guarantee
+
+ASSERTED = "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of a prediction: what it costs alone, and the edge sets on whose books it stands."""
+
+    guarantee: Guarantee
+    booked: tuple[EdgeSet, ...]
+
+
+class Told:
+    """The ledger of one fitted model.
+
+    >>> told = Told(EdgeSet())
+    >>> other = EdgeSet()
+    >>> len(told.books(other)), len(told.apart(other).books(other))
+    (2, 1)
+    """
+
+    def __init__(self, fitted: EdgeSet) -> None:
+        """Begin with the edges that were fitted."""
+        self.asserted = False
+        self._fitted = fitted.parts
+        self._asked = dict.fromkeys(fitted.parts)  # in order
+        self._apart: set[frozenset[EdgeSet]] = set()
+        self._releases: list[Release] = []
+
+    def copy(self) -> "Told":
+        """Return the same ledger, to try what a further release would make of it."""
+        copied = Told(EdgeSet(parts=self._fitted))
+        copied.asserted = self.asserted
+        copied._asked, copied._apart = dict(self._asked), set(self._apart)
+        copied._releases = list(self._releases)
+        return copied
+
+    def fitted(self, edge_set: EdgeSet) -> bool:
+        """Whether edges of this set were fitted."""
+        return any(part in self._fitted for part in edge_set.parts)
+
+    def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "Told":
+        """Take note that the edges are in none of the others; return itself.
+
+        Args:
+            others: by default all that was asked before, on the caller's word.
+        """
+        self.asserted |= others is None
+        from_all = tuple(self._asked if others is None else others)
+        self._apart |= {frozenset((part, other)) for part in edge_set.parts for other in from_all}
+        return self
+
+    def books(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
+        """Return the edge sets on whose books a release of these edges belongs."""
+        own = edge_set.parts
+        also = [other for other in self._asked if any(self._may_share(part, other) for part in own)]
+        return tuple(dict.fromkeys((*own, *also)))
+
+    def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
+        """Take note of a release of these edges that was booked."""
+        self._releases.append(Release(guarantee, self.books(edge_set)))
+        self._asked |= dict.fromkeys(edge_set.parts)
+
+    @property
+    def last(self) -> Release:
+        """The release that was noted last."""
+        return self._releases[-1]
+
+    def with_fit(self, fit: Guarantee) -> Guarantee:
+        """Return the guarantee of the fit and of all predictions together: that of the worst book."""
+        if not self._releases:
+            return fit
+        whole = Guarantee.worst_of([self._together(book, fit) for book in self._largest_books()])
+        counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
+        notes = (*fit.notes, ASSERTED) if self.asserted else fit.notes
+        return replace(whole, notes=tuple(dict.fromkeys(notes)), releases=counted)
+
+    def _largest_books(self) -> list[frozenset[int]]:
+        """Return what the books hold, as places among the releases, -1 for the fit; no part of another."""
+        books = {self._on_book(part) for part in self._asked}
+        return sorted((book for book in books if not any(book < other for other in books)), key=min)
+
+    def _on_book(self, part: EdgeSet) -> frozenset[int]:
+        fit = {-1} if part in self._fitted else set()
+        return frozenset(fit | {k for k, release in enumerate(self._releases) if part in release.booked})
+
+    def _together(self, book: frozenset[int], fit: Guarantee) -> Guarantee:
+        """Return the guarantee of what one book holds, at the fit's delta."""
+        first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(book))
+        return Guarantee.together([replace(first, delta=fit.delta), *others])
+
+    def _may_share(self, part: EdgeSet, other: EdgeSet) -> bool:
+        return frozenset((part, other)) not in self._apart
