@@ -83,7 +83,8 @@ def _stage(stage: "Stage") -> str:
 def _steps(stage: "Stage") -> str:
     if stage.steps is None:
         return ""
-    whom = "all records" if stage.sampling_rate == 1 else f"records sampled at rate {stage.sampling_rate:.3g}"
+    what = "records" if stage.pays else "nodes"
+    whom = f"all {what}" if stage.sampling_rate == 1 else f"{what} sampled at rate {stage.sampling_rate:.3g}"
     return f"{stage.steps:,} steps on {whom}, "
 
 

@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.aggregate import CellQuery, HopQuery, PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.aggregate import (
+    AttentionStepsQuery,
+    CellQuery,
+    HopQuery,
+    PushQuery,
+    ReleasePlan,
+    StepsQuery,
+    TallyQuery,
+)
 from graphveil.aggregate.plan import Query
 from graphveil.models.cards import payers
 from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
@@ -14,6 +22,7 @@ from graphveil.privacy.gaussian import mu_of
 
 _KINDS: dict[type[Query], str] = {
     StepsQuery: "training",
+    AttentionStepsQuery: "training on edges",
     PushQuery: "push",
     HopQuery: "hop",
     CellQuery: "edge counts",
@@ -138,7 +147,9 @@ def _costs(run: Sequence[Query], plan: ReleasePlan) -> list[_Cost]:
 def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
     """Return each stage's share: for the records that meet most stages, or else for those that it meets."""
     if not isinstance(plan.unit, NodeUnit):
-        return [max(cost.mu_squared for cost in stage) / plan.mu**2 for stage in costs]
+        worst = [max(cost.mu_squared for cost in stage) for stage in costs]
+        whole = plan.mu**2 or sum(worst)  # no mu is exact where steps are sampled
+        return [stage / whole for stage in worst]
     groups = max(map(len, costs))
     by_group = list(
         zip(*(stage if len(stage) == groups else [stage[0]] * groups for stage in costs), strict=True)
@@ -153,6 +164,6 @@ def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
 
 
 def _noise_of(query: Query) -> dict[str, Any]:
-    if not isinstance(query, StepsQuery):
+    if not isinstance(query, StepsQuery | AttentionStepsQuery):
         return {"noise_std": query.noise}
     return {name: getattr(query, name) for name in ("steps", "sampling_rate", "noise_multiplier")}

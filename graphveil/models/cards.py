@@ -33,6 +33,7 @@ _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",
     "steps": "training",
+    "attention": "training on edges",
     "tally": "count of correct predictions",
 }
 _RECORD = {
@@ -74,7 +75,7 @@ class Card:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.aggregate import HopQuery, PushQuery, StepsQuery
+    from graphveil.aggregate import AttentionStepsQuery, HopQuery, PushQuery, StepsQuery
 
     return tuple(
         ReleaseRow(
@@ -82,7 +83,7 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
             sensitivity=query.sensitivity(plan.unit),
             noise_std=list(query.noise),
             values_per_node=query.dim if isinstance(query, HopQuery | PushQuery) else None,
-            steps=query.steps if isinstance(query, StepsQuery) else None,
+            steps=query.steps if isinstance(query, StepsQuery | AttentionStepsQuery) else None,
             pays=list(payers(query.event(plan.unit), plan.unit)),
         )
         for query in plan.queries

@@ -3,6 +3,8 @@ import pytest
 from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.aggregate.plan import Query, hops
 from graphveil.experiment.stages import Stage, stages_of
+from graphveil.models.attention import AttentionTraining
+from graphveil.models.cards import release_rows
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
@@ -91,3 +93,30 @@ def test_stages_are_plain_values() -> None:
 
 def test_no_plan_has_no_stages() -> None:
     assert stages_of(None) == ()
+
+
+def test_training_on_edges_has_a_share_too() -> None:
+    config = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
+    training, hop = stages_of(config.plan(1.0, 1e-5, num_nodes=22_470))
+    assert (training.kind, training.noise, training.batches) == (
+        "training on edges",
+        "multiplier 2",
+        "100 at 0.0142",
+    )
+    assert (hop.kind, hop.noise, hop.pays) == ("hop", "std 6.24", ())
+    assert training.epsilon == pytest.approx(0.506, rel=1e-3)
+    assert training.epsilon < training.epsilon_renyi
+    assert training.share + hop.share == pytest.approx(1)
+    assert 0.2 < training.share < 0.3
+
+
+def test_a_card_tells_training_on_edges_from_the_sums() -> None:
+    config = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=17_976, multiplier=2.0)
+    training, hop = release_rows(config.plan(1.0, 1e-5, num_nodes=22_470))
+    assert (training.kind, training.steps, training.sensitivity, training.noise_std) == (
+        "attention",
+        100,
+        2,
+        [2],
+    )
+    assert (hop.kind, hop.steps, hop.values_per_node) == ("rows", None, 16)
