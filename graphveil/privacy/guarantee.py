@@ -4,14 +4,14 @@ The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
-from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
-from graphveil.privacy.events import Event, compose, within_partition
+from graphveil.privacy.accountant import Curve, NoPrivacyCurve, Total, privacy_curve, total_mu, totals_of
+from graphveil.privacy.events import Event, Gaussian, PoissonGaussian, compose, within_partition
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, NoUnit, Unit, parse_unit
 
@@ -308,15 +308,28 @@ class Guarantee:
 
         Shifts add up at worst in length: k mu. Rows of equal weight and noise leave less: k edges meet in one
         row only, and k other rows move by one edge each.
+
+        In sampled steps k edges change k sampled gradients. Their sum with noise z tells no more than each of
+        them with noise z / sqrt k of its own, which adds up to z.
         """
         edges = 2 if self.unit == DirectedEdge.name else 1  # stored edges that differ in one friendship
         if self.one_way:
-            return self._epsilon_at(self._mu() * friendships * edges)
-        return self._epsilon_at(self._mu() * math.sqrt(friendships * (friendships + 1) * edges / 2))
+            return self._epsilon_of_several(friendships * edges, friendships * edges)
+        longest = math.sqrt(friendships * (friendships + 1) * edges / 2)
+        return self._epsilon_of_several(friendships * edges, longest)
 
     def _mutual_epsilon(self) -> float:
         """Return epsilon for both stored directions of one friendship: two rows, or worse."""
-        return self._epsilon_at(self._mu() * (2 if self.one_way else math.sqrt(2)))
+        return self._epsilon_of_several(2, 2 if self.one_way else math.sqrt(2))
+
+    def _epsilon_of_several(self, edges: int, longest: float) -> float:
+        """Return epsilon for several edges, whose shifts together are that many times one edge's."""
+        (total,) = totals_of(self.event)
+        if not total.rest:
+            return self._epsilon_at(longest * math.sqrt(total.mu_squared))
+        event = compose(Gaussian(longest * math.sqrt(total.mu_squared)), *_repeated(total, edges))
+        left = self.delta - self.slack
+        return privacy_curve(event).epsilon(left) if left > 0 else math.inf
 
     def _epsilon_at(self, mu: float) -> float:
         left = self.delta - self.slack
@@ -325,6 +338,16 @@ class Guarantee:
     def _mu(self) -> float:
         mu = total_mu(self.event)
         return math.inf if mu is None else mu
+
+
+def _repeated(total: Total, edges: int) -> Iterator[Event]:
+    """Yield what is no Gaussian, when so many edges differ in it."""
+    for part, count in total.rest.items():
+        if not isinstance(part, PoissonGaussian):
+            yield part
+            continue
+        noise = part.noise_multiplier / math.sqrt(edges)
+        yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)
 
 
 def _together(guarantees: Sequence[Guarantee]) -> float | None:

@@ -178,3 +178,20 @@ def test_repeated_runs_do_not_assume_that_their_splits_agree() -> None:
     table = PairwiseGaussian("train/val/target", ((1.0, 0.5), (0.5, 0.2)))
     once = Guarantee.of(UndirectedEdge(), table, delta=1e-5, releases=1)
     assert once.repeated(4).epsilon == pytest.approx(epsilon_of(2.0, 1e-5))
+
+
+def test_several_edges_in_sampled_steps_have_a_finite_figure() -> None:
+    event = compose(PoissonGaussian(2.0, 256 / 17976, 100, "replace"), Gaussian(0.2266))
+    one = Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=2)
+    assert one._epsilon_of_several(1, 1.0) == pytest.approx(one.epsilon)
+    few = one._group_epsilon(2)
+    assert 2 * one.epsilon < few < one._group_epsilon(10) < one._group_epsilon(100) == math.inf
+    hops_alone = Guarantee.of(UndirectedEdge(), Gaussian(0.2266), delta=1e-5, releases=1)
+    assert hops_alone._group_epsilon(10) < one._group_epsilon(10) < 40
+    directed = Guarantee.of(DirectedEdge(), event, delta=1e-5, releases=2)
+    assert one.epsilon < directed._mutual_epsilon() == pytest.approx(few)
+
+
+def test_unpriced_steps_leave_a_group_without_a_figure() -> None:
+    event = compose(NonPrivate(), Gaussian(0.1))
+    assert Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=2)._group_epsilon(10) == math.inf
