@@ -3,6 +3,7 @@
 from graphveil.aggregate.attention import Attention
 from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.calibrate import calibrate_plan
+from graphveil.aggregate.coarse import Coarse
 from graphveil.aggregate.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.aggregate.engine import Edges, Engine
 from graphveil.aggregate.jaccard import Jaccard
@@ -26,6 +27,7 @@ __all__ = [
     "AttentionStepsQuery",
     "CellQuery",
     "ClassAgree",
+    "Coarse",
     "DotWeight",
     "Edges",
     "Engine",

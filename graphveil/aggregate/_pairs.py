@@ -10,6 +10,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,8 @@ FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its boun
 HALF = 1 << 11
 CELLS = 2 * HALF + 1  # of a table over [-1, 1]
 _LANES = 16  # sampled products of rows of another width are several times slower
+_SPREAD = 1 << 22  # weights of sources for all kinds of targets, a byte each
+_ENTRIES = 1 << 17  # of rows that are cut to the grid at a time: they stay in the cache
 
 Values = npt.NDArray[np.float64]
 
@@ -84,10 +87,14 @@ class Dots(PairWeights):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kinds(PairWeights):
-    """levels[k_u, k_v]: a table over pairs of kinds of nodes."""
+    """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first.
+
+    Where the weights of all sources for each kind of target are few, they are spread out beforehand, and an
+    edge takes one look instead of two.
+    """
 
     codes: npt.NDArray[np.uint8]
-    levels: Tensor  # (kinds, kinds), by the target's kind first
+    levels: Tensor  # (kinds, kinds)
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
@@ -99,10 +106,22 @@ class Kinds(PairWeights):
         """How many nodes have weights."""
         return len(self.codes)
 
+    @cached_property
+    def _spread(self) -> Tensor | None:
+        """The weight of every node as a source for each kind of target, one after the other."""
+        if self.levels.numel() * len(self.codes) > _SPREAD * len(self.levels):
+            return None
+        return self.levels.to(torch.uint8)[:, torch.from_numpy(self.codes).long()].reshape(-1)
+
     def of(self, edges: Edges) -> Tensor:
         """Look each edge's two kinds up."""
-        start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
+        spread = self._spread
+        width = len(self.levels) if spread is None else len(self.codes)
+        start = self.codes[edges.start : edges.stop].astype(np.int32) * width
         place = np.repeat(start, edges.degrees.numpy())
+        if spread is not None:
+            np.add(place, edges.sources.numpy(), out=place)
+            return spread.index_select(0, torch.from_numpy(place)).to(torch.float32)
         codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
         np.add(place, codes.numpy(), out=place)
         return self.levels.reshape(-1).index_select(0, torch.from_numpy(place))
@@ -243,14 +262,17 @@ def on_grid(rows: Tensor) -> Tensor:
 
     Zero columns fill the width up to what vector instructions take.
     """
-    exact = rows.detach().to(torch.float64)
-    if exact.ndim != 2 or not bool(torch.isfinite(exact).all()):
+    if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
         raise InputError("the maps of a weight must return finite numbers, one row a node")
-    norm = exact.norm(dim=1, keepdim=True) * (1 + 1e-6)
-    grid = (exact / norm.clamp_min(1.0) * HALF).trunc()
-    wide = torch.zeros(len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES)
-    wide[:, : rows.shape[1]] = grid
-    return wide
+    wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.float32)
+    at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
+    for first in range(0, len(rows), at_once):
+        exact = rows[first : first + at_once].detach().numpy().astype(np.float64)
+        norm = np.sqrt(np.einsum("nk,nk->n", exact, exact)) * (1 + 1e-6)
+        exact *= (HALF / np.maximum(1.0, norm))[:, None]
+        np.trunc(exact, out=exact)
+        wide[first : first + at_once, : rows.shape[1]] = exact
+    return torch.from_numpy(wide)
 
 
 def _pattern(edges: Edges, values: Tensor, num_nodes: int) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from graphveil._check import suggestion
 from graphveil.aggregate.attention import Attention
+from graphveil.aggregate.coarse import Coarse
 from graphveil.aggregate.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.aggregate.jaccard import Jaccard
 from graphveil.aggregate.posterior import ClassAgree, PosteriorDot
@@ -23,7 +24,7 @@ _NAMED: dict[str, Callable[..., Similarity]] = {
     "learned_public": LearnedPublic,
     "attention": Attention,
 }
-_FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?")
+_FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 
 
 def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
@@ -42,10 +43,12 @@ def register_weight(name: str, weight: Callable[..., DotWeight]) -> None:
 
 
 def parse_weight(text: str) -> Similarity | None:
-    """Return the weight that a text names, None for ``one``.
+    """Return the weight that a text names, None for ``one``; ``@32`` asks for 32 landmarks.
 
     >>> parse_weight("exp_cos(0.5)")
     ExpCos(temperature=0.5)
+    >>> parse_weight("half_cos@32")
+    Coarse(weight=HalfCos(), landmarks=32)
     >>> parse_weight("one") is None
     True
 
@@ -64,7 +67,8 @@ def parse_weight(text: str) -> Similarity | None:
         )
     try:
         numbers = [float(part) for part in (form[2] or "").split(",") if part.strip()]
-        return _NAMED[form[1]](*numbers)
+        weight = _NAMED[form[1]](*numbers)
+        return weight if form[3] is None else Coarse(weight, int(form[3]))
     except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

@@ -433,9 +433,5 @@ def _plain(query: Query) -> dict[str, object]:
     values = {k: v for k, v in asdict(query).items() if k not in ("sigma", "similarity")}
     similarity = getattr(query, "similarity", None)
     if similarity is not None:
-        values["similarity"] = {
-            **asdict(similarity),
-            "weight": type(similarity).__name__,
-            "bound": similarity.bound.hex(),
-        }
+        values["similarity"] = similarity.describe()
     return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.noise]}

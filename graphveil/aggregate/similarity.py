@@ -6,7 +6,7 @@ common neighbours are functions of the edges, and nothing here is ever given any
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -47,6 +47,10 @@ class Similarity(ABC):
     @abstractmethod
     def prepare(self, keys: Any) -> PairWeights:
         """Return the weights' tables for these rows, before any edge is read."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what fixes the weight, for a release's descriptor."""
+        return {"weight": type(self).__name__, **asdict(self), "bound": self.bound.hex()}
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,13 @@ class DotWeight(Similarity):
         """The largest weight on the grid."""
         return float(self.values.max())
 
-    def prepare(self, keys: Tensor) -> PairWeights:
+    @property
+    def symmetric(self) -> bool:
+        """Whether both ends of a pair are mapped alike."""
+        return type(self).psi is DotWeight.psi
+
+    def prepare(self, keys: Tensor) -> Dots:
         """Return both maps on their grids, and the table."""
-        return Dots(
-            on_grid(self.phi(keys)), on_grid(self.psi(keys)) / HALF, levels_of(self.values, self.bound)
-        )
+        phi = on_grid(self.phi(keys))
+        psi = phi if self.symmetric else on_grid(self.psi(keys))
+        return Dots(phi, psi / HALF, levels_of(self.values, self.bound))

@@ -15,6 +15,7 @@ from contracts.replay import UNITS
 from graphveil.aggregate import (
     Attention,
     ClassAgree,
+    Coarse,
     DotWeight,
     ExpCos,
     HalfCos,
@@ -112,6 +113,8 @@ WEIGHINGS = (
     Weighing(ClassAgree(0.2), posteriors),
     Weighing(PosteriorDot(), posteriors),
     Weighing(Attention("tanh"), networks),
+    Weighing(Coarse(HalfCos(), 3), directions),
+    Weighing(Coarse(OneSided(), 2), directions),
 )
 SHARP, ONE_SIDED = WEIGHINGS[5:7]
 
