@@ -12,7 +12,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
 from graphveil.cli.screen import Bars
-from graphveil.privacy import MemoryBudget
+from graphveil.privacy import Entry, MemoryBudget
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
@@ -552,7 +552,7 @@ def test_predictions_as_json(invoke: Invoke, trained: Path) -> None:
 def test_another_graph_is_priced_and_booked(
     invoke: Invoke, trained: Path, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    booked: list[object] = []
+    booked: list[Entry] = []
     real = MemoryBudget.book
     monkeypatch.setattr(
         MemoryBudget, "book", lambda self, entry: (booked.append(entry), real(self, entry))[1]
@@ -562,10 +562,25 @@ def test_another_graph_is_priced_and_booked(
         "predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"
     )
     assert answer.code == 0, answer.err
-    assert len(booked) == 1
+    assert len({entry.release_id for entry in booked}) == 1
     assert "epsilon 1 at delta 1e-07" in answer.err
+    assert "epsilon 1.448 at delta 1e-07, as the two graphs may share edges" in " ".join(answer.err.split())
     assert answer.json["charged"]["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert answer.json["guarantee_with_predictions"]["epsilon"] == pytest.approx(1.448, abs=2e-3)
     assert len(read(Path("p.csv"))) == NODES + 1
+
+
+def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Path, files: Files) -> None:
+    another = ["predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json"]
+    answer = invoke(*another, "--disjoint-edges")
+    assert answer.code == 0, answer.err
+    assert "on your word that the graphs share no edge" in " ".join(answer.err.split())
+    whole = answer.json["guarantee_with_predictions"]
+    assert whole["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert "asserted to share no edge" in whole["statement"]
+    refused = invoke("predict", trained, "--disjoint-edges")
+    assert refused.code == 2
+    assert "--disjoint-edges describe another graph" in refused.err
 
 
 @pytest.mark.parametrize("labels", ["as in training, but empty", "none", "none, release alone"])
@@ -655,7 +670,7 @@ def test_a_prediction_that_ends_early_says_what_it_has_cost(
     code: int,
     words: str,
 ) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise error
 
     another = ["predict", trained, "--nodes", files.nodes, "--edges", files.edges]

@@ -43,6 +43,15 @@ TargetColumn = Annotated[
 Directed = Annotated[
     bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
 ]
+DisjointEdges = Annotated[
+    bool,
+    typer.Option(
+        "--disjoint-edges",
+        help="You vouch that no edge of this graph was trained on or asked before: the larger figure counts, "
+        "not the sum.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
 Split = Annotated[
     str | None,
     typer.Option("--split", help="Column of the nodes with train, val or test.", rich_help_panel=_DATA),

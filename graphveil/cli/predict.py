@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from graphveil.privacy import Guarantee
 
 _ADDS_UP = {
-    "edges": "if these edges are the training edges, or share any with them, the two budgets add",
-    "records": "if anybody in this graph was in the training graph too, the two budgets add",
+    "edges": "as the two graphs may share edges; --disjoint-edges is your word that they do not",
+    "records": "as somebody may be in both graphs",
 }
+_LARGER = "the larger of the two, on your word that the graphs share no edge"
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
@@ -30,6 +31,7 @@ def predict(
     source: options.SourceColumn = None,
     target: options.TargetColumn = None,
     directed: options.Directed = False,
+    disjoint_edges: options.DisjointEdges = False,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -45,9 +47,10 @@ def predict(
     model = load_model(run)
     columns = {"id": id, "label": label, "source": source, "target": target}
     if nodes is None and edges is None:
-        if directed or any(columns.values()):
+        if directed or disjoint_edges or any(columns.values()):
             raise ConfigError(
-                "column flags describe another graph; add its --nodes and --edges, or drop them"
+                "column flags and --disjoint-edges describe another graph; add its --nodes and --edges, or "
+                "drop them"
             )
         table = predictions_of(model)
         screen.notes.print(
@@ -56,11 +59,14 @@ def predict(
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
-    price = model.price(graph)
+    price = model.price(graph, disjoint_edges=disjoint_edges)
+    after = model.guarantee_after(graph, disjoint_edges=disjoint_edges)
     about = secrets_of(model.guarantee)
-    screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, about))
+    why = _LARGER if disjoint_edges else _ADDS_UP[about]
+    screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, after, about, why))
     with spending(budget_of(graph.edge_set)):
-        table = predictions_of(model, model.predict_proba(graph), graph.ids)
+        proba = model.predict_proba(graph, disjoint_edges=disjoint_edges)
+        table = predictions_of(model, proba, graph.ids)
         _deliver(model, table, out, screen, price=price)
 
 
@@ -100,7 +106,9 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     return {role: configuration.get(f"data.{role}") for role in roles}
 
 
-def _facts(graph: "Graph", price: "Guarantee | None", about: str) -> list[tuple[str, str]]:
+def _facts(
+    graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
+) -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
     from graphveil.privacy.guarantee import figure_up
 
@@ -114,7 +122,11 @@ def _facts(graph: "Graph", price: "Guarantee | None", about: str) -> list[tuple[
             f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the {about} of this graph",
         ),
         ("attacker", catch_rate(price)),
-        ("adds up", _ADDS_UP[about]),
+        (
+            "with the training",
+            f"epsilon {figure_up(after.epsilon)} at delta {after.delta:g}, {why}; what earlier commands "
+            "predicted comes on top",
+        ),
         *(("deviation", deviation) for deviation in price.deviations),
     ]
 
@@ -127,6 +139,7 @@ def _deliver(
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
     record["guarantee"] = model.guarantee.as_dict()
+    record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
         write_predictions(out, table)
         record["out"] = str(out)
