@@ -1,18 +1,118 @@
-"""Noise on one value: central and local mechanisms."""
+"""Noise on one value: central mechanisms that add integers, and local ones that randomise a record.
 
-from graphveil.mechanisms.additive import (
-    DiscreteGaussian,
-    IntegerNoise,
-    RoundedGaussian,
-    choose_sampler,
-)
-from graphveil.mechanisms.steps import StepNoise, public_rate
+A name is imported when it is used, so that what a person's device needs loads without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphveil.mechanisms.additive import (
+        DiscreteGaussian,
+        IntegerNoise,
+        RoundedGaussian,
+        choose_sampler,
+    )
+    from graphveil.mechanisms.claim import Claim
+    from graphveil.mechanisms.local.allocation import Sample, Split, Weights
+    from graphveil.mechanisms.local.bounds import Bounds
+    from graphveil.mechanisms.local.feature_rr import Bins, FeatureRR
+    from graphveil.mechanisms.local.features import FeatureMechanism, Reports
+    from graphveil.mechanisms.local.gaussian import AnalyticGaussian, analytic_sigma
+    from graphveil.mechanisms.local.labels import LabelRR
+    from graphveil.mechanisms.local.multibit import MultiBit
+    from graphveil.mechanisms.local.noise import LocalNoise
+    from graphveil.mechanisms.local.per_feature import PerFeature
+    from graphveil.mechanisms.local.statement import (
+        NOT_COLLECTED,
+        NOT_RANDOMISED,
+        node_features_statement,
+    )
+    from graphveil.mechanisms.scalar.base import ScalarMechanism
+    from graphveil.mechanisms.scalar.duchi import Duchi
+    from graphveil.mechanisms.scalar.hybrid import Hybrid
+    from graphveil.mechanisms.scalar.laplace import Laplace
+    from graphveil.mechanisms.scalar.piecewise import Piecewise, PMSub
+    from graphveil.mechanisms.scalar.three_outputs import ThreeOutputs
+    from graphveil.mechanisms.steps import StepNoise, public_rate
+
+_HOMES = {
+    "AnalyticGaussian": "local.gaussian",
+    "Bins": "local.feature_rr",
+    "Bounds": "local.bounds",
+    "Claim": "claim",
+    "DiscreteGaussian": "additive",
+    "Duchi": "scalar.duchi",
+    "FeatureMechanism": "local.features",
+    "FeatureRR": "local.feature_rr",
+    "Hybrid": "scalar.hybrid",
+    "IntegerNoise": "additive",
+    "LabelRR": "local.labels",
+    "Laplace": "scalar.laplace",
+    "LocalNoise": "local.noise",
+    "MultiBit": "local.multibit",
+    "NOT_COLLECTED": "local.statement",
+    "NOT_RANDOMISED": "local.statement",
+    "PMSub": "scalar.piecewise",
+    "PerFeature": "local.per_feature",
+    "Piecewise": "scalar.piecewise",
+    "Reports": "local.features",
+    "RoundedGaussian": "additive",
+    "Sample": "local.allocation",
+    "ScalarMechanism": "scalar.base",
+    "Split": "local.allocation",
+    "StepNoise": "steps",
+    "ThreeOutputs": "scalar.three_outputs",
+    "Weights": "local.allocation",
+    "analytic_sigma": "local.gaussian",
+    "choose_sampler": "additive",
+    "node_features_statement": "local.statement",
+    "public_rate": "steps",
+}
 
 __all__ = [
+    "NOT_COLLECTED",
+    "NOT_RANDOMISED",
+    "AnalyticGaussian",
+    "Bins",
+    "Bounds",
+    "Claim",
     "DiscreteGaussian",
+    "Duchi",
+    "FeatureMechanism",
+    "FeatureRR",
+    "Hybrid",
     "IntegerNoise",
+    "LabelRR",
+    "Laplace",
+    "LocalNoise",
+    "MultiBit",
+    "PMSub",
+    "PerFeature",
+    "Piecewise",
+    "Reports",
     "RoundedGaussian",
+    "Sample",
+    "ScalarMechanism",
+    "Split",
     "StepNoise",
+    "ThreeOutputs",
+    "Weights",
+    "analytic_sigma",
     "choose_sampler",
+    "node_features_statement",
     "public_rate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'graphveil.mechanisms' has no attribute {name!r}")
+    found = getattr(import_module(f"graphveil.mechanisms.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

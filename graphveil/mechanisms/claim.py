@@ -1,0 +1,62 @@
+"""What a randomiser of one record promises: its budget, and why it might not hold."""
+
+import math
+from dataclasses import dataclass
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+
+REAL_VALUED = "real-valued sampler"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A record's outputs are (epsilon, delta)-indistinguishable from any other record's.
+
+    Whatever the two records hold within the public bounds. ``epsilon`` is inf where nothing is hidden and 0
+    where nothing is told. Claims on parts of one record add up.
+
+    >>> Claim(1.0) + Claim(0.5, delta=1e-10)
+    Claim(epsilon=1.5, delta=1e-10, deviations=())
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    deviations: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> bool:
+        """Whether the claim holds for the code as it runs."""
+        return not self.deviations
+
+    def __add__(self, other: "Claim") -> "Claim":
+        """Return the claim of both parts together."""
+        return Claim(
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+            tuple(dict.fromkeys(self.deviations + other.deviations)),
+        )
+
+
+def check_budget(**named: float) -> None:
+    """Require budgets: numbers above zero, of which inf means no noise.
+
+    >>> check_budget(epsilon=0.0)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: epsilon=0.0 must be a number above 0 (inf adds no noise)
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
+
+
+def check_delta(delta: float) -> None:
+    """Require a delta between 0 and 1, both excluded."""
+    _check.positive(delta=delta)
+    if delta >= 1:
+        raise ConfigError(f"delta={delta!r} must be below 1")
+
+
+def coth(x: float) -> float:
+    """Return coth(x) for x > 0, whatever its size."""
+    return 1 / math.tanh(x)

@@ -1,0 +1,125 @@
+"""Laws of one output number, as objects that can be integrated and compared exactly."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphveil.errors import ConfigError
+from graphveil.mechanisms._draws import Floats
+
+
+class Law(ABC):
+    """The law of an output, given one input."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """The expectation."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance."""
+
+    @abstractmethod
+    def log_ratio(self, other: "Law") -> float:
+        """Return the largest log of this law's probability (or density) over the other's, of any output."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepLaw(Law):
+    """Probabilities of single values, and a density that is constant between edges.
+
+    >>> law = StepLaw(np.array([1.0]), np.array([0.5]), np.array([0.0, 2.0]), np.array([0.25]))
+    >>> law.mean, round(law.variance, 6)
+    (1.0, 0.166667)
+    """
+
+    atoms: Floats
+    masses: Floats
+    edges: Floats
+    densities: Floats
+
+    @classmethod
+    def discrete(cls, atoms: Floats, masses: Floats) -> "StepLaw":
+        """Return a law of single values only."""
+        return cls(np.asarray(atoms, dtype=np.float64), np.asarray(masses), np.empty(0), np.empty(0))
+
+    @property
+    def total(self) -> float:
+        """The whole mass, which is one."""
+        return float(self.masses.sum() + (self.densities * np.diff(self.edges)).sum())
+
+    @property
+    def mean(self) -> float:
+        """The expectation, by summation."""
+        return self._moment(1)
+
+    @property
+    def variance(self) -> float:
+        """The variance, by summation."""
+        return self._moment(2) - self.mean**2
+
+    def _moment(self, power: int) -> float:
+        steps = self.densities * np.diff(self.edges ** (power + 1)) / (power + 1)
+        return float((self.masses * self.atoms**power).sum() + steps.sum())
+
+    def mixed(self, other: "StepLaw", share: float) -> "StepLaw":
+        """Return the mixture of this law, with the given probability, and one of single values."""
+        if other.edges.size:
+            raise ConfigError("only a law of single values can be mixed in")
+        atoms = np.concatenate([self.atoms, other.atoms])
+        masses = np.concatenate([share * self.masses, (1 - share) * other.masses])
+        return StepLaw(atoms, masses, self.edges, share * self.densities)
+
+    def log_ratio(self, other: Law) -> float:
+        """Return the largest log ratio, inf if an output is possible under this law only."""
+        if not isinstance(other, StepLaw) or not np.array_equal(self.atoms, other.atoms):
+            return math.inf
+        middle = np.concatenate([self.edges, other.edges])
+        middle = np.sort(middle)
+        middle = (middle[1:] + middle[:-1]) / 2
+        return max(
+            _largest(self.masses, other.masses), _largest(self._density(middle), other._density(middle))
+        )
+
+    def _density(self, y: Floats) -> Floats:
+        if not self.edges.size:
+            return np.empty(0)
+        step = np.searchsorted(self.edges, y, side="right")
+        return np.concatenate([[0.0], self.densities, [0.0]])[step]
+
+
+@dataclass(frozen=True)
+class LaplaceLaw(Law):
+    """A density exp(-|y - centre| / scale) / (2 scale)."""
+
+    centre: float
+    scale: float
+
+    @property
+    def mean(self) -> float:
+        """The centre."""
+        return self.centre
+
+    @property
+    def variance(self) -> float:
+        """Twice the square of the scale."""
+        return 2 * self.scale**2
+
+    def log_ratio(self, other: Law) -> float:
+        """Return the distance of the centres in scales, which equal scales attain beyond either centre."""
+        if not isinstance(other, LaplaceLaw) or self.scale != other.scale:
+            return math.inf
+        return abs(self.centre - other.centre) / self.scale
+
+
+def _largest(p: Floats, q: Floats) -> float:
+    """Return the largest log p / q over places where p is above zero."""
+    possible = p > 0
+    if not possible.any():
+        return -math.inf
+    with np.errstate(divide="ignore"):
+        return float((np.log(p[possible]) - np.log(q[possible])).max())

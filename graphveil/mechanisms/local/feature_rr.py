@@ -1,0 +1,271 @@
+"""A randomised bin for every feature: FeatureRR of HeteroRR, with and without debiasing."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.mechanisms._channel import MAX_OUTPUTS, Channel, Sampler
+from graphveil.mechanisms._draws import Draws, Floats, Integers, Place, Real, halves, round_up_or_down
+from graphveil.mechanisms.laws import StepLaw
+from graphveil.mechanisms.local.allocation import Split, Weights
+from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+
+Mode = Literal["ceil", "stochastic"]
+Decode = Literal["naive", "unbiased"]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """One feature's mechanism: k bins, output u for input t with probability rho^|u-t| / C_t.
+
+        rho = e^(-epsilon/(k-1)),   C_t = sum_u rho^|u-t| = (1 + rho - rho^t - rho^(k-t+1)) / (1 - rho).
+
+    ``mode`` says how z in [0, 1] becomes a bin: ``"ceil"`` takes t = max(1, ceil(k z)), ``"stochastic"``
+    rounds to the grid (t-1)/(k-1) with z as expectation. ``decode`` says which number a bin stands for:
+    ``"naive"`` the bin's own (u/k, or its grid point), ``"unbiased"`` the g_u that has the value of t as
+    expectation.
+
+    Guarantee: epsilon-LDP, exactly (u = 1 under t = 1 against t = k).
+
+    >>> Bins(1.0, 5).table[0].round(8).tolist()
+    [0.31002201, 0.24144538, 0.18803785, 0.14644403, 0.11405072]
+    """
+
+    epsilon: float
+    k: int
+    mode: Mode = "stochastic"
+    decode: Decode = "unbiased"
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.non_negative(epsilon=self.epsilon)
+        _check.integer_at_least(2, k=self.k)
+        _check.within(2, MAX_OUTPUTS, k=self.k)
+        _check.one_of(("ceil", "stochastic"), mode=self.mode)
+        _check.one_of(("naive", "unbiased"), decode=self.decode)
+        if self.decode == "unbiased" and self.epsilon == 0:
+            raise ConfigError(
+                "a feature of weight 0 has no unbiased estimate; give it a weight, or decode='naive'"
+            )
+
+    @cached_property
+    def table(self) -> Floats:
+        """Pr(u|t), shape (k, k): a row for each input bin."""
+        table: Floats = self._powers / self._powers.sum(axis=1, keepdims=True)
+        return table
+
+    @property
+    def channel(self) -> Channel:
+        """The channel that samples are drawn from."""
+        if self.epsilon == 0:  # uniform, up to what k leaves of 2^64, and the same for every input
+            return Channel((Channel.of(np.full((1, self.k), 1 / self.k), 1.0).counts[0],) * self.k)
+        return Channel.of(self.table, self.epsilon)
+
+    @property
+    def values(self) -> Floats:
+        """The number in [0, 1] that each input bin stands for."""
+        bins = np.arange(self.k)
+        return (bins + 0.5) / self.k if self.mode == "ceil" else bins / (self.k - 1)
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """The number that each output bin is read as."""
+        if self.decode == "unbiased":
+            return self._unbiased(self.values)
+        return np.arange(1, self.k + 1) / self.k if self.mode == "ceil" else self.values
+
+    def law(self, z: float) -> StepLaw:
+        """Return the law of the estimate of a value in [0, 1]."""
+        return StepLaw.discrete(self.estimates, self._inputs(np.array([z]))[0] @ self.table)
+
+    def moments(self, z: Floats) -> tuple[Floats, Floats]:
+        """Return mean and variance of the estimates of values in [0, 1]."""
+        inputs = self._inputs(z)
+        means, squares = (inputs @ (self.table @ self.estimates**power) for power in (1, 2))
+        return means, squares - means**2
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance of any value: on a piece between grid points it is a concave parabola."""
+        points = self.values
+        if self.mode == "stochastic":
+            squares = self.table @ self.estimates**2
+            means = self.table @ self.estimates
+            rise, slope = np.diff(squares), np.diff(means)
+            share = np.clip((rise - 2 * means[:-1] * slope) / (2 * slope**2), 0, 1)
+            points = np.concatenate([points, points[:-1] + share / (self.k - 1)])
+        return float(self.moments(points)[1].max())
+
+    @property
+    def _powers(self) -> Floats:
+        bins = np.arange(self.k)
+        powers: Floats = np.exp(-self.epsilon / (self.k - 1) * np.abs(bins[:, None] - bins))
+        return powers
+
+    def _inputs(self, z: Floats) -> Floats:
+        """Return the probability of each input bin for each value, shape (values, k)."""
+        out = np.zeros((len(z), self.k))
+        line = np.arange(len(z))
+        if self.mode == "ceil":
+            out[line, np.maximum(np.ceil(z * self.k) - 1, 0).astype(np.int64)] = 1
+            return out
+        position = z * (self.k - 1)
+        below = np.minimum(position.astype(np.int64), self.k - 2)
+        out[line, below] = 1 - (position - below)
+        out[line, below + 1] = position - below
+        return out
+
+    def _unbiased(self, values: Floats) -> Floats:
+        """Return g with sum_u g_u Pr(u|t) = values_t: the inverse of rho^|u-t| is tridiagonal."""
+        step = -self.epsilon / (self.k - 1)
+        rho, gap = math.exp(step), -math.expm1(2 * step)
+        w = values * self._powers.sum(axis=1)
+        g = (1 + rho**2) * w
+        g[1:] -= rho * w[:-1]
+        g[:-1] -= rho * w[1:]
+        g[[0, -1]] -= rho**2 * w[[0, -1]]  # an end has one neighbour
+        unbiased: Floats = g / gap
+        return unbiased
+
+
+@lru_cache(maxsize=4096)
+def best_bins(epsilon: float) -> int:
+    """Return the number of bins with the least worst-case variance, stochastic and unbiased.
+
+    >>> [best_bins(epsilon) for epsilon in (0.5, 2.0, 3.0, 5.0)]
+    [2, 3, 4, 7]
+    """
+    best, least = 2, Bins(epsilon, 2).worst_variance
+    for k in range(3, MAX_OUTPUTS + 1):
+        variance = Bins(epsilon, k).worst_variance
+        if variance >= least:  # it falls, then rises
+            break
+        best, least = k, variance
+    return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureRR(FeatureMechanism):
+    """Every feature is put into a bin, and the bin is randomised at epsilon_i = epsilon theta_i (HeteroRR).
+
+    A bin u comes out for t with probability rho_i^|u-t| / C_t, rho_i = e^(-epsilon_i/(k_i-1)): see
+    :class:`Bins`, which has the law, the estimate and the variance of one feature.
+
+    Guarantee: sum of epsilon_i = epsilon for the whole vector, exactly, because theta adds up to one and is
+    the same for all records.
+
+    Shapes: reports have bins 0..k-1, uint8 (records, dim).
+
+    Args:
+        epsilon, dim, bounds: see :class:`FeatureMechanism`.
+        k: the number of bins; ``"auto"`` takes, for each feature's budget, the one whose worst variance is
+            least (2 up to a budget of 1.6682), and needs the two defaults below.
+        mode: ``"stochastic"`` rounds to a bin without bias, ``"ceil"`` is the paper's.
+        decode: ``"unbiased"``, or ``"naive"``, the paper's: a bin is read as itself, which pulls estimates
+            toward the middle. k=10, ``"ceil"``, ``"naive"`` reproduce the paper.
+        allocation: :class:`Split`, or :class:`Weights` from public scores.
+
+    Raises:
+        ConfigError: a parameter is outside its range, or theta does not fit.
+
+    >>> law = FeatureRR(epsilon=1.0, dim=50)
+    >>> law.features[0].k, round(float(law.variance(np.full((1, 50), 0.5))[0, 0]), 1)
+    (2, 2500.2)
+    >>> from graphveil.mechanisms import LocalNoise
+    >>> reports = law.perturb(np.ones((3, 50)), stream=LocalNoise(unsafe_noise_seed=1).stream("features"))
+    >>> reports.values.shape, reports.values.dtype
+    ((3, 50), dtype('uint8'))
+    """
+
+    k: int | Literal["auto"] = "auto"
+    mode: Mode = "stochastic"
+    decode: Decode = "unbiased"
+    allocation: Split | Weights = field(default=Split())
+
+    @cached_property
+    def features(self) -> tuple[Bins, ...]:
+        """The mechanism of each feature."""
+        made = {budget: self._bins(budget) for budget in self._budgets}
+        return tuple(made[budget] for budget in self._budgets)
+
+    @property
+    def _budgets(self) -> tuple[float, ...]:
+        return tuple(self.allocation.budgets(self.epsilon, self.dim).tolist())
+
+    @cached_property
+    def _laws(self) -> tuple[Bins, ...]:
+        """The different mechanisms among the features'."""
+        return tuple(dict.fromkeys(self.features))
+
+    @cached_property
+    def _which(self) -> Integers:
+        """The place of each feature's mechanism among the different ones."""
+        places = {law: place for place, law in enumerate(self._laws)}
+        return np.array([places[law] for law in self.features])
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        return Sampler(tuple(law.channel for law in self._laws))
+
+    def _check(self) -> None:
+        if isinstance(self.k, str):
+            _check.one_of(("auto",), k=self.k)
+            if (self.mode, self.decode) != ("stochastic", "unbiased"):
+                raise ConfigError(
+                    "k='auto' is for mode='stochastic', decode='unbiased'; give a number of bins"
+                )
+        if not isinstance(self.allocation, Split | Weights):
+            raise ConfigError("allocation must be Split() or Weights(theta); MultiBit samples features")
+        if not math.isinf(self.epsilon):
+            _ = self._sampler  # every feature's budget is one that its bins can have
+
+    def _bins(self, budget: float) -> Bins:
+        k = best_bins(budget) if isinstance(self.k, str) else self.k
+        return Bins(budget, k, self.mode, self.decode)
+
+    @cached_property
+    def _sizes(self) -> Floats:
+        """The number of bins of each feature, or a single one where all have the same mechanism."""
+        sizes = np.array([float(law.k) for law in self._laws])
+        return sizes if len(sizes) == 1 else sizes[self._which]
+
+    @cached_property
+    def _starts(self) -> Integers | None:
+        """Where each feature's channel starts, None if there is one for all."""
+        return None if len(self._laws) == 1 else self._sampler.starts[self._which]
+
+    @cached_property
+    def _numbers(self) -> tuple[Single, Integers | None]:
+        """The estimates of all mechanisms, one after the other, and where each feature's start."""
+        numbers = np.concatenate([law.estimates for law in self._laws]).astype(np.float32)
+        firsts = np.cumsum([0, *(law.k for law in self._laws)])[self._which]
+        return numbers, None if len(self._laws) == 1 else firsts
+
+    def _empty(self, records: int) -> Reports:
+        return Reports(np.empty((records, self.dim), dtype=np.uint8))
+
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+        low, high = halves(stream.words(rows, words_per_row=self.dim))
+        if self.mode == "stochastic":
+            inputs = round_up_or_down(z * (self._sizes - 1), low)
+        else:
+            inputs = np.ceil(z * self._sizes).astype(np.int64) - 1
+            np.maximum(inputs, 0, out=inputs)
+        place = Place(stream, rows, self.dim)
+        out.values[:] = self._sampler.cross(inputs, high, place, self._starts)
+
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        numbers, firsts = self._numbers
+        which = reports.values if firsts is None else reports.values + firsts
+        np.take(numbers, which, out=out, mode="clip")  # in range; mode "raise" would buffer the output
+
+    def _variance(self, z: Floats) -> Floats:
+        out = np.empty_like(z)
+        for feature, law in enumerate(self.features):
+            out[:, feature] = law.moments(z[:, feature])[1]
+        return out

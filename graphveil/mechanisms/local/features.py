@@ -1,0 +1,163 @@
+"""The contract of mechanisms for a vector of features: perturb records, estimate them, and the price."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil import _check
+from graphveil.errors import ConfigError, GraphError
+from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
+from graphveil.mechanisms.claim import Claim, check_budget
+from graphveil.mechanisms.local.bounds import Bounds
+
+Single = npt.NDArray[np.float32]
+_BLOCK = 1 << 14  # values at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """What leaves the randomiser: one row a record, and which features a row is about.
+
+    ``values`` is an array (records, k) whose meaning the mechanism knows. ``indices`` (records, k) names the
+    features, ascending in each row; None means all of them, in order.
+    """
+
+    values: npt.NDArray[Any]
+    indices: npt.NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureMechanism(ABC):
+    """A randomiser of a record's features x, shape (dim,), under one budget for the whole vector.
+
+    Fields are public and the same for all records. ``perturb`` takes private rows and gives reports;
+    ``estimate`` takes reports, as anybody can, and gives rows whose expectation is x where the mechanism says
+    that it is unbiased. With ``epsilon`` inf both leave x as it is.
+
+    Args:
+        epsilon: the budget of the whole vector.
+        dim: d, the number of features.
+        bounds: their public range.
+    """
+
+    epsilon: float
+    dim: int
+    bounds: Bounds = field(default=Bounds())
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check_budget(epsilon=self.epsilon)
+        _check.integer_at_least(1, dim=self.dim)
+        _check.within(1, MAX_DIM, dim=self.dim)
+        self.bounds.check_dim(self.dim)
+        self._check()
+
+    @property
+    def claim(self) -> Claim:
+        """What a record's report promises."""
+        return Claim(self.epsilon, deviations=self.bounds.deviations)
+
+    def perturb(self, x: Real, *, stream: Draws, rows: Integers | None = None) -> Reports:
+        """Return the randomised reports of records.
+
+        A row's draws depend on the stream and its number alone, so any partition of the records gives the
+        same reports. A stream serves one set of records, once: equal draws on two sets cancel.
+
+        Args:
+            x: float features (records, dim); values outside the bounds are clipped.
+            stream: random words, from :class:`~graphveil.mechanisms.LocalNoise` or a device's own entropy.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: the shape is wrong, or a value is NaN or infinite.
+            ConfigError: two records have one number.
+        """
+        x = self._matrix(x)
+        rows = distinct_rows(rows, len(x))
+        if math.isinf(self.epsilon):
+            return Reports(self.bounds.real(self.bounds.unit(x)).astype(x.dtype))
+        reports = self._empty(len(x))
+        for part in row_blocks(len(x), self.dim, self._cells):
+            self._perturb(self.bounds.unit(x[part]), rows[part], stream, _part(reports, part))
+        return reports
+
+    def estimate(self, reports: Reports) -> Single:
+        """Return an estimate of each record's features, float32 (records, dim).
+
+        Raises:
+            GraphError: the reports have another shape than this mechanism's.
+        """
+        self._check_reports(reports)
+        if math.isinf(self.epsilon):
+            return reports.values.astype(np.float32)
+        out = np.empty((len(reports), self.dim), dtype=np.float32)
+        for part in row_blocks(len(reports), self.dim, self._cells):
+            self._estimate(_part(reports, part), out[part])
+            self.bounds.real(out[part])
+        return out
+
+    def variance(self, x: Real) -> Floats:
+        """Return the variance of each coordinate's estimate, for features (records, dim)."""
+        if math.isinf(self.epsilon):
+            return np.zeros(x.shape)
+        return self._variance(np.asarray(self.bounds.unit(x), dtype=np.float64)) * self.bounds.width**2
+
+    @property
+    def _cells(self) -> int:
+        """How many values are perturbed at a time."""
+        return _BLOCK
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Check the fields of a subclass."""
+
+    @abstractmethod
+    def _empty(self, records: int) -> Reports:
+        """Return reports to fill."""
+
+    @abstractmethod
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+        """Fill the reports of rows z in [0, 1]."""
+
+    @abstractmethod
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        """Write the estimates on the unit scale."""
+
+    @abstractmethod
+    def _variance(self, z: Floats) -> Floats:
+        """Return the variances on the unit scale."""
+
+    def _check_reports(self, reports: Reports) -> None:
+        """Refuse reports of another shape."""
+        like = Reports(np.empty((0, self.dim))) if math.isinf(self.epsilon) else self._empty(0)
+        wanted = (len(reports), like.values.shape[1])
+        shapes = [part.shape for part in (reports.values, reports.indices) if part is not None]
+        if any(shape != wanted for shape in shapes) or (reports.indices is None) != (like.indices is None):
+            raise GraphError(f"reports of shape {shapes} are not this mechanism's: {wanted} are needed")
+
+    def _matrix(self, x: Real) -> Real:
+        if x.ndim != 2 or x.shape[1] != self.dim:
+            raise GraphError(f"features of shape {x.shape} do not fit (records, {self.dim})")
+        return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+
+
+def _part(reports: Reports, part: slice) -> Reports:
+    """Return some records' reports, as views."""
+    return Reports(reports.values[part], None if reports.indices is None else reports.indices[part])
+
+
+def distinct_rows(rows: Integers | None, count: int) -> Integers:
+    """Return the numbers of so many records, refusing one that occurs twice."""
+    if rows is None:
+        return np.arange(count)
+    if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):
+        raise ConfigError(f"rows must be {count} different numbers of at least 0, one a record")
+    return rows.astype(np.int64)

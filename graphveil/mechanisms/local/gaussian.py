@@ -1,0 +1,123 @@
+"""Gaussian noise on every feature: the analytic Gaussian mechanism, which promises (epsilon, delta)."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from graphveil._random import RowStream
+from graphveil.errors import ConfigError
+from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
+from graphveil.mechanisms._exact import MAX_SIGMA
+from graphveil.mechanisms.additive import DiscreteGaussian
+from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget, check_delta
+from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.privacy.gaussian import mu_of
+
+_MOST_STEPS = 1 << 20
+_PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/guarantees.md, section 6: proposition 9
+
+
+def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
+    """Return the least standard deviation that is (epsilon, delta)-private (Balle, Wang, ICML 2018).
+
+        Phi(D/2s - epsilon s/D) - e^epsilon Phi(-D/2s - epsilon s/D) = delta,   D the L2 sensitivity,
+
+    rounded up, so that the delta of what is returned is never above the given one.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        CalibrationError: no noise meets the budget.
+
+    >>> round(analytic_sigma(1.0, 1e-5, 1.0), 6)
+    3.730632
+    """
+    check_budget(epsilon=epsilon)
+    check_delta(delta)
+    return 0.0 if math.isinf(epsilon) else sensitivity / mu_of(epsilon, delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyticGaussian(FeatureMechanism):
+    """AGM: x + N(0, sigma^2) on every feature, where the L2 sensitivity is (beta - alpha) sqrt(d).
+
+    Guarantee: **(epsilon, delta)**-LDP, a weaker promise than the epsilon-LDP of all other mechanisms here.
+
+    The features are put on a grid and the noise is the exact discrete Gaussian on it; a thousandth of delta
+    pays for the difference. Where the proof of that does not reach (mu above 4, delta below 1e-12, a very
+    coarse grid), the claim has the deviation "real-valued sampler".
+
+    Shapes: reports have the noisy features, float64 (records, dim). The estimate is unbiased up to half a
+    grid step, at most 2^-11 of a range.
+
+    Args:
+        epsilon, dim, bounds: see :class:`FeatureMechanism`.
+        delta: LPGNN takes 1e-10.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        CalibrationError: no noise meets the budget.
+
+    >>> law = AnalyticGaussian(epsilon=1.0, dim=500)
+    >>> round(law.sigma / analytic_sigma(1.0, 1e-10, 500**0.5), 4), law.claim.delta
+    (1.0, 1e-10)
+    """
+
+    delta: float = 1e-10
+
+    @property
+    def claim(self) -> Claim:
+        """What a record's report promises; delta is part of it."""
+        base = super().claim
+        if math.isinf(self.epsilon):
+            return base
+        deviations = base.deviations if self._proved else (*base.deviations, REAL_VALUED)
+        return Claim(self.epsilon, self.delta, deviations)
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise, in ranges of a feature."""
+        return 0.0 if math.isinf(self.epsilon) else self._noise.sigma / self._steps
+
+    @cached_property
+    def _noise(self) -> DiscreteGaussian:
+        return DiscreteGaussian(self._wanted * self._steps)
+
+    @cached_property
+    def _wanted(self) -> float:
+        return analytic_sigma(self.epsilon, self.delta / 1.001, math.sqrt(self.dim))
+
+    @cached_property
+    def _steps(self) -> int:
+        """How many grid steps a feature's range has: as many as the exact sampler's largest sigma allows."""
+        room = MAX_SIGMA / self._wanted
+        return min(_MOST_STEPS, 1 << max(0, math.floor(math.log2(room)))) if room > 1 else 1
+
+    @property
+    def _proved(self) -> bool:
+        small = math.sqrt(self.dim) <= _PROVED_MU * self._wanted and self.delta >= _PROVED_DELTA
+        return small and self._noise.sigma >= _PROVED_STEPS
+
+    def _check(self) -> None:
+        check_delta(self.delta)
+        if not math.isinf(self.epsilon) and self._wanted > MAX_SIGMA:
+            raise ConfigError(
+                f"epsilon={self.epsilon:g} over {self.dim} features needs more noise than the exact sampler "
+                "draws; take a larger epsilon or fewer features"
+            )
+
+    def _empty(self, records: int) -> Reports:
+        return Reports(np.empty((records, self.dim)))
+
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+        if not isinstance(stream, RowStream):
+            raise ConfigError("Gaussian noise needs the keyed stream of a LocalNoise")
+        steps = np.rint(z * float(self._steps)) + self._noise.draw(stream, rows, self.dim)
+        out.values[:] = steps / self._steps
+
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        out[:] = reports.values
+
+    def _variance(self, z: Floats) -> Floats:
+        return np.full_like(z, self.sigma**2)

@@ -1,0 +1,138 @@
+"""One bit each about a few features: the multi-bit mechanism of LPGNN."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.mechanisms._draws import (
+    Draws,
+    Floats,
+    Integers,
+    Place,
+    Real,
+    halves,
+    round_up_or_down,
+    subsets,
+)
+from graphveil.mechanisms.claim import coth
+from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms.scalar.duchi import Duchi
+
+_PAPER = 2.18  # LPGNN's divisor
+_BEST = 2.17731898  # the root of sinh y = 2 y, which minimises y coth(y/2)^2
+_BLOCK = 1 << 17  # few of a row's values are touched, so blocks are larger
+_CHOICES = ("best", "floor", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiBit(FeatureMechanism):
+    """m features, drawn blindly, tell one randomised bit each (Sajadmanesh, Gatica-Perez, CCS 2021).
+
+        Pr[bit_i = 1] = 1/(e^(epsilon/m) + 1) + z_i (e^(epsilon/m) - 1)/(e^(epsilon/m) + 1),
+        x'_i = (alpha + beta)/2 +- d (beta - alpha)/(2 m) coth(epsilon/(2m)), without +- for the others,
+        Var(x'_i) = (d/m) coth(epsilon/(2m))^2 ((beta - alpha)/2)^2 - (x_i - (alpha + beta)/2)^2,
+
+    where z_i is x_i on the scale [0, 1] of its range [alpha, beta]. The estimate is unbiased.
+
+    Guarantee: epsilon-LDP for the whole vector, exactly: given the subset, the likelihood ratio is a product
+    of m factors between e^(-epsilon/m) and e^(epsilon/m).
+
+    Shapes: reports have bits and indices (records, m).
+
+    Args:
+        epsilon, dim, bounds: see :class:`FeatureMechanism`.
+        m: ``"best"`` takes whichever of the whole numbers around epsilon / 2.177 has the least variance,
+            ``"floor"`` max(1, min(d, floor(epsilon / 2.18))), as the paper does, and ``"all"`` is 1BM, one
+            bit about every feature; or a number.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> MultiBit(epsilon=4.0, dim=100, m="floor").samples, MultiBit(epsilon=4.0, dim=100).samples
+    (1, 2)
+    >>> from graphveil.mechanisms import LocalNoise
+    >>> law = MultiBit(epsilon=1.0, dim=500)
+    >>> reports = law.perturb(np.ones((3, 500)), stream=LocalNoise(unsafe_noise_seed=1).stream("features"))
+    >>> reports.values.shape, round(law.scale, 8)
+    ((3, 1), 540.98835343)
+    """
+
+    m: int | Literal["best", "floor", "all"] = "best"
+
+    @property
+    def samples(self) -> int:
+        """The number m of features that a record tells about."""
+        if isinstance(self.m, int):
+            return self.m
+        if self.m == "all" or math.isinf(self.epsilon):
+            return self.dim
+        if self.m == "floor":
+            return self._clipped(math.floor(self.epsilon / _PAPER))
+        around = self.epsilon / _BEST
+        return min(
+            self._clipped(math.floor(around)),
+            self._clipped(math.ceil(around)),
+            key=lambda m: coth(self.epsilon / (2 * m)) ** 2 / m,
+        )
+
+    @property
+    def scale(self) -> float:
+        """How far an estimate on [0, 1] lies from 1/2, for a feature that was told about."""
+        return self.dim / (2 * self.samples) * self.bit.bound
+
+    @cached_property
+    def bit(self) -> Duchi:
+        """The mechanism of one feature, at epsilon/m."""
+        return Duchi(self.epsilon / self.samples)
+
+    def bit_probability(self, z: Floats) -> Floats:
+        """Return Pr[bit = 1] of a sampled feature, from its value on [0, 1]."""
+        low, high = self.bit.table[:, 1]
+        probability: Floats = low + z * (high - low)
+        return probability
+
+    def _check(self) -> None:
+        if isinstance(self.m, str):
+            _check.one_of(_CHOICES, m=self.m)
+            return
+        _check.integer_at_least(1, m=self.m)
+        if self.m > self.dim:
+            raise ConfigError(f"m={self.m} of dim={self.dim} features cannot be sampled; take m='all'")
+
+    def _clipped(self, m: int) -> int:
+        return max(1, min(self.dim, m))
+
+    @property
+    def _cells(self) -> int:
+        return _BLOCK
+
+    def _empty(self, records: int) -> Reports:
+        shape = (records, self.samples)
+        indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
+        return Reports(np.empty(shape, dtype=np.uint8), indices)
+
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+        m = self.samples
+        words = stream.words(rows, words_per_row=2 * m)
+        if out.indices is not None:
+            out.indices[:] = subsets(words[:, :m], self.dim)
+            z = np.take_along_axis(z, out.indices, axis=1)
+        low, high = halves(words[:, m:])
+        place = Place(stream, rows, m)
+        out.values[:] = self.bit.sampler.cross(round_up_or_down(z, low), high, place)
+
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        bits = np.array([0.5 - self.scale, 0.5 + self.scale], dtype=np.float32)[reports.values]
+        if reports.indices is None:
+            out[:] = bits
+        else:
+            out[:] = 0.5
+            np.put_along_axis(out, reports.indices, bits, axis=1)
+
+    def _variance(self, z: Floats) -> Floats:
+        return self.dim / self.samples * (self.bit.bound / 2) ** 2 - (z - 0.5) ** 2

@@ -1,0 +1,111 @@
+"""A scalar mechanism on every feature, or on a sample of them."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.mechanisms._draws import Draws, Floats, Integers, Place, Real, subsets
+from graphveil.mechanisms.local.allocation import Allocation, Sample, Split, Weights
+from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms.scalar.base import ScalarMechanism
+from graphveil.mechanisms.scalar.table import SCALARS, scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerFeature(FeatureMechanism):
+    """Spend one budget on many features with a mechanism for numbers, by an explicit allocation.
+
+    On the centred scale [-1, 1], with V the scalar mechanism's variance:
+
+        Split():         y_i at epsilon/d each;               Var = V_{epsilon/d}(x_i)
+        Weights(theta):  y_i at epsilon theta_i each;         Var = V_{epsilon theta_i}(x_i)
+        Sample(k):       (d/k) y_i at epsilon/k for k of the features, 0 for the others;
+                         Var = (d/k) (V_{epsilon/k}(x_i) + x_i^2) - x_i^2
+
+    and the estimate is unbiased. LPM of LPGNN is ``scalar="laplace"`` with ``Split()``: noise of scale
+    (beta - alpha) d/epsilon on every feature.
+
+    Guarantee: epsilon-LDP for the whole vector by composition; which features are sampled does not depend on
+    their values.
+
+    Shapes: reports have the numbers y, float64 (records, d or k), and indices if features are sampled.
+
+    Args:
+        epsilon, dim, bounds: see :class:`FeatureMechanism`.
+        scalar: the name of the mechanism for numbers: ``"duchi"``, ``"piecewise"``, ``"pm-sub"``,
+            ``"hybrid"``, ``"three-outputs"`` or ``"laplace"``.
+        allocation: :class:`Split`, :class:`Sample` or :class:`Weights`.
+
+    Raises:
+        ConfigError: a parameter is outside its range, or theta does not fit.
+
+    >>> law = PerFeature(epsilon=1.0, dim=50, scalar="duchi", allocation=Split())
+    >>> round(float(law.variance(np.full((1, 50), 0.5))[0, 0]), 1)
+    2500.2
+    """
+
+    scalar: str
+    allocation: Allocation
+
+    @cached_property
+    def scalars(self) -> tuple[ScalarMechanism, ...]:
+        """The mechanism of each feature, or a single one where all are the same."""
+        if isinstance(self.allocation, Weights):
+            budgets = self.allocation.budgets(self.epsilon, self.dim).tolist()
+            return tuple(scalar(self.scalar, budget) for budget in budgets)
+        return (scalar(self.scalar, self.epsilon / self.samples),)
+
+    @property
+    def samples(self) -> int:
+        """How many features a record tells about."""
+        if isinstance(self.allocation, Sample):
+            return self.allocation.size(self.epsilon, self.dim)
+        return self.dim
+
+    def _check(self) -> None:
+        _check.one_of(SCALARS, scalar=self.scalar)
+        if not isinstance(self.allocation, Split | Sample | Weights):
+            raise ConfigError("allocation must be Split(), Sample(count) or Weights(theta)")
+        if not math.isinf(self.epsilon):
+            _ = self.scalars  # every feature's budget is above zero
+
+    def _empty(self, records: int) -> Reports:
+        shape = (records, self.samples)
+        indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
+        return Reports(np.empty(shape), indices)
+
+    def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
+        k, each = self.samples, max(law.words for law in self.scalars)
+        first = 0 if out.indices is None else k
+        words = stream.words(rows, words_per_row=first + k * each)
+        if out.indices is not None:
+            out.indices[:] = subsets(words[:, :k], self.dim)
+            z = np.take_along_axis(z, out.indices, axis=1)
+        x, own = 2.0 * z.astype(np.float64) - 1, words[:, first:].reshape(len(rows), k, each)
+        if len(self.scalars) == 1:
+            out.values[:] = self.scalars[0].draw(x, own, Place(stream, rows, k))
+            return
+        for column, law in enumerate(self.scalars):
+            one, place = slice(column, column + 1), Place(stream, rows, 1, column)
+            out.values[:, one] = law.draw(x[:, one], own[:, one], place)
+
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        values = 0.5 + self.dim / (2 * self.samples) * reports.values
+        if reports.indices is None:
+            out[:] = values
+        else:
+            out[:] = 0.5
+            np.put_along_axis(out, reports.indices, values.astype(np.float32), axis=1)
+
+    def _variance(self, z: Floats) -> Floats:
+        x, more = 2 * z - 1, self.dim / self.samples
+        if len(self.scalars) == 1:
+            variance = self.scalars[0].variance(x)
+        else:
+            columns = [law.variance(x[:, column]) for column, law in enumerate(self.scalars)]
+            variance = np.stack(columns, axis=1)
+        return (more * (variance + x**2) - x**2) / 4

@@ -1,0 +1,115 @@
+"""Randomised response on labels: golden values, transition, frequencies, and words that are counted."""
+
+import math
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.mechanisms import LabelRR
+
+from .fits import fits, stream
+
+# local_and_topology.md, 15.4: c, eps, p, q.
+GOLDEN = [
+    (2, 1, 0.7310585786, None),
+    (3, 1, 0.5761168848, 0.2119415576),
+    (4, 1, 0.4753668864, 0.1748777045),
+    (7, 1, 0.3117910022, 0.1147014996),
+    (10, 1, 0.2319693167, 0.0853367426),
+    (7, 3, 0.7699874832, 0.0383354195),
+    (10, 0.5, 0.1548280990, 0.0939079890),
+]
+
+
+@pytest.mark.parametrize(("classes", "epsilon", "keep", "change"), GOLDEN)
+def test_golden_values(classes: int, epsilon: float, keep: float, change: float | None) -> None:
+    law = LabelRR(epsilon=epsilon, classes=classes)
+    assert law.keep == pytest.approx(keep, rel=1e-9)
+    assert law.change == pytest.approx(1 - keep if change is None else change, rel=2e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0])
+@pytest.mark.parametrize("classes", [2, 7, 1000])
+def test_the_words_keep_the_budget(epsilon: float, classes: int) -> None:
+    keep, change = LabelRR(epsilon=epsilon, classes=classes).counts
+    assert keep + (classes - 1) * change == 1 << 64
+    with localcontext(prec=60):
+        most = Decimal(epsilon).exp()
+        assert Decimal(keep) <= most * change
+        assert Decimal(change) <= most * keep
+    if epsilon < 40:
+        assert math.log(keep) - math.log(change) == pytest.approx(epsilon, abs=1e-9)
+        assert keep / 2**64 == pytest.approx(LabelRR(epsilon=epsilon, classes=classes).keep, rel=1e-9)
+
+
+def test_the_first_and_the_last_words_of_each_shift() -> None:
+    law = LabelRR(epsilon=1.0, classes=4)
+    _, change = law.counts
+    words = [0, change - 1, change, 2 * change, 3 * change - 1, 3 * change, (1 << 64) - 1]
+    assert law._shifts(np.array(words, dtype=np.uint64)).tolist() == [1, 1, 2, 3, 3, 0, 0]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_labels_follow_the_transition(epsilon: float) -> None:
+    law = LabelRR(epsilon=epsilon, classes=5)
+    for label, row in enumerate(law.transition):
+        said = law.perturb(np.full(800_000, label), stream=stream(label))
+        fits(np.bincount(said, minlength=5), row, seen=0.1)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_transition_and_inverse(epsilon: float) -> None:
+    law = LabelRR(epsilon=epsilon, classes=6)
+    assert law.transition.sum(axis=1) == pytest.approx(np.ones(6))
+    assert law.transition @ law.inverse == pytest.approx(np.eye(6), abs=1e-9)
+    logs = np.log(law.transition)
+    assert (logs.max(axis=0) - logs.min(axis=0)).max() == pytest.approx(epsilon, abs=1e-9)
+
+
+def test_frequencies_are_unbiased_by_an_exact_sum_and_have_the_variance() -> None:
+    law, shares = LabelRR(epsilon=1.0, classes=3), np.array([0.5, 0.3, 0.2])
+    said = shares @ law.transition  # the expected share of each answer
+    assert (said - law.change) / (law.keep - law.change) == pytest.approx(shares)
+    records, labels = 400, np.random.default_rng(0).choice(3, (2000, 400), p=shares)
+    found = np.array([law.frequencies(law.perturb(row, stream=stream(i))) for i, row in enumerate(labels)])
+    variance = law.frequency_variance(shares, records)
+    assert found.mean(axis=0) == pytest.approx(shares, abs=5 * math.sqrt(variance.max() / 2000))
+    assert found.var(axis=0) == pytest.approx(variance, rel=0.15)
+    r = law.change + (law.keep - law.change) * shares
+    assert variance == pytest.approx(r * (1 - r) / (records * (law.keep - law.change) ** 2))
+
+
+def test_any_partition_gives_the_same_labels() -> None:
+    law, labels = LabelRR(epsilon=1.0, classes=4), np.arange(40_000) % 4
+    whole = law.perturb(labels, stream=stream())
+    order = np.random.default_rng(0).permutation(40_000)
+    assert (law.perturb(labels[order], stream=stream(), rows=order) == whole[order]).all()
+
+
+def test_no_noise_leaves_the_labels() -> None:
+    law = LabelRR(epsilon=math.inf, classes=3)
+    assert law.perturb(np.array([2, 0, 1]), stream=stream()).tolist() == [2, 0, 1]
+    assert (law.keep, law.change) == (1, 0)
+    assert (law.transition == np.eye(3)).all()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array([3]), np.array([-1]), np.array([0.0]), np.array([[0]]), np.array([True]), np.array(["1"])],
+)
+def test_labels_that_are_no_classes_are_refused_without_saying_which(labels: np.ndarray) -> None:
+    with pytest.raises(GraphError, match=r"classes from 0 to 2|whole numbers of shape"):
+        LabelRR(epsilon=1.0, classes=3).perturb(labels, stream=stream())
+
+
+@pytest.mark.parametrize("wrong", [{"classes": 1}, {"classes": 70_000}, {"epsilon": 0.0}, {"epsilon": 1e-12}])
+def test_parameters_outside_their_range_are_refused(wrong: dict) -> None:
+    with pytest.raises(ConfigError, match=r"classes=|epsilon="):
+        LabelRR(**{"epsilon": 1.0, "classes": 3} | wrong)
+
+
+def test_two_records_of_one_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match="different numbers"):
+        LabelRR(epsilon=1.0, classes=3).perturb(np.array([0, 1]), stream=stream(), rows=np.array([4, 4]))

@@ -1,0 +1,364 @@
+"""The exam of every mechanism for a vector of features, and of what they share: bounds, budgets, streams."""
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from graphveil.errors import ConfigError, GraphError, NeverError, ReleaseError
+from graphveil.mechanisms import (
+    AnalyticGaussian,
+    Bounds,
+    Claim,
+    FeatureMechanism,
+    FeatureRR,
+    LocalNoise,
+    MultiBit,
+    PerFeature,
+    Reports,
+    Sample,
+    Split,
+    Weights,
+)
+from graphveil.mechanisms.local import allocation
+from graphveil.mechanisms.scalar.table import SCALARS
+
+from .fits import stream
+
+THETA = Weights([0.5, 0.3, 0.2])
+
+
+def laws(epsilon: float = 3.0, bounds: Bounds | None = None) -> dict[str, FeatureMechanism]:
+    """One of each kind, for three features."""
+    common = {"epsilon": epsilon, "dim": 3, "bounds": bounds or Bounds()}
+    made: dict[str, FeatureMechanism] = {
+        "multi-bit": MultiBit(**common, m=2),
+        "one bit": MultiBit(**common, m="all"),
+        "feature-rr": FeatureRR(**common),
+        "feature-rr, weights": FeatureRR(**common, allocation=THETA),
+        "feature-rr, many bins": FeatureRR(**common, k=7),
+        "feature-rr, ceil": FeatureRR(**common, k=7, mode="ceil"),
+        "feature-rr, paper": FeatureRR(**common, k=10, mode="ceil", decode="naive"),
+        "gaussian": AnalyticGaussian(**common, delta=1e-6),
+    }
+    for name in SCALARS:
+        for way in (Split(), Sample(2), THETA):
+            made[f"{name}, {type(way).__name__}"] = PerFeature(**common, scalar=name, allocation=way)
+    return made
+
+
+NAMES = list(laws())
+BIASED = {"feature-rr, paper", "feature-rr, ceil"}
+
+
+def records(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((count, 3))
+
+
+def same(one: Reports, other: Reports) -> bool:
+    indices = [None if r.indices is None else r.indices.tolist() for r in (one, other)]
+    return one.values.tolist() == other.values.tolist() and indices[0] == indices[1]
+
+
+# -- the exam -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimates_have_mean_and_variance(name: str) -> None:
+    law, count = laws()[name], 40_000
+    x = np.tile([[0.0, 0.35, 1.0]], (count, 1))
+    estimates = law.estimate(law.perturb(x, stream=stream())).astype(np.float64)
+    variance = law.variance(x[:1])[0]
+    assert estimates.var(axis=0) == pytest.approx(variance, rel=0.05)
+    if name not in BIASED:
+        assert (np.abs(estimates.mean(axis=0) - x[0]) < 5 * np.sqrt(variance / count)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_partition_of_the_records_gives_the_same_reports(name: str) -> None:
+    law, x = laws()[name], records(300)
+    whole = law.perturb(x, stream=stream())
+    order = np.random.default_rng(1).permutation(300)
+    for rows in (np.arange(300), order):
+        parts = [law.perturb(x[part], stream=stream(), rows=part) for part in np.split(rows, [1, 7, 150])]
+        values = np.concatenate([part.values for part in parts])
+        assert (values == whole.values[rows]).all()
+        if whole.indices is not None:
+            assert (np.concatenate([part.indices for part in parts]) == whole.indices[rows]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_keys_give_different_reports(name: str) -> None:
+    law, x = laws()[name], records(300)
+    assert not same(law.perturb(x, stream=stream(1)), law.perturb(x, stream=stream(2)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bounds_only_rescale(name: str) -> None:
+    unit, wide = laws()[name], laws(bounds=Bounds((-1.0, 0.0, 4.0), (3.0, 0.5, 5.0)))[name]
+    low, width = np.array([-1.0, 0.0, 4.0]), np.array([4.0, 0.5, 1.0])
+    x = np.round(records(200), 3)
+    one, other = unit.perturb(x, stream=stream()), wide.perturb(low + x * width, stream=stream())
+    assert wide.estimate(other) == pytest.approx(low + width * unit.estimate(one), rel=1e-4, abs=1e-4)
+    assert wide.variance(low + x * width) == pytest.approx(unit.variance(x) * width**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_outside_the_bounds_count_as_the_ends(name: str) -> None:
+    law, x = laws()[name], records(100)
+    far = x.copy()
+    x[3], x[5] = 0.0, 1.0
+    far[3], far[5] = -1e300, 7.0
+    assert same(law.perturb(far, stream=stream()), law.perturb(x, stream=stream()))
+    assert law.bounds.outside(far) == 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_what_is_no_number_is_refused_without_saying_what_or_where(name: str, bad: float, kind: type) -> None:
+    x = records(100).astype(kind)
+    x[41, 2] = bad
+    with pytest.raises(GraphError, match="NaN or infinite") as caught:
+        laws()[name].perturb(x, stream=stream())
+    assert not any(character.isdigit() for character in str(caught.value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_that_do_not_fit_are_refused(name: str) -> None:
+    law = laws()[name]
+    for x in (np.zeros((4, 2)), np.zeros(3), np.zeros((2, 3, 1))):
+        with pytest.raises(GraphError, match="do not fit"):
+            law.perturb(x, stream=stream())
+    reports = law.perturb(records(4), stream=stream())
+    wrong = [Reports(reports.values[:, :1], reports.indices), Reports(reports.values[0], None)]
+    wrong.append(Reports(reports.values, np.zeros((4, 3), np.int32) if reports.indices is None else None))
+    for report in wrong:
+        with pytest.raises(GraphError, match="not this mechanism's"):
+            law.estimate(report)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_records_and_whole_numbers_are_records_too(name: str) -> None:
+    law = laws()[name]
+    assert law.estimate(law.perturb(np.empty((0, 3)), stream=stream())).shape == (0, 3)
+    ones = np.ones((5, 3), dtype=np.int64)
+    assert same(law.perturb(ones, stream=stream()), law.perturb(ones.astype(float), stream=stream()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_noise_leaves_the_features(name: str) -> None:
+    law, x = laws(math.inf, Bounds(-1.0, 1.0))[name], records(20).astype(np.float32)
+    assert law.estimate(law.perturb(x, stream=stream())) == pytest.approx(x, abs=1e-6)
+    assert not law.variance(x).any()
+    assert law.claim == Claim(math.inf)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [0.05, 100.0, 1000.0])
+def test_small_and_huge_budgets_work(name: str, epsilon: float) -> None:
+    law, x = laws(epsilon)[name], records(200)
+    estimates = law.estimate(law.perturb(x, stream=stream()))
+    assert np.isfinite(estimates).all()
+    assert np.isfinite(law.variance(x)).all()
+    close = epsilon == 1000.0 and not law.variance(x).max() > 1e-2
+    assert not close or name in BIASED or np.abs(estimates - x).mean() < 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, "1", None])
+def test_a_budget_that_is_none_is_refused(name: str, epsilon: float) -> None:
+    with pytest.raises(ConfigError, match="epsilon="):
+        laws(epsilon)[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_claim_is_the_budget_and_bounds_from_data_void_it(name: str) -> None:
+    claim = laws()[name].claim
+    assert (claim.epsilon, claim.certified) == (3.0, True)
+    assert (claim.delta > 0) == (name == "gaussian")
+    seen = Bounds.of_data(records(9), data_dependent_bounds=True)
+    assert laws(bounds=seen)[name].claim.deviations == ("bounds taken from the data",)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_records_of_one_number_are_refused(name: str) -> None:
+    for rows in (np.array([3, 3]), np.array([-1, 2]), np.array([1])):
+        with pytest.raises(ConfigError, match="2 different numbers"):
+            laws()[name].perturb(records(2), stream=stream(), rows=rows)
+
+
+# -- the whole vector, by enumeration -----------------------------------------------------------------------
+
+
+def keeps_the_budget(law: FeatureMechanism, tight: bool = True) -> None:
+    """Enumerate Pr(y|x) over a grid of vectors and all outputs; the largest log ratio is the budget."""
+    grid = np.array(list(product([0.0, 0.4, 1.0], repeat=law.dim)))
+    table = _outputs(law, grid)
+    table = table[:, table.any(axis=0)]  # three outputs have two at a small budget
+    assert table.sum(axis=1) == pytest.approx(np.ones(len(grid)), abs=1e-12)
+    logs = np.log(table)
+    worst = float((logs.max(axis=0) - logs.min(axis=0)).max())
+    assert worst <= law.epsilon + 1e-9, f"a record spends {worst:.6f} of a budget of {law.epsilon}"
+    assert not tight or worst >= law.epsilon - 1e-9
+
+
+def _outputs(law: FeatureMechanism, grid: np.ndarray) -> np.ndarray:
+    """Pr(y|x) for vectors x (rows) and outputs y (columns)."""
+    if isinstance(law, MultiBit):
+        one = law.bit_probability(grid)
+        parts = [np.stack([1 - one[:, i], one[:, i]], axis=1) for i in range(law.dim)]
+        return _over_subsets(parts, law.samples)
+    if isinstance(law, FeatureRR):
+        columns = zip(law.features, grid.T, strict=True)
+        return _joint([np.stack([feature.law(z).masses for z in column]) for feature, column in columns])
+    assert isinstance(law, PerFeature)
+    each = law.scalars * law.dim if len(law.scalars) == 1 else law.scalars
+    columns = zip(each, grid.T, strict=True)
+    parts = [np.stack([scalar.law(2 * z - 1).masses for z in column]) for scalar, column in columns]
+    return _over_subsets(parts, law.samples)
+
+
+def _over_subsets(parts: list[np.ndarray], size: int) -> np.ndarray:
+    subsets = list(combinations(range(len(parts)), size))
+    return np.concatenate([_joint([parts[i] for i in s]) / len(subsets) for s in subsets], axis=1)
+
+
+def _joint(parts: list[np.ndarray]) -> np.ndarray:
+    table = parts[0]
+    for part in parts[1:]:
+        table = (table[:, :, None] * part[:, None, :]).reshape(len(table), -1)
+    return table
+
+
+ENUMERABLE = ["multi-bit", "one bit", *(name for name in NAMES if name.startswith("feature-rr"))]
+ENUMERABLE += [
+    f"{name}, {way}" for name in ("duchi", "three-outputs") for way in ("Split", "Sample", "Weights")
+]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("name", ENUMERABLE)
+def test_the_whole_vector_keeps_the_budget(name: str, epsilon: float) -> None:
+    keeps_the_budget(laws(epsilon)[name])
+
+
+def test_a_budget_for_every_feature_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Split, "budgets", lambda self, epsilon, dim: np.full(dim, epsilon))
+    with pytest.raises(AssertionError, match=r"spends 3\.0+ of a budget of 1.0"):
+        keeps_the_budget(FeatureRR(epsilon=1.0, dim=3))
+    monkeypatch.setattr(PerFeature, "samples", 1)
+    with pytest.raises(AssertionError, match="a record spends"):
+        law = PerFeature(epsilon=1.0, dim=3, scalar="duchi", allocation=Sample(3))
+        monkeypatch.setattr(PerFeature, "samples", 3)  # three are drawn, each at the budget of one
+        keeps_the_budget(law)
+
+
+def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "_ROUNDING", math.inf)
+    monkeypatch.setattr(
+        Weights, "budgets", lambda self, epsilon, dim: epsilon * np.array(self.theta), raising=True
+    )
+    law = FeatureRR(epsilon=1.0, dim=3, allocation=Weights([0.9, 0.5, 0.3]))
+    with pytest.raises(AssertionError, match=r"spends 1\.7"):
+        keeps_the_budget(law)
+
+
+# -- budgets, bounds and streams ----------------------------------------------------------------------------
+
+
+def test_weights_must_be_normalised_public_and_one_a_feature() -> None:
+    for theta in ([0.5, 0.6], [0.3, 0.3, 0.3], [1.0 + 1e-6]):
+        with pytest.raises(ConfigError, match="theta adds up to"):
+            Weights(theta)
+    for theta in ([-0.5, 1.5], [math.nan, 1.0], [], "ab", [[1.0], [1.0, 2.0]]):
+        with pytest.raises(ConfigError, match="theta must be a list"):
+            Weights(theta)
+    with pytest.raises(NeverError, match="one row a record"):
+        Weights([[0.5, 0.5], [0.9, 0.1]])
+    with pytest.raises(ConfigError, match="2 weights and there are 3"):
+        FeatureRR(epsilon=1.0, dim=3, allocation=Weights([0.5, 0.5]))
+    with pytest.raises(ConfigError, match="all scores are zero"):
+        Weights.linear([0.0, 0.0])
+
+
+def test_weights_from_scores_add_up_to_one() -> None:
+    # Equation 7 of HeteroRR as printed does not: gamma + (1 - gamma)(d (min + max) - 1), normalised here.
+    beta = np.random.default_rng(0).dirichlet(np.ones(16))
+    alpha = np.random.default_rng(1).dirichlet(np.ones(16))
+    raw = 0.5 * alpha + 0.5 * (beta.min() + beta.max() - beta)
+    assert raw.sum() == pytest.approx(0.5 + 0.5 * (16 * (beta.min() + beta.max()) - 1))
+    with pytest.raises(ConfigError, match="theta adds up to"):
+        Weights(raw)
+    assert Weights.linear(raw).theta == pytest.approx(raw / raw.sum())
+
+
+def test_cube_roots_have_the_least_weighted_error() -> None:
+    w = np.array([8.0, 1.0, 0.2])
+    best = (w / np.array(Weights.cube_root(w).theta) ** 2).sum()
+    for seed in range(200):
+        theta = np.random.default_rng(seed).dirichlet(np.ones(3))
+        assert (w / theta**2).sum() >= best
+    assert best < (w / np.array(Weights.linear(w).theta) ** 2).sum()
+
+
+def test_weights_never_spend_more_than_the_budget() -> None:
+    theta = np.full(3, (1 + 9e-10) / 3)
+    assert math.fsum(Weights(theta).budgets(2.0, 3)) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1.0, 1.0), (2.0, 1.0), (0.0, math.inf), ((0.0,), (1.0, 2.0)), (0.0, (1.0,)), ("0", 1.0), ((), ())],
+)
+def test_bounds_that_hold_nothing_are_refused(low: float, high: float) -> None:
+    with pytest.raises(ConfigError, match=r"(low|high)"):
+        Bounds(low, high)
+
+
+def test_bounds_of_data_have_to_be_asked_for() -> None:
+    with pytest.raises(ConfigError, match="data_dependent_bounds=True"):
+        Bounds.of_data(records(9))
+    assert Bounds.of_data(np.full((2, 2), 3.0), data_dependent_bounds=True).high == 4.0
+    with pytest.raises(GraphError, match="NaN or infinite"):
+        Bounds.of_data(np.array([[math.nan]]), data_dependent_bounds=True)
+
+
+def test_bounds_fit_the_features() -> None:
+    with pytest.raises(ConfigError, match="bounds for 2 features"):
+        MultiBit(epsilon=1.0, dim=3, bounds=Bounds((0.0, 0.0), (1.0, 1.0)))
+
+
+def test_noise_serves_each_purpose_once() -> None:
+    noise = LocalNoise()
+    words = noise.stream("features").words(np.arange(3), words_per_row=2)
+    assert (words != noise.stream("labels").words(np.arange(3), words_per_row=2)).all()
+    assert (words != LocalNoise().stream("features").words(np.arange(3), words_per_row=2)).all()
+    with pytest.raises(ReleaseError, match="handed out before"):
+        noise.stream("labels")
+    assert noise.deviations == ()
+
+
+def test_a_seed_makes_noise_reproducible_and_says_so() -> None:
+    one, two = (LocalNoise(unsafe_noise_seed=4) for _ in range(2))
+    drawn = [noise.stream("x").words(np.arange(3), words_per_row=2) for noise in (one, two)]
+    assert (drawn[0] == drawn[1]).all()
+    assert one.deviations == ("the noise is reproducible from a seed",)
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1.5, True, (1 << 20) + 1])
+def test_a_number_of_features_that_is_none_is_refused(dim: int) -> None:
+    with pytest.raises(ConfigError, match="dim="):
+        MultiBit(epsilon=1.0, dim=dim)
+
+
+def test_allocations_of_the_wrong_kind_are_refused() -> None:
+    with pytest.raises(ConfigError, match="allocation must be"):
+        PerFeature(epsilon=1.0, dim=3, scalar="duchi", allocation="split")
+    with pytest.raises(ConfigError, match="MultiBit samples features"):
+        FeatureRR(epsilon=1.0, dim=3, allocation=Sample(2))
+    with pytest.raises(ConfigError, match="count="):
+        Sample(0)
+    with pytest.raises(ConfigError, match="epsilon="):
+        PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Weights([1.0, 0.0]))
