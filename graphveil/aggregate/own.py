@@ -7,7 +7,9 @@ coalition without v the guarantee of the public outputs alone (the billboard arg
 never enter anything that is published, unless through a mechanism that pays for v's record.
 """
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
@@ -41,10 +43,14 @@ def read_own_lists(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _out_lists(adjacency: Adjacency) -> tuple[Tensor, Tensor]:
-    """Return every node's own list, one after the other, and where each begins."""
-    if not adjacency.directed:  # both directions are stored: in-list and own list are the same
-        return adjacency.indices.to(torch.int64), adjacency.indptr
-    source, target = adjacency.edge_index()
-    order = source.argsort(stable=True)
-    counts = torch.bincount(source, minlength=adjacency.num_nodes)
-    return target[order], torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    """Return every node's own list, one after the other, and where each begins.
+
+    Sources decide, for undirected graphs too: where a record is nulled the other ends' records still list it.
+    """
+    count = adjacency.num_nodes
+    stored = np.ones(len(adjacency.indices), dtype=bool)
+    into = sparse.csr_array(
+        (stored, adjacency.indices.numpy(), adjacency.indptr.numpy()), shape=(count, count)
+    )
+    lists = into.tocsc()
+    return torch.from_numpy(lists.indices.astype(np.int64)), torch.from_numpy(lists.indptr.astype(np.int64))

@@ -6,6 +6,7 @@ import torch
 from graphveil.aggregate.own import read_own_lists
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
+from graphveil.graph.adjacency import EdgeSet
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:
@@ -38,3 +39,12 @@ def test_rows_must_fit() -> None:
     empty = Adjacency.from_edges([], [], num_nodes=3, directed=True)
     with pytest.raises(ConfigError, match="one row per node"):
         read_own_lists(empty, torch.ones(4, 2))
+
+
+def test_the_other_end_still_lists_a_node_whose_own_list_is_gone() -> None:
+    # Undirected 0 - 1 - 2 with node 1's record nulled: its own edges 1 -> 0 and 1 -> 2 are gone.
+    indptr, indices = torch.tensor([0, 0, 2, 2]), torch.tensor([0, 2], dtype=torch.int32)
+    nulled = Adjacency(indptr, indices, False, EdgeSet())
+    sums, lengths = read_own_lists(nulled, torch.tensor([[1.0], [2.0], [4.0]]))
+    assert sums.flatten().tolist() == [2.0, 0.0, 2.0]
+    assert lengths.tolist() == [1, 0, 1]
