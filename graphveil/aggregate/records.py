@@ -28,6 +28,11 @@ class StepsQuery(Query):
     multiplier z and rate q, under the unit's relation (null-out changes a sum by C, replacing by 2 C). For
     q = 1 that is exactly one Gaussian with mu = change sqrt(T) / z. Other records must not be among the data.
 
+    With a ``reach`` D a record's gradient reads others' records, too, and at most D gradients read a record:
+    besides its own, of norm C, it changes D gradients by 2 C each. How many of them a sampled batch
+    holds is a mixture without a proved bound, so every step counts as if it held all of them: mu = change
+    (2 D + 1) sqrt(T) / z, and 2 D instead for a record that does not pay itself.
+
     Args:
         parameters: p.
         steps: T.
@@ -36,6 +41,7 @@ class StepsQuery(Query):
         clip: C.
         partition: the name of the public groups of records.
         pays: by group, whether its records are trained on.
+        reach: D, how many other records' gradients read a record.
 
     Raises:
         ConfigError: a field is outside its range.
@@ -55,11 +61,13 @@ class StepsQuery(Query):
     clip: float = 1.0
     partition: str = "records"
     pays: tuple[bool, ...] = (True,)
+    reach: int = 0
 
     def __post_init__(self) -> None:
         """Check every field, those of the noise by making one that draws nothing."""
         _check.integer_at_least(1, parameters=self.parameters, steps=self.steps)
         _check.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
+        _check.integer_at_least(0, reach=self.reach)
         _check_pays(self.pays)
         self.spent()
 
@@ -86,13 +94,18 @@ class StepsQuery(Query):
             UnitError: the unit is not about records.
         """
         protected = _of_records(unit)
+        if self.reach:
+            whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
+            return ByGroup(
+                self.partition, tuple(Gaussian((2 * self.reach + own) * whole) for own in self.pays)
+            )
         sampled = PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, protected.relation)
         full = Gaussian(protected.change * math.sqrt(self.steps) / self.noise_multiplier)
         return _by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return change * C, for the sum of one step."""
-        return _of_records(unit).change * self.clip
+        """Return change * C, for the sum of one step; a reach D makes that 2 D + 1 times as much."""
+        return _of_records(unit).change * (2 * self.reach + 1) * self.clip
 
     def changed(self, unit: Unit) -> int:
         """Return the coordinates of all steps."""

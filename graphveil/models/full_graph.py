@@ -28,22 +28,22 @@ class FullGraphEstimator(Estimator):
 
     Args:
         hidden: width of the hidden layers.
-        layers: number of message-passing layers.
+        layers: number of message-passing layers; None for 2.
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
-        batch_norm: whether hidden layers normalise over the nodes.
+        batch_norm: whether hidden layers normalise over the nodes; None for yes.
         dropout: share of hidden entries dropped while training.
-        epochs: training epochs.
+        epochs: training epochs; None for 100.
         learning_rate: the step size of Adam.
         weight_decay: the penalty on squared weights.
         patience: stop after so many epochs without a better validation accuracy; None never stops.
     """
 
     hidden: int = 16
-    layers: int = 2
+    layers: int | None = None
     activation: str = "selu"
-    batch_norm: bool = True
+    batch_norm: bool | None = None
     dropout: float = 0.0
-    epochs: int = 100
+    epochs: int | None = None
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     patience: int | None = None
@@ -55,18 +55,23 @@ class FullGraphEstimator(Estimator):
         """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
 
     def _check_config(self) -> None:
-        if not isinstance(parse_unit(self.unit), NoUnit):
-            raise NotYetError(
-                f"{self.method} reads the exact edges in every training step and is available with unit "
-                f"'none' only, got unit {self.unit!r}; use 'classcode' or 'gap' for private edges"
-            )
+        self._check_available()
         super()._check_config()
-        _check.integer_at_least(1, hidden=self.hidden, layers=self.layers)
+        _check.integer_at_least(1, hidden=self.hidden, layers=self._depth)
         _check.one_of(ACTIVATIONS, activation=self.activation)
         _check.within(0, 0.99, dropout=self.dropout)
         if self.device == "cuda":
             raise ConfigError(f"{self.method} runs on the CPU in this version; pass device='cpu' or 'auto'")
         self._schedule()
+
+    def _check_available(self) -> None:
+        """Refuse every unit that protects something."""
+        if self.unit != NoUnit.name:
+            parse_unit(self.unit, max_degree=self.assured_max_degree)
+            raise NotYetError(
+                f"{self.method} reads the exact edges in every training step and is available with unit "
+                f"'none' only, got unit {self.unit!r}; use 'classcode' or 'gap' for private edges"
+            )
 
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
         raise NotYetError(f"{self.method} has no private release; use 'classcode' or 'gap'")
@@ -84,7 +89,7 @@ class FullGraphEstimator(Estimator):
                 nodes_of(graph.mask("val")),
                 self._schedule(),
                 generator=generator,
-                on_epoch=context.epochs("classifier", self.epochs),
+                on_epoch=context.epochs("classifier", self._schedule().epochs),
                 checkpoint=context.checkpoint("classifier"),
             )
         context.record("classifier", history)
@@ -106,12 +111,20 @@ class FullGraphEstimator(Estimator):
         self._network.load_state_dict(state)
         self._network.eval()
 
+    @property
+    def _depth(self) -> int:
+        return 2 if self.layers is None else self.layers
+
+    @property
+    def _normed(self) -> bool:
+        return self.batch_norm is None or self.batch_norm
+
     def _layers(self) -> dict[str, Any]:
-        return {"activation": self.activation, "batch_norm": self.batch_norm, "dropout": self.dropout}
+        return {"activation": self.activation, "batch_norm": self._normed, "dropout": self.dropout}
 
     def _schedule(self) -> Schedule:
         return Schedule(
-            epochs=self.epochs,
+            epochs=100 if self.epochs is None else self.epochs,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             patience=self.patience,

@@ -38,7 +38,7 @@ class GCN(FullGraphEstimator):
     method: ClassVar[str] = "gcn"
 
     def _build(self, generator: torch.Generator) -> nn.Module:
-        widths = [self._shape["features"], *[self.hidden] * (self.layers - 1), self._shape["classes"]]
+        widths = [self._shape["features"], *[self.hidden] * (self._depth - 1), self._shape["classes"]]
         maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
         hidden = [Hidden(width, generator=generator, **self._layers()) for width in widths[1:-1]]
         return GcnNetwork(maps, hidden)

@@ -255,11 +255,15 @@ class FeedForward(nn.Module):
             for w in (widths[1:-1] if plain_last else widths[1:])
         )
 
+    def affines(self) -> list[Linear]:
+        """Return the affine maps, in order."""
+        return [cast(Linear, layer) for layer in self._layers]
+
     def ghost(self) -> Ghost:
         """Return the layers for private training, which takes neither batch norm nor dropout."""
         parts: list[Ghost] = []
-        for depth, layer in enumerate(self._layers):
-            parts.append(cast(Linear, layer).ghost())
+        for depth, layer in enumerate(self.affines()):
+            parts.append(layer.ghost())
             if depth < len(self._hidden):
                 parts.append(Activation(cast(Hidden, self._hidden[depth]).activation))
         return Chain(*parts)

@@ -14,8 +14,8 @@ from graphveil.models.base import State, nodes_of
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward, batch_of, batches_of
 from graphveil.models.record_plan import RecordPlan
-from graphveil.models.trained import TrainedEstimator, count_parameters
-from graphveil.models.training import record_groups
+from graphveil.models.trained import TrainedEstimator
+from graphveil.models.training import count_parameters, record_groups
 from graphveil.train import train
 
 

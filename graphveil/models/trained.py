@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -24,12 +23,13 @@ from graphveil.models.training import (
     check_members,
     fit_records,
     members,
+    public_count,
 )
+from graphveil.models.training import count_parameters as count_parameters
 from graphveil.privacy import Event, NodeUnit, compose, renyi
 from graphveil.train import PrivateSchedule, Schedule
 
 _CANDIDATES = 10  # weights that a selection chooses from
-_UNKNOWN_TRAIN = 0.75  # the share of training nodes where no graph is known: that of recipe gap
 _PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008-node-level-gap.md
 _PAPER_EPOCHS, _PAPER_BATCH = 10, 256
 
@@ -186,7 +186,7 @@ class TrainedEstimator(Estimator):
         return ReleasePlan(unit, queries, delta)
 
     def _training(self, epochs: int, num_nodes: int, parameters: int) -> Training:
-        records = self._sizes.get("records") or max(1, round(_UNKNOWN_TRAIN * num_nodes))
+        records = public_count(self._sizes, num_nodes)
         return Training(schedule=self._private_schedule(epochs), parameters=parameters, records=records)
 
     def _tallied(self, training: Training) -> int:
@@ -244,12 +244,3 @@ class TrainedEstimator(Estimator):
         super()._check_graph(graph)
         if self.selection == "private":
             check_members(graph, "val")
-
-
-def count_parameters(*widths: int) -> int:
-    """Return the weights and biases of affine maps between these widths.
-
-    >>> count_parameters(3, 2, 1)
-    11
-    """
-    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))

@@ -8,6 +8,7 @@ part in every batch and contributes nothing.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +24,7 @@ from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, tra
 TRAIN, VAL, OTHER = range(3)
 GROUPS = 3
 PARTITION = "train/val/other"
+_TRAIN_SHARE = 0.75  # that of recipe gap
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 
 State = dict[str, Tensor]
@@ -79,6 +81,24 @@ def check_members(graph: Graph, *splits: str) -> None:
     for split in splits:
         if not len(members(graph, split)):
             raise GraphError(f"the split has no {split} nodes; give it some")
+
+
+def public_count(sizes: Mapping[str, int], num_nodes: int) -> int:
+    """Return the number of training nodes, or three quarters of all where no graph is known.
+
+    >>> public_count({"records": 70}, 100), public_count({}, 100)
+    (70, 75)
+    """
+    return sizes.get("records") or max(1, round(_TRAIN_SHARE * num_nodes))
+
+
+def count_parameters(*widths: int) -> int:
+    """Return the weights and biases of affine maps between these widths.
+
+    >>> count_parameters(3, 2, 1)
+    11
+    """
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
 @dataclass(frozen=True, kw_only=True)

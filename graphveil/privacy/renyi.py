@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import logsumexp
+from scipy.stats import hypergeom
 
 from graphveil.errors import CalibrationError, PrivacyError
 from graphveil.privacy.accountant import Total, totals_of
@@ -81,8 +82,14 @@ def multiplier_of(
     True
     """
 
+    return _meeting(epsilon, delta, lambda z: epsilon_of_event(event(z), delta, conversion))
+
+
+def _meeting(epsilon: float, delta: float, bound: Callable[[float], float]) -> float:
+    """Return the multiplier at which a falling bound equals epsilon."""
+
     def excess(multiplier: float) -> float:
-        return epsilon_of_event(event(multiplier), delta, conversion) - epsilon
+        return bound(multiplier) - epsilon
 
     low = high = 1.0
     while excess(high) > 0 and high <= _MULTIPLIERS[1]:
@@ -95,6 +102,42 @@ def multiplier_of(
             f"{epsilon:g} at delta {delta:g}; choose another epsilon"
         )
     return float(brentq(excess, low, high, xtol=1e-9))
+
+
+def subgraph_multiplier_of(
+    epsilon: float, delta: float, *, records: int, batch: int, reach: int, steps: int
+) -> float:
+    """Return the multiplier z of SAGE-NDP: steps over sampled subgraphs, then one aggregation.
+
+    A record is in the subgraphs of up to R = ``reach`` + 1 roots. With batches of m out of N roots and noise
+    2 z R C on sums of gradients of norm C (Daigavane et al.: Node-level differentially private graph neural
+    networks, 2021), a step has
+
+        D(alpha) = 1 / (alpha - 1) log E exp(alpha (alpha - 1) rho^2 / (2 z^2 R^2)),
+
+    rho hypergeometric: how many of R marked roots are among m of N. The aggregation adds alpha / (2 z^2). The
+    batches that are run are Poisson samples, which this does not account for.
+
+    Raises:
+        CalibrationError: no multiplier in the range that is searched meets epsilon.
+
+    >>> z = subgraph_multiplier_of(8.0, 1e-5, records=14_204, batch=256, reach=100, steps=554)
+    >>> 0.7 < z < 0.75
+    True
+    """
+    roots = reach + 1
+    rho = np.arange(min(roots, batch) + 1)
+    chances = hypergeom.logpmf(rho, records, roots, batch)
+
+    def bound(multiplier: float) -> float:
+        def divergence(alpha: float) -> float:
+            growth = alpha * (alpha - 1) * (rho / (multiplier * roots)) ** 2 / 2
+            step = float(logsumexp(chances + growth)) / (alpha - 1)
+            return steps * step + alpha / (2 * multiplier**2)
+
+        return _least(divergence, delta, "improved", _SAMPLED_EXCESS, 1e-6)
+
+    return _meeting(epsilon, delta, bound)
 
 
 def _of_total(total: Total, delta: float, conversion: Conversion) -> float:

@@ -1,12 +1,17 @@
 """SAGE and its round of messages."""
 
+import math
+from typing import Any, ClassVar
+
 import pytest
 import torch
 
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency, load_dataset
-from graphveil.models.layers import Hidden
+from graphveil.models.layers import Hidden, batch_of
 from graphveil.models.sage import SAGE, SageLayer
+from graphveil.models.storage import load_model
+from graphveil.privacy import budget_of, renyi
 
 
 def test_a_round_of_messages_by_hand():
@@ -62,6 +67,105 @@ def test_layers_are_at_least_one():
     for name in ("pre_layers", "post_layers", "layers"):
         with pytest.raises(ConfigError, match=f"{name}=0 must be a whole number of at least 1"):
             SAGE(unit="none", **{name: 0})
+
+
+class TestOverSubgraphs:
+    """SAGE-NDP: unit node-owner, in paper mode."""
+
+    OPTIONS: ClassVar[dict[str, Any]] = {
+        "unit": "node-owner",
+        "mode": "paper",
+        "degree_budget": 5,
+        "epsilon": 8.0,
+        "delta": 1e-5,
+        "seed": 0,
+        "epochs": 4,
+        "batch_size": 30,
+    }
+
+    def test_strict_mode_says_why_not_yet(self):
+        with pytest.raises(NotYetError, match="no accounting of that mixture is proved; use 'classcode'"):
+            SAGE(**{**self.OPTIONS, "mode": "strict"})
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"layers": 2}, "node units need layers=1"),
+            ({"batch_norm": True}, "use LayerNorm or GroupNorm"),
+            ({"dropout": 0.1}, "not available here"),
+            ({"patience": 2}, "not available here"),
+            ({"private_metrics": True}, "not available here"),
+            ({"clip": 0.0}, "clip=0.0"),
+        ],
+    )
+    def test_what_it_does_not_do_is_refused(self, options, words):
+        with pytest.raises(ConfigError, match=words):
+            SAGE(**{**self.OPTIONS, **options})
+        with pytest.raises(ConfigError, match="batch_size=9 is for node units"):
+            SAGE(unit="none", batch_size=9)
+
+    def test_its_parameters_are_the_papers_unless_given(self):
+        """Noise 2 z (D + 1) on the sums, z on the aggregation, whose price alone is most of the budget."""
+        model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "degree_budget": 100})
+        steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
+        assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100)
+        assert steps.noise_multiplier == pytest.approx(202 * push.sigma)
+        assert renyi.mu_of(8.0, 1e-5) > 1 / push.sigma > 0.8 * renyi.mu_of(8.0, 1e-5)
+
+    def test_what_is_told_holds_for_steps_on_everybody(self, graph):
+        model = SAGE(**self.OPTIONS)
+        plan, guarantee = model.promise(graph)
+        steps, push = plan.queries
+        mu = 11 * math.sqrt(steps.steps) / steps.noise_multiplier
+        assert plan.mu == pytest.approx(math.hypot(mu, 1 / push.sigma))
+        assert guarantee.epsilon > 8.0
+        assert not guarantee.valid
+        assert "accounting of sampled subgraphs" in guarantee.deviations[0]
+
+    def test_a_fit_is_one_booking_and_predicts_from_one_noisy_sum(self, graph):
+        model = SAGE(**self.OPTIONS).fit(graph)
+        assert len(budget_of(graph.edge_set).entries) == 1
+        assert model.aggregates_["hop1"].shape == (graph.num_nodes, 16)
+        assert torch.equal(model.predict_proba(), model.predict_proba())
+        proba = model._network.read(model._network.rows(batch_of(graph.x)), model.aggregates_["hop1"])
+        torch.testing.assert_close(proba.softmax(dim=1), model.predict_proba())
+
+    def test_learns_where_noise_is_small(self, make_graph):
+        graph = make_graph(nodes=600)
+        model = SAGE(**{**self.OPTIONS, "epsilon": 4000.0, "epochs": 30}).fit(graph)
+        assert model.score(graph) > 0.6
+
+    @pytest.mark.parametrize("done", [0, 1, 7, 12])
+    def test_a_resumed_fit_changes_no_bit(self, make_graph, tmp_path, done):
+        class StopError(Exception):
+            pass
+
+        def stop(stage: str, finished: int, total: int) -> None:
+            if (stage, finished) == ("classifier", done):
+                raise StopError
+
+        options = {**self.OPTIONS, "unsafe_noise_seed": 3}
+        whole = SAGE(**options).fit(make_graph(), workspace=tmp_path / "whole")
+        graph = make_graph()
+        with pytest.raises(StopError):
+            SAGE(**options).fit(graph, workspace=tmp_path / "run", on_progress=stop)
+        resumed = SAGE(**options).fit(graph, workspace=tmp_path / "run")
+        assert torch.equal(whole.predict_proba(), resumed.predict_proba())
+        assert len(budget_of(graph.edge_set).entries) == 1
+
+    def test_comes_back_from_a_folder(self, graph, tmp_path):
+        model = SAGE(**self.OPTIONS).fit(graph)
+        model.save(tmp_path / "model")
+        again = load_model(tmp_path / "model")
+        assert not again.guarantee.valid
+        for name, value in model._state().items():
+            assert torch.equal(again._state()[name], value)
+
+    def test_predicts_no_other_graph(self, graph, make_graph):
+        model = SAGE(**self.OPTIONS).fit(graph)
+        for ask in (model.predict, model.price):
+            with pytest.raises(NotYetError, match="predicts the fitted graph only"):
+                ask(make_graph(seed=1))
 
 
 @pytest.mark.slow
