@@ -12,7 +12,7 @@ from graphveil.aggregate.keys import KeyStore, ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
 from graphveil.aggregate.named import parse_weight, register_weight
 from graphveil.aggregate.normalize import plain_unit, safe_unit, shrink_unit
-from graphveil.aggregate.plain import sum_in_neighbors
+from graphveil.aggregate.plain import sum_in_neighbors, weighted_sum_in_neighbors
 from graphveil.aggregate.plan import ReleasePlan
 from graphveil.aggregate.posterior import ClassAgree, PosteriorDot
 from graphveil.aggregate.push import PushQuery
@@ -60,4 +60,5 @@ __all__ = [
     "safe_unit",
     "shrink_unit",
     "sum_in_neighbors",
+    "weighted_sum_in_neighbors",
 ]

@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from graphveil.aggregate._pairs import FULL
+from graphveil.aggregate.engine import blocks
+from graphveil.aggregate.similarity import Similarity
 from graphveil.graph import Adjacency
+
+_ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
 
 
 def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
@@ -23,6 +28,37 @@ def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
     """
     total: Tensor = _NeighborSum.apply(x, adjacency)  # type: ignore[no-untyped-call]  # torch's own
     return total
+
+
+def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
+    """Return the sum over in-neighbours of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
+
+    Args:
+        adjacency: the in-edges.
+        x: float32 rows, shape (N, d).
+        similarity: w.
+        keys: what it reads of each node; None for x.
+
+    >>> import torch
+    >>> from graphveil.aggregate import ReluCos
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
+    >>> weighted_sum_in_neighbors(path, x, ReluCos(), None).flatten().tolist()
+    [2.0, 1.0, 0.0]
+    """
+    pairs = similarity.prepare(x if keys is None else keys)
+    total = torch.zeros_like(x)
+    for block in blocks(adjacency, _ROWS):
+        for piece in block.pieces(_ROWS, _EDGES):
+            total[piece.start : piece.stop] = embedding_bag(
+                piece.sources,
+                x,
+                piece.offsets,
+                mode="sum",
+                per_sample_weights=pairs.of(piece),
+                include_last_offset=True,
+            )
+    return total * (similarity.bound / FULL)
 
 
 class _NeighborSum(torch.autograd.Function):

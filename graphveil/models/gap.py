@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import torch
@@ -20,11 +20,12 @@ from graphveil.aggregate import (
     safe_unit,
     shrink_unit,
     sum_in_neighbors,
+    weighted_sum_in_neighbors,
 )
 from graphveil.aggregate.last_rows import LastRows
 from graphveil.aggregate.plan import hops as equal_hops
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph, to_dense
+from graphveil.graph import Features, Graph, to_dense
 from graphveil.models.answers import Answer
 from graphveil.models.base import State, nodes_of
 from graphveil.models.bounded import at_most
@@ -34,6 +35,7 @@ from graphveil.models.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.models.record_plan import RecordPlan
 from graphveil.models.trained import TrainedEstimator, count_parameters
 from graphveil.models.training import Training, record_groups
+from graphveil.models.weighting import PAPER_WEIGHTED, Weighting, charged_as_one
 from graphveil.privacy import NodeOwner, renyi
 from graphveil.train import train
 
@@ -93,6 +95,10 @@ class GAP(TrainedEstimator):
         classifier_share: the classifier's; the hops have the rest.
         sgd_multiplier: the noise multiplier of both trainings instead of shares; what they leave of the
             budget goes to the hops.
+        weights: at edge level, what a message counts, by both ends' public or released rows: ``"one"``,
+            ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that ``graphveil.aggregate.parse_weight`` knows.
+            D is multiplied by the largest value that the weight can take.
+        weight_rows: the rows that weights by cosine read: ``"input"``, or the ``"previous"`` hop's.
 
     Raises:
         ConfigError: a parameter is outside its range, or not for the unit.
@@ -126,9 +132,13 @@ class GAP(TrainedEstimator):
     encoder_share: float = 0.2
     classifier_share: float = 0.1
     sgd_multiplier: float | None = None
+    weights: str = "one"
+    weight_rows: str = "input"
 
     _encoder: Encoder | None = field(default=None, init=False, repr=False)
     _classifier: HopClassifier | None = field(default=None, init=False, repr=False)
+    _weighting: Weighting | None = field(default=None, init=False, repr=False)
+    _tower: nn.Module | None = field(default=None, init=False, repr=False)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -144,6 +154,9 @@ class GAP(TrainedEstimator):
                     f"sgd_multiplier is for node units; under unit {self.unit!r} training costs nothing"
                 )
         self._schedule(self._encoder_epochs)
+        self._weighting = Weighting.named(
+            self.weights, self.weight_rows, encoder=self.use_encoder, records=self._on_records
+        )
 
     def _refuse_for_records(self) -> None:
         super()._refuse_for_records()
@@ -154,16 +167,20 @@ class GAP(TrainedEstimator):
             )
 
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        """Return K equal hops of weight one, under node units between two trainings."""
+        """Return K equal hops, under node units between two trainings."""
         if self._on_records:
             return super()._plan(delta, num_nodes, num_classes)
         unit, epsilon = self.protected_unit, self._budgeted()
+        similarity = None if self._weighting is None else self._weighting.similarity
+
+        def queries(mu: float) -> tuple[HopQuery, ...]:
+            return equal_hops(mu, self.hops, self._width, unit, similarity)
+
         if self.mode == "paper":
-            queries = equal_hops(renyi.mu_of(epsilon, delta), self.hops, self._width, unit)
-            return ReleasePlan(unit, queries, delta)
-        return calibrate_plan(
-            unit, epsilon, delta, lambda mu: equal_hops(mu, self.hops, self._width, unit), num_nodes=num_nodes
-        )
+            mu = renyi.mu_of(epsilon, delta)
+            asked = queries(mu) if similarity is None else charged_as_one(queries(mu), mu)
+            return ReleasePlan(unit, asked, delta)
+        return calibrate_plan(unit, epsilon, delta, queries, num_nodes=num_nodes)
 
     def _record_plan(self, num_nodes: int, num_classes: int) -> RecordPlan:
         *_, classifier = trainings = self._trainings(num_nodes, num_classes)
@@ -199,6 +216,8 @@ class GAP(TrainedEstimator):
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         more = PAPER_ON_RECORDS if self._paper_on_records else ()
+        if self.mode == "paper" and self._weighting is not None:
+            more = (*more, PAPER_WEIGHTED)
         return (*super()._deviations(plan, graph), *more)
 
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
@@ -207,8 +226,10 @@ class GAP(TrainedEstimator):
             self._encoder = self._trained_encoder(graph, release, context) if self.use_encoder else None
             # Kept with the workspace: a resumed release takes the very rows that it was asked with.
             rows = context.once("encoder", lambda: {"rows": self._encode(graph)})["rows"]
+            if self._weighting is not None:
+                self._tower = self._weighting.learned(graph, rows, context)
         with context.stage("aggregate"):
-            answers = self._aggregate(graph, rows, release, plan)
+            answers = self._aggregate(graph, rows, release, plan, context)
             if release is not None and not self._on_records:
                 release.close()
         if plan is not None:
@@ -235,26 +256,35 @@ class GAP(TrainedEstimator):
         self._check_unit(graph)
         self._check_features(graph)
         rows = self._encode(graph)
-        return self._classify(self._views(rows, self._aggregate(graph, rows, None, None), None))
+        answers = self._aggregate(graph, rows, None, None, FitContext(PublicStreams(self.seed)))
+        return self._classify(self._views(rows, answers, None))
 
     def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
         release = self._open(plan, graph, context, 0 if kept is None else len(kept.proba))
         rows = self._encode(graph)
         if kept is None:
-            answers = self._aggregate(graph, rows, release, plan)
+            answers = self._aggregate(graph, rows, release, plan, context)
             proba = self._classify(self._views(rows, answers, plan))
         else:
-            answers = self._continued(rows, release, plan, kept)
+            answers = self._continued(graph, rows, release, plan, context, kept)
             new = slice(len(kept.proba), None)
             views = self._views(rows[new], [answer[new] for answer in answers], plan)
             proba = torch.cat([kept.proba, self._classify(views)])
         release.close()
         return Answer(plan, tuple(answers), proba)
 
-    def _continued(self, rows: Tensor, release: Release, plan: ReleasePlan, kept: Answer) -> list[Tensor]:
+    def _continued(
+        self,
+        graph: Graph,
+        rows: Tensor,
+        release: Release,
+        plan: ReleasePlan,
+        context: FitContext,
+        kept: Answer,
+    ) -> list[Tensor]:
         """Return the K answers of a graph that has grown: old rows as they are, and the new ones below."""
-        known = iter(kept.rows)
-        return self._walk(rows, lambda x: torch.cat([next(known), release.rows(x)]), _noise_of(plan))
+        known, ask = iter(kept.rows), _asking(release, self._keys(graph, rows, context))
+        return self._walk(rows, lambda x: torch.cat([next(known), ask(x)]), _noise_of(plan))
 
     # -- the three modules: encoder, aggregation, classifier ------------------------------------------------
 
@@ -288,14 +318,32 @@ class GAP(TrainedEstimator):
         return self._unit(rows)
 
     def _aggregate(
-        self, graph: Graph, rows: Tensor, release: Release | None, plan: ReleasePlan | None
+        self,
+        graph: Graph,
+        rows: Tensor,
+        release: Release | None,
+        plan: ReleasePlan | None,
+        context: FitContext,
     ) -> list[Tensor]:
         """Return the K answers of the edges: noisy rows, or exact ones where nothing is protected."""
+        keys = self._keys(graph, rows, context)
         if release is None or plan is None:
-            return self._walk(rows, lambda x: sum_in_neighbors(graph.adjacency, x.float()), [0.0] * self.hops)
+            return self._walk(rows, lambda x: self._exact(graph, x.float(), keys), [0.0] * self.hops)
         asked = _hops_of(plan)
-        ask = _pushing(release, asked[0], graph) if isinstance(asked[0], PushQuery) else release.rows
-        return self._walk(rows, ask, _noise_of(plan))
+        if isinstance(asked[0], PushQuery):
+            return self._walk(rows, _pushing(release, asked[0], graph), _noise_of(plan))
+        return self._walk(rows, _asking(release, keys), _noise_of(plan))
+
+    def _exact(self, graph: Graph, x: Tensor, keys: Features | None) -> Tensor:
+        if self._weighting is None:
+            return sum_in_neighbors(graph.adjacency, x)
+        return weighted_sum_in_neighbors(graph.adjacency, x, self._weighting.similarity, keys)
+
+    def _keys(self, graph: Graph, rows: Tensor, context: FitContext) -> Features | None:
+        """Return what every hop's weights read, or None for each hop's own vectors."""
+        if self._weighting is None:
+            return None
+        return self._weighting.keys(graph, rows, self._encoder, self._tower, context)
 
     def _walk(self, rows: Tensor, ask: Ask, stds: Sequence[float]) -> list[Tensor]:
         answers: list[Tensor] = []
@@ -384,7 +432,7 @@ class GAP(TrainedEstimator):
     # -- files ---------------------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        parts = {"encoder": self._encoder, "classifier": self._classifier}
+        parts = {"encoder": self._encoder, "classifier": self._classifier, "tower": self._tower}
         return {
             f"{name}.{key}": value
             for name, network in parts.items()
@@ -396,7 +444,9 @@ class GAP(TrainedEstimator):
         generator = PublicStreams(0).torch("restore")
         self._encoder = self._build_encoder(generator) if self.use_encoder else None
         self._classifier = self._build_classifier(generator)
-        for name, network in (("encoder.", self._encoder), ("classifier.", self._classifier)):
+        self._tower = None if self._weighting is None else self._weighting.tower(self._width, generator)
+        parts = {"encoder.": self._encoder, "classifier.": self._classifier, "tower.": self._tower}
+        for name, network in parts.items():
             if network is not None:
                 network.load_state_dict(
                     {k.removeprefix(name): v for k, v in state.items() if k.startswith(name)}
@@ -467,6 +517,11 @@ def _noise_of(plan: ReleasePlan) -> list[float]:
 def _for_all(query: HopQuery | PushQuery) -> HopQuery | PushQuery:
     """Return the question to a graph without groups: nobody's vector is longer than one."""
     return replace(query, bounds=(1.0,)) if isinstance(query, PushQuery) else query
+
+
+def _asking(release: Release, keys: Features | None) -> Ask:
+    """Return a hop, with what its weights read, if that is not the vectors."""
+    return release.rows if keys is None else partial(release.rows, keys=keys)
 
 
 def _pushing(release: Release, query: PushQuery, graph: Graph) -> Ask:

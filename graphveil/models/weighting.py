@@ -1,0 +1,121 @@
+"""What weighs the hops of a model: a weight by name, and the public or released rows that it reads."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize
+
+from graphveil import _check
+from graphveil.aggregate import HopQuery, Similarity, parse_weight
+from graphveil.errors import ConfigError
+from graphveil.graph import Features, Graph
+from graphveil.models.context import FitContext
+from graphveil.models.layers import FeedForward, batch_of
+from graphveil.train.adam import Adam
+
+ROWS = ("input", "previous")
+PAPER_WEIGHTED = (
+    "an edge is charged for one row of norm one, as the paper does, whatever its weights and at however many "
+    "ends"
+)
+
+_TOWER = (32, 16)  # widths of the network of learned_public
+_STEPS, _PAIRS, _RATE = 300, 4096, 0.01
+_SHARP = 5.0  # cosines become logits times this
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """A weight and where a model finds what it reads. All of it is public: no edge is ever needed."""
+
+    similarity: Similarity
+    rows: str
+
+    @classmethod
+    def named(cls, weights: str, rows: str, *, encoder: bool, records: bool) -> "Weighting | None":
+        """Return what a configuration names, None for weights of one; refuse what does not go together."""
+        _check.one_of(ROWS, weight_rows=rows)
+        similarity = parse_weight(weights)
+        if similarity is None:
+            return None
+        if records:
+            raise ConfigError(
+                f"weights={weights!r} reads rows that node units protect; use weights='one', or protect edges"
+            )
+        if similarity.reads == "attention":
+            raise ConfigError(f"weights={weights!r} is learned from edges, which this method does not do yet")
+        if similarity.reads == "posteriors" and not encoder:
+            raise ConfigError(f"weights={weights!r} reads the encoder's probabilities; leave use_encoder on")
+        if rows == "previous" and similarity.reads != "rows":
+            raise ConfigError(
+                f"weights={weights!r} reads {similarity.reads}, which stay the same; use weight_rows='input'"
+            )
+        return cls(similarity, rows)
+
+    def tower(self, width: int, generator: torch.Generator) -> FeedForward | None:
+        """Return the network of ``learned_public``, not yet trained; None for weights that learn nothing."""
+        if self.similarity.reads != "learned":
+            return None
+        return FeedForward([width, *_TOWER], generator=generator, activation="selu")
+
+    def learned(self, graph: Graph, rows: Tensor, context: FitContext) -> FeedForward | None:
+        """Return what the weight learns from public labels, or None."""
+        generator = context.streams.torch("weights")
+        tower = self.tower(rows.shape[1], generator)
+        if tower is not None:
+            nodes = graph.mask("train")
+            _teach(tower, rows[nodes].float(), graph.y[nodes], generator)
+        return tower
+
+    def keys(
+        self,
+        graph: Graph,
+        rows: Tensor,
+        encoder: nn.Module | None,
+        tower: nn.Module | None,
+        context: FitContext,
+    ) -> Features | None:
+        """Return what every hop's weights read; None for the vectors of each hop."""
+        if self.rows == "previous":
+            return None
+        if self.similarity.reads == "features":
+            return graph.x
+        if self.similarity.reads == "rows":
+            return rows
+        # Kept with the workspace, as the rows are: a resumed release is asked with the same bits.
+        return context.once("weights", lambda: {"keys": _computed(graph, rows, encoder, tower)})["keys"]
+
+
+def charged_as_one(queries: tuple[HopQuery, ...], mu: float) -> tuple[HopQuery, ...]:
+    """Return the hops with the noise of the paper's Lemma 1, which is that of sensitivity one."""
+    return tuple(replace(query, sigma=(math.sqrt(len(queries)) / mu,)) for query in queries)
+
+
+@torch.no_grad()
+def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, tower: nn.Module | None) -> Tensor:
+    """Return the tower's rows if there is one, and otherwise the encoder's probabilities."""
+    if tower is not None:
+        learned: Tensor = tower.eval()(rows.float())
+        return learned
+    assert encoder is not None
+    logits: Tensor = encoder.eval()(batch_of(graph.x, device=next(encoder.parameters()).device))
+    return logits.softmax(dim=1).cpu()
+
+
+def _teach(tower: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+    """Teach the tower's rows to point the same way where labels agree, from random pairs of labelled nodes.
+
+    Whether an edge joins a pair is never asked. Pairs that agree count as much in total as those that do not.
+    """
+    optimizer = Adam(tower.parameters())
+    agreeing = float((y.bincount() / len(y)).square().sum())
+    balance = torch.tensor((1 - agreeing) / agreeing)
+    for _ in range(_STEPS):
+        u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
+        cosine = (normalize(tower(x[u]), dim=1) * normalize(tower(x[v]), dim=1)).sum(dim=1)
+        optimizer.zero_grad()
+        loss = binary_cross_entropy_with_logits(_SHARP * cosine, (y[u] == y[v]).float(), pos_weight=balance)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        optimizer.step(rate=_RATE)
