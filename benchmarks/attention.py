@@ -46,7 +46,7 @@ class AttentionGAP(GAP):
         return training.plan(self._budgeted(), delta, num_nodes=num_nodes)
 
     def _aggregate(
-        self, graph: Graph, rows: Tensor, release: Release | None, plan: ReleasePlan | None
+        self, graph: Graph, rows: Tensor, release: Release | None, plan: ReleasePlan | None, *_: object
     ) -> list[Tensor]:
         assert release is not None and plan is not None
         generator = PublicStreams(self.seed).torch("attention")
