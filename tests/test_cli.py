@@ -518,6 +518,17 @@ def test_nothing_secret_reaches_the_release(invoke: Invoke, files: Files) -> Non
         assert SECRET.encode() not in path.read_bytes()
 
 
+def test_weights_of_edges_have_a_bound_and_are_not_ignored(invoke: Invoke, files: Files) -> None:
+    edit(files.edges, lambda rows: [[*rows[0], "hours"], *([*row, "2"] for row in rows[1:])])
+    base = ["train", "gap", *files.flags, *PRIVATE, *QUICK, "--weight", "hours"]
+    alone = invoke(*base, "--out", "r")
+    assert (alone.code, "--weight and --max-weight go together" in alone.err) == (2, True)
+    ignored = invoke(*base, "--max-weight", 3, "--out", "r")
+    assert (ignored.code, "weights='given'" in ignored.err) == (2, True)
+    blind = ["train", "mlp", *files.flags, "--unit", "undirected-edge", *QUICK]
+    assert invoke(*blind, "--weight", "hours", "--max-weight", 3, "--out", "r").code == 0
+
+
 # -- predict and explain -----------------------------------------------------------------------------------
 
 

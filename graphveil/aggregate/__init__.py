@@ -6,6 +6,7 @@ from graphveil.aggregate.calibrate import calibrate_plan
 from graphveil.aggregate.coarse import Coarse
 from graphveil.aggregate.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.aggregate.engine import Edges, Engine
+from graphveil.aggregate.given import GivenWeight
 from graphveil.aggregate.jaccard import Jaccard
 from graphveil.aggregate.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.aggregate.keys import KeyStore, ReleaseKey
@@ -33,6 +34,7 @@ __all__ = [
     "Engine",
     "ExpCos",
     "FolderJournal",
+    "GivenWeight",
     "GroupWeights",
     "HalfCos",
     "HopQuery",

@@ -22,7 +22,7 @@ from torch import Tensor
 from graphveil.aggregate.engine import Edges
 from graphveil.errors import ConfigError, InputError, NeverError, ReleaseError
 
-WEIGHT_BITS = 6
+WEIGHT_BITS = 5
 FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its bound
 HALF = 1 << 11
 CELLS = 2 * HALF + 1  # of a table over [-1, 1]
@@ -158,6 +158,32 @@ class Overlaps(PairWeights):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Given(PairWeights):
+    """The weight that the graph gives each edge, as a share of its public bound, cut to the grid.
+
+    What one edge may change is its own weight, within the bound, and so its own whole number.
+    """
+
+    nodes: int
+
+    @property
+    def tables(self) -> tuple[Tensor, ...]:
+        """Return nothing: the weights are part of the edges."""
+        return ()
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes the edges join."""
+        return self.nodes
+
+    def of(self, edges: Edges) -> Tensor:
+        """Cut each edge's weight down to the grid."""
+        if edges.weights is None:
+            raise ReleaseError("the graph's edges have no weights; the release stays booked")
+        return (edges.weights * FULL).trunc_().clamp_(0, FULL)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Network(PairWeights):
     """levels[act(a_u + b_v) . w + c] in whole numbers: hidden units in steps of 2^-8, the rest of 2^-12.
 
@@ -246,7 +272,7 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
         )
 
 
-_TRUSTED = (Dots, Kinds, Overlaps, Network)
+_TRUSTED = (Dots, Kinds, Overlaps, Network, Given)
 
 
 def levels_of(values: Values, bound: float) -> Tensor:

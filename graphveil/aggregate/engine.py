@@ -24,6 +24,7 @@ class Edges:
     stop: int
     offsets: Tensor  # int32, (stop - start + 1)
     sources: Tensor  # int32
+    weights: Tensor | None = None  # float32, where the graph's edges have weights
 
     def __repr__(self) -> str:
         """Show the rows only: the edges are private, and so is their number."""
@@ -42,8 +43,10 @@ class Edges:
         """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
         for first, last in _cuts(self.offsets, rows, edges):
             bounds = self.offsets[first : last + 1]
-            sources = self.sources[int(bounds[0]) : int(bounds[-1])]
-            yield Edges(self.start + first, self.start + last, bounds - bounds[0], sources)
+            some = slice(int(bounds[0]), int(bounds[-1]))
+            weights = None if self.weights is None else self.weights[some]
+            offsets = bounds - bounds[0]
+            yield Edges(self.start + first, self.start + last, offsets, self.sources[some], weights)
 
 
 class Engine(ABC):
@@ -58,8 +61,10 @@ def blocks(adjacency: Adjacency, rows: int) -> Iterator[Edges]:
     """Yield a graph's destination blocks: ``rows`` rows each, fewer where 32-bit offsets would overflow."""
     for first, last in _cuts(adjacency.indptr, rows, MAX_EDGES):
         bounds = adjacency.indptr[first : last + 1]
-        sources = adjacency.indices[int(bounds[0]) : int(bounds[-1])]
-        yield Edges(first, last, (bounds - bounds[0]).to(torch.int32), sources)
+        some = slice(int(bounds[0]), int(bounds[-1]))
+        weights = None if adjacency.weights is None else adjacency.weights[some]
+        offsets = (bounds - bounds[0]).to(torch.int32)
+        yield Edges(first, last, offsets, adjacency.indices[some], weights)
 
 
 def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:

@@ -33,6 +33,8 @@ class LastRows(Engine):
             adjacency.indices[start:],
             adjacency.directed,
             adjacency.edge_set,
+            weights=None if adjacency.weights is None else adjacency.weights[start:],
+            max_weight=adjacency.max_weight,
         )
 
         def renumbered(edges: Edges) -> Tensor:

@@ -7,6 +7,7 @@ from graphveil._check import suggestion
 from graphveil.aggregate.attention import Attention
 from graphveil.aggregate.coarse import Coarse
 from graphveil.aggregate.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
+from graphveil.aggregate.given import GivenWeight
 from graphveil.aggregate.jaccard import Jaccard
 from graphveil.aggregate.posterior import ClassAgree, PosteriorDot
 from graphveil.aggregate.similarity import DotWeight, Similarity
@@ -23,6 +24,7 @@ _NAMED: dict[str, Callable[..., Similarity]] = {
     "posterior_dot": PosteriorDot,
     "learned_public": LearnedPublic,
     "attention": Attention,
+    "given": GivenWeight,
 }
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 

@@ -22,6 +22,7 @@ from graphveil.aggregate._attention import Examples
 from graphveil.aggregate._pairs import PairWeights, check_trusted
 from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.engine import Engine
+from graphveil.aggregate.given import GivenWeight
 from graphveil.aggregate.journal import Journal, MemoryJournal
 from graphveil.aggregate.keys import ReleaseKey
 from graphveil.aggregate.memory import InMemoryEngine
@@ -90,6 +91,7 @@ class Release:
     ) -> None:
         """Book the release, or resume the one in the journal."""
         _check_unit(plan, adjacency)
+        check_weights(plan, adjacency)
         self._plan, self._adjacency = plan, adjacency
         self._groups = _checked_groups(plan, groups, adjacency.num_nodes)
         self._engine = engine or InMemoryEngine()
@@ -104,7 +106,7 @@ class Release:
         if not self._resumed:
             self._journal.begin(self._key, self._promise)
         self._alone = key is None and not self._journal.durable
-        self._edges_digest = self._digest(adjacency.indptr, adjacency.indices)
+        self._edges_digest = self._digest(*adjacency.arrays)
 
     def __repr__(self) -> str:
         """Show public facts only."""
@@ -380,6 +382,26 @@ def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
         )
 
 
+def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
+    """Refuse a plan that would ignore the weights of edges, and one that reads weights which are not there.
+
+    Raises:
+        ConfigError: the plan and the edges do not go together.
+    """
+    asked = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
+    reads = {isinstance(getattr(query, "similarity", None), GivenWeight) for query in asked}
+    if adjacency.weights is not None and False in reads:
+        raise ConfigError(
+            "the graph's edges have weights, which this release would not read: use weights='given' where "
+            "the method has it, or drop them (adjacency.without_weights(), or no --weight)"
+        )
+    if adjacency.weights is None and True in reads:
+        raise ConfigError(
+            "weights='given' reads the weights of edges, and the graph's edges have none; load it with "
+            "weight= and max_weight= (--weight, --max-weight)"
+        )
+
+
 def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) -> Tensor | None:
     """Refuse groups that do not fit the plan: a node outside every group would go without noise."""
     sizes = {query.groups for query in plan.queries if isinstance(query, CellQuery) or query.groups > 1}
@@ -425,6 +447,7 @@ def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,
+        **({} if adjacency.max_weight is None else {"max_weight": adjacency.max_weight.hex()}),
     }
 
 

@@ -40,6 +40,18 @@ SourceColumn = Annotated[
 TargetColumn = Annotated[
     str | None, typer.Option("--target", help="Column of the edges' second ends.", rich_help_panel=_DATA)
 ]
+Weight = Annotated[
+    str | None,
+    typer.Option("--weight", help="Column of the edges' weights, if they have any.", rich_help_panel=_DATA),
+]
+MaxWeight = Annotated[
+    float | None,
+    typer.Option(
+        "--max-weight",
+        help="Public bound of an edge's weight; larger ones are cut to it.",
+        rich_help_panel=_DATA,
+    ),
+]
 Directed = Annotated[
     bool, typer.Option("--directed", help="An edge says nothing about its opposite.", rich_help_panel=_DATA)
 ]

@@ -30,6 +30,8 @@ def predict(
     label: options.Label = None,
     source: options.SourceColumn = None,
     target: options.TargetColumn = None,
+    weight: options.Weight = None,
+    max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
     disjoint_edges: options.DisjointEdges = False,
     out: options.Out = None,
@@ -45,9 +47,10 @@ def predict(
     if out is not None:
         check_output(out)
     model = load_model(run)
-    columns = {"id": id, "label": label, "source": source, "target": target}
+    columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
+    columns |= {"weight": weight, "max_weight": max_weight}
     if nodes is None and edges is None:
-        if directed or disjoint_edges or any(columns.values()):
+        if directed or disjoint_edges or any(value is not None for value in columns.values()):
             raise ConfigError(
                 "column flags and --disjoint-edges describe another graph; add its --nodes and --edges, or "
                 "drop them"
@@ -102,7 +105,7 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     if not lock.is_file():
         return {}
     configuration = read_json(lock)["configuration"]
-    roles = (*_NO_FEATURES, "source", "target", "directed")
+    roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
     return {role: configuration.get(f"data.{role}") for role in roles}
 
 

@@ -40,6 +40,8 @@ def train(
     label: options.Label = None,
     source: options.SourceColumn = None,
     target: options.TargetColumn = None,
+    weight: options.Weight = None,
+    max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
     split: options.Split = None,
     recipe: options.Recipe = None,
@@ -90,6 +92,8 @@ def train(
         label=label,
         source=source,
         target=target,
+        weight=weight,
+        max_weight=max_weight,
         directed=directed,
         split=split,
     )

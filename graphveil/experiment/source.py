@@ -24,6 +24,8 @@ class Source:
     label: str | None = None
     source: str | None = None
     target: str | None = None
+    weight: str | None = None
+    max_weight: float | None = None
     directed: bool = False
     split: str | None = None
     to_predict: bool = False  # no label is needed then
@@ -33,7 +35,8 @@ class Source:
         """Refuse anything but exactly one complete way to a graph."""
         files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
         if self.dataset is not None:
-            given = files + ["--directed"] * self.directed + ["--split"] * (self.split is not None)
+            given = files + ["--directed"] * self.directed
+            given += [flag for flag, value in self._optional.items() if value is not None]
             if given:
                 raise ConfigError(
                     f"--dataset and {', '.join(given)} exclude each other: a named data set knows its own "
@@ -41,6 +44,11 @@ class Source:
                 )
             return
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
+        if (self.weight is None) != (self.max_weight is None):
+            raise ConfigError(
+                "--weight and --max-weight go together: the column of the edges' weights, and the public "
+                "bound that larger ones are cut to; give both or neither"
+            )
         missing = [f"--{name}" for name in needed if getattr(self, name) is None]
         if not files:
             raise ConfigError(
@@ -51,6 +59,11 @@ class Source:
             raise ConfigError(
                 f"a graph from files needs two files and the names of their columns: add {', '.join(missing)}"
             )
+
+    @property
+    def _optional(self) -> dict[str, object]:
+        """Return the flags of files that need not be given."""
+        return {"--split": self.split, "--weight": self.weight, "--max-weight": self.max_weight}
 
     @property
     def name(self) -> str:
@@ -76,7 +89,7 @@ class Source:
 
         if self.dataset is not None:
             return load_dataset(self.dataset, root=self.root, recipe=None)
-        columns = {name: getattr(self, name) for name in (*_COLUMNS, "split")}
+        columns = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight", "max_weight")}
         assert self.nodes is not None and self.edges is not None
         graph = read_graph(
             self.nodes, self.edges, directed=self.directed, aside=self.aside, classes=classes, **columns

@@ -35,7 +35,9 @@ def to_data(graph: Graph) -> Data:
     masks = {mask: getattr(graph, mask) for mask in MASKS} if graph.has_split else {}
     remarks = {there: list(found) for here, there in REMARKS.items() if (found := getattr(graph, here))}
     x, edge_index = features.to_dense(graph.x), graph.adjacency.edge_index()
-    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **masks, **remarks)
+    weights, bound = graph.adjacency.weights, graph.adjacency.max_weight
+    weighted = {} if weights is None or bound is None else {"edge_weight": weights * bound}
+    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **weighted, **masks, **remarks)
     return data
 
 
@@ -47,6 +49,15 @@ def fields_of(data: Data) -> dict[str, Any]:
     source, target = data.edge_index.cpu()
     remarks = {here: found for here, there in REMARKS.items() if (found := getattr(data, there, None))}
     return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data), **remarks}
+
+
+def weights_of(data: Data) -> Tensor:
+    """Return ``edge_weight``, one number an edge."""
+    weight = getattr(data, "edge_weight", None)
+    if weight is None:
+        raise GraphError("the Data object has no 'edge_weight'; set it, or leave max_weight out")
+    flat: Tensor = weight.detach().cpu().reshape(-1)
+    return flat
 
 
 def _masks(data: Data) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.errors import GraphError
+from graphveil.graph.edge_weights import checked_weights, weighted_rows
 
 if TYPE_CHECKING:
     from graphveil.graph.growth import Step
@@ -96,7 +97,9 @@ class Adjacency:
     Build one with :meth:`from_edges`. Sources are distinct and ascending within a row, and there are no
     self-loops. An undirected graph stores both directions of every edge.
 
-    Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges).
+    Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges), ``weights`` float32 (stored edges).
+
+    Where edges have weights, ``weights`` holds their shares of the public bound ``max_weight``, in [0, 1].
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> path
@@ -110,6 +113,8 @@ class Adjacency:
     directed: bool
     edge_set: EdgeSet
     history: tuple[Step, ...] = ()  # how it grew, oldest step first
+    weights: Tensor | None = None
+    max_weight: float | None = None
     version: Version = field(default_factory=Version, init=False)
 
     def __post_init__(self) -> None:
@@ -120,6 +125,12 @@ class Adjacency:
             raise GraphError("indices must be a vector of int32")
         if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != len(self.indices):
             raise GraphError("indptr must start at 0 and end at the length of indices")
+        if (self.weights is None) != (self.max_weight is None):
+            raise GraphError("weights and max_weight go together; give both or neither")
+        if self.weights is not None and (
+            self.weights.dtype != torch.float32 or self.weights.shape != self.indices.shape
+        ):
+            raise GraphError("weights must be a vector of float32, as long as indices")
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
@@ -130,9 +141,23 @@ class Adjacency:
         """The number of nodes N."""
         return len(self.indptr) - 1
 
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """Everything that the edges consist of."""
+        edges = self.indptr, self.indices
+        return edges if self.weights is None else (*edges, self.weights)
+
     @classmethod
     def from_edges(
-        cls, source: Ids, target: Ids, *, num_nodes: int, directed: bool, edge_set: EdgeSet | None = None
+        cls,
+        source: Ids,
+        target: Ids,
+        *,
+        num_nodes: int,
+        directed: bool,
+        edge_set: EdgeSet | None = None,
+        weight: object = None,
+        max_weight: float | None = None,
     ) -> Adjacency:
         """Store the edges ``source[i] -> target[i]``, in any order and with any repeats.
 
@@ -144,19 +169,59 @@ class Adjacency:
             num_nodes: the number of nodes N.
             directed: whether ``u -> v`` says nothing about ``v -> u``.
             edge_set: the identity to carry; by default a new one.
+            weight: a weight of at least 0 for each edge, if edges have any. Those of repeats add up; of an
+                undirected edge listed in both directions the larger one counts; weight zero is no edge.
+            max_weight: the public bound that larger weights are cut to.
 
         Raises:
-            GraphError: the ids are not integers in range, or the lengths differ.
+            GraphError: the ids are not integers in range, the lengths differ, or weights are negative or not
+                finite.
+
+        >>> edges = Adjacency.from_edges(
+        ...     [0, 0, 2], [1, 1, 1], num_nodes=3, directed=True, weight=[1.0, 0.5, 9.0], max_weight=2.0
+        ... )
+        >>> edges.indices, edges.weights
+        (tensor([0, 2], dtype=torch.int32), tensor([0.7500, 1.0000]))
         """
         _check_num_nodes(num_nodes)
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
         if tail.shape != head.shape:
             raise GraphError("source and target differ in length; give one source and one target per edge")
+        weights = checked_weights(weight, max_weight, len(tail))
+        if weights is not None:
+            values, bound = weights
+            proper = tail != head
+            rows = weighted_rows(
+                tail[proper],
+                head[proper],
+                values[proper],
+                num_nodes,
+                directed=directed,
+                max_weight=bound,
+            )
+            return cls._from_matrix(rows, directed, edge_set, bound)
         tail, head = _drop_loops(tail, head)
         matrix = _by_target(tail, head, num_nodes) if directed else _symmetric(tail, head, num_nodes)
+        return cls._from_matrix(matrix, directed, edge_set, None)
+
+    @classmethod
+    def _from_matrix(
+        cls,
+        matrix: Any,
+        directed: bool,
+        edge_set: EdgeSet | None,
+        max_weight: float | None,
+        history: tuple[Step, ...] = (),
+    ) -> Adjacency:
+        """Return the edges of a matrix with ascending columns; entries are weights, if they have a bound."""
         indptr = torch.from_numpy(matrix.indptr.astype(np.int64))
         indices = torch.from_numpy(matrix.indices.astype(np.int32, copy=False))
-        return cls(indptr, indices, directed, edge_set or EdgeSet())
+        weights = None if max_weight is None else torch.from_numpy(matrix.data.astype(np.float32))
+        return cls(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
+
+    def without_weights(self) -> Adjacency:
+        """Return the same edges, all alike."""
+        return Adjacency(self.indptr, self.indices, self.directed, self.edge_set)
 
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
@@ -186,7 +251,9 @@ class Adjacency:
         stays = nodes[sources]
         stays &= nodes[targets]
         renumbered = (np.cumsum(nodes) - 1).astype(np.int32)
-        return self._rows_from(renumbered[sources[stays]], renumbered[targets[stays]], int(nodes.sum()))
+        return self._rows_from(
+            renumbered[sources[stays]], renumbered[targets[stays]], int(nodes.sum()), stays
+        )
 
     def without_crossing(self, side: Tensor) -> Adjacency:
         """Return the edges whose two ends are both inside ``side`` or both outside.
@@ -202,7 +269,7 @@ class Adjacency:
         nodes = self._node_mask(side)
         sources, targets = self.indices.numpy(), self._targets()
         stays = nodes[sources] == nodes[targets]
-        return self._rows_from(sources[stays], targets[stays], self.num_nodes)
+        return self._rows_from(sources[stays], targets[stays], self.num_nodes, stays)
 
     def _targets(self) -> _Ids32:
         """Return the target of every stored edge."""
@@ -213,11 +280,20 @@ class Adjacency:
             raise GraphError(f"a node mask must be bool of shape ({self.num_nodes},)")
         return mask.numpy()
 
-    def _rows_from(self, sources: _Ids32, targets: _Ids32, num_nodes: int) -> Adjacency:
-        """Return edges that are already in row order, under the same edge set."""
+    def _rows_from(
+        self, sources: _Ids32, targets: _Ids32, num_nodes: int, stays: npt.NDArray[np.bool_]
+    ) -> Adjacency:
+        """Return the edges that stay, which are already in row order, under the same edge set."""
         indptr = np.zeros(num_nodes + 1, dtype=np.int64)
         np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
-        return Adjacency(torch.from_numpy(indptr), torch.from_numpy(sources), self.directed, self.edge_set)
+        return Adjacency(
+            torch.from_numpy(indptr),
+            torch.from_numpy(sources),
+            self.directed,
+            self.edge_set,
+            weights=None if self.weights is None else self.weights[torch.from_numpy(stays)],
+            max_weight=self.max_weight,
+        )
 
 
 def _check_num_nodes(num_nodes: int) -> None:

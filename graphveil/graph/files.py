@@ -32,6 +32,8 @@ def read_graph(
     features: Sequence[str] | None = None,
     aside: Sequence[str] = (),
     classes: Sequence[str] | None = None,
+    weight: str | None = None,
+    max_weight: float | None = None,
 ) -> Graph:
     """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
 
@@ -50,6 +52,8 @@ def read_graph(
         aside: columns of ``nodes`` that are not among the others. They need not be there.
         classes: the labels in class order, if the classes are to be fixed beforehand and not by this file;
             by default the labels that occur, sorted.
+        weight: column of ``edges`` that holds weights of at least 0, if they have any.
+        max_weight: the public bound that larger weights are cut to.
 
     Raises:
         GraphError: a file or column is missing or unusable, ids are repeated or unknown, features are not
@@ -72,10 +76,15 @@ def read_graph(
     roles = {"id": id, "label": label, "split": split}
     named = {role: column for role, column in roles.items() if column is not None}
     feature_names = _feature_columns(node_path, list(named.values()), features, aside)
-    _check_columns(edge_path, [source, target])
+    ends = [source, target] if weight is None else [source, target, weight]
+    _check_columns(edge_path, ends)
     fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
-    tail, head = _read_edges(edge_path, [source, target], node_ids, id)
-    return Graph.from_edges(source=tail, target=head, directed=directed, **fields)
+    table = tables.read(edge_path, ends)
+    tail, head = (_positions(table, end, node_ids, id) for end in (source, target))
+    weights = None if weight is None else tables.matrix(table, [weight])[:, 0]
+    return Graph.from_edges(
+        source=tail, target=head, directed=directed, weight=weights, max_weight=max_weight, **fields
+    )
 
 
 def _check_columns(path: Path, chosen: list[str]) -> list[str]:
@@ -119,12 +128,6 @@ def _read_nodes(
     if "split" in roles:
         fields |= _masks(tables.column(table, roles["split"]), roles["split"])
     return fields, node_ids
-
-
-def _read_edges(path: Path, ends: list[str], node_ids: Column, id: str) -> list[npt.NDArray[np.integer]]:
-    """Return the rows of the nodes at the two ends of every edge."""
-    table = tables.read(path, ends)
-    return [_positions(table, end, node_ids, id) for end in ends]
 
 
 def _node_ids(table: Table, name: str) -> Column:

@@ -165,6 +165,7 @@ class Graph:
         *,
         ids: npt.NDArray[Any] | None = None,
         edge_set: EdgeSet | None = None,
+        weight: object = None,
     ) -> Graph:
         """Return the graph with new nodes appended, and the edges that came with them.
 
@@ -179,6 +180,7 @@ class Graph:
             ids: the new nodes' ids, if the graph has ids.
             edge_set: the identity of the new edges, by default a new one. Name that of other edges if these
                 are among them.
+            weight: the new edges' weights, if edges have any.
 
         Raises:
             GraphError: an edge joins two nodes that were there before; shapes, labels or ids do not fit.
@@ -189,7 +191,7 @@ class Graph:
         (Graph('graph', nodes=4, features=3, classes=2, directed=False, split=False), True)
         """
         labels = None if y is None else _labels(y)
-        return growth.grow(self, x, labels, source, target, ids=ids, edge_set=edge_set)
+        return growth.grow(self, x, labels, source, target, ids=ids, edge_set=edge_set, weight=weight)
 
     @classmethod
     def from_edges(
@@ -202,32 +204,46 @@ class Graph:
         directed: bool,
         num_classes: int | None = None,
         edge_set: EdgeSet | None = None,
+        weight: object = None,
+        max_weight: float | None = None,
         **fields: Any,
     ) -> Graph:
         """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
 
-        Self-loops are dropped and repeats merged. ``num_classes`` is by default the largest label plus one;
+        Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
+        (:meth:`Adjacency.from_edges`). ``num_classes`` is by default the largest label plus one;
         further fields of :class:`Graph` go by their names.
         """
         y = _labels(y)
         adjacency = Adjacency.from_edges(
-            source, target, num_nodes=len(y), directed=directed, edge_set=edge_set
+            source,
+            target,
+            num_nodes=len(y),
+            directed=directed,
+            edge_set=edge_set,
+            weight=weight,
+            max_weight=max_weight,
         )
         if num_classes is None:
             num_classes = int(y.max()) + 1
         return cls(x=features.as_features(x), y=y, adjacency=adjacency, num_classes=num_classes, **fields)
 
     @classmethod
-    def from_pyg(cls, data: Data, *, directed: bool = False, **fields: Any) -> Graph:
+    def from_pyg(
+        cls, data: Data, *, directed: bool = False, max_weight: float | None = None, **fields: Any
+    ) -> Graph:
         """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index``, masks if it has any.
 
         The edges are never tested for symmetry, because one edge would flip the answer: with
-        ``directed=False`` every edge counts for both directions, otherwise as it is stored.
+        ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``
+        is read if ``max_weight``, its public bound, is given.
 
         >>> data = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False).to_pyg()
         >>> Graph.from_pyg(data)
         Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
         """
+        if max_weight is not None:
+            fields = {"weight": _pyg.weights_of(data), "max_weight": max_weight, **fields}
         return cls.from_edges(directed=directed, **(_pyg.fields_of(data) | fields))
 
     def to_pyg(self) -> Data:

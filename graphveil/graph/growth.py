@@ -60,7 +60,12 @@ class Batch:
 
 
 def grow_adjacency(
-    adjacency: Adjacency, source: Ids, target: Ids, num_nodes: int, edge_set: EdgeSet | None = None
+    adjacency: Adjacency,
+    source: Ids,
+    target: Ids,
+    num_nodes: int,
+    edge_set: EdgeSet | None = None,
+    weight: object = None,
 ) -> Adjacency:
     """Return in-edges with more nodes and new edges, each of which has an end among the new nodes.
 
@@ -69,6 +74,7 @@ def grow_adjacency(
         source, target: the new edges, as :meth:`Adjacency.from_edges` takes them.
         num_nodes: the number of nodes, old and new.
         edge_set: the identity of the new edges; by default a new one.
+        weight: the new edges' weights, if edges have any.
 
     Raises:
         GraphError: an edge joins two nodes that were there before.
@@ -79,8 +85,17 @@ def grow_adjacency(
             [0, 1, 1, 2]])
     """
     old = adjacency.num_nodes
+    bound = adjacency.max_weight
+    if bound is None and weight is not None:
+        raise GraphError("the graph's edges have no weights, so new ones have none; leave weight= out")
     added = Adjacency.from_edges(
-        source, target, num_nodes=num_nodes, directed=adjacency.directed, edge_set=edge_set or EdgeSet()
+        source,
+        target,
+        num_nodes=num_nodes,
+        directed=adjacency.directed,
+        edge_set=edge_set,
+        weight=weight,
+        max_weight=bound,
     )
     if _has_old_edges(added, old):
         raise GraphError(
@@ -89,13 +104,9 @@ def grow_adjacency(
         )
     apart = adjacency.edge_set.parts if edge_set is None else ()
     matrix = _pattern(adjacency, num_nodes) + _pattern(added, num_nodes)
-    return Adjacency(
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.indices.astype(np.int32, copy=False)),
-        adjacency.directed,
-        EdgeSet(parts=(adjacency.edge_set, added.edge_set)),
-        (*adjacency.history, Step(adjacency.version, old, added, apart)),
-    )
+    whole = EdgeSet(parts=(adjacency.edge_set, added.edge_set))
+    history = (*adjacency.history, Step(adjacency.version, old, added, apart))
+    return Adjacency._from_matrix(matrix, adjacency.directed, whole, bound, history)
 
 
 def grow(
@@ -107,6 +118,7 @@ def grow(
     *,
     ids: npt.NDArray[Any] | None,
     edge_set: EdgeSet | None,
+    weight: object,
 ) -> Graph:
     """Return the graph with further nodes, which are in no part of the split."""
     more = features.as_features(x)
@@ -116,7 +128,7 @@ def grow(
             "same columns"
         )
     count = more.shape[0]
-    adjacency = grow_adjacency(graph.adjacency, source, target, graph.num_nodes + count, edge_set)
+    adjacency = grow_adjacency(graph.adjacency, source, target, graph.num_nodes + count, edge_set, weight)
     masks = {
         name: torch.cat([mask, torch.zeros(count, dtype=torch.bool)])
         for name in ("train_mask", "val_mask", "test_mask")
@@ -161,11 +173,12 @@ def _has_old_edges(added: Adjacency, old: int) -> bool:
 
 
 def _pattern(adjacency: Adjacency, num_nodes: int) -> Any:
-    """Return a square matrix of ones; nodes beyond those of the adjacency have empty rows."""
+    """Return a square matrix of weights, or of ones; nodes beyond those of the adjacency have empty rows."""
     beyond = num_nodes - adjacency.num_nodes
     indptr = np.pad(adjacency.indptr.numpy(), (0, beyond), mode="edge")
-    ones = np.ones(len(adjacency.indices), dtype=np.bool_)
-    return sparse.csr_array((ones, adjacency.indices.numpy(), indptr), shape=(num_nodes, num_nodes))
+    plain = np.ones(len(adjacency.indices), dtype=np.bool_)
+    entries = plain if adjacency.weights is None else adjacency.weights.numpy()
+    return sparse.csr_array((entries, adjacency.indices.numpy(), indptr), shape=(num_nodes, num_nodes))
 
 
 def _labels(y: Tensor | None, count: int) -> Tensor:

@@ -24,6 +24,7 @@ from graphveil.aggregate import (
     StepsQuery,
     TallyQuery,
 )
+from graphveil.aggregate.release import check_weights
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
@@ -172,6 +173,8 @@ class Estimator(ABC):
         self._check_graph(graph)
         self._sizes = {"features": graph.num_features, "records": len(members(graph, "train"))}
         plan = self._plan_for(graph)
+        if plan is not None:
+            check_weights(plan, graph.adjacency)
         return plan, self._guarantee_for(plan, graph)
 
     def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
@@ -351,6 +354,7 @@ class Estimator(ABC):
         plan = self._plan_of_other(graph)
         if plan is None:
             return []
+        check_weights(plan, graph.adjacency)
         if any(query.groups > 1 for query in plan.queries):
             raise NotYetError(
                 f"{self.method} asks by who has a public label, which another graph need not say, and does "
@@ -531,6 +535,12 @@ class Estimator(ABC):
             )
         if self.reads_edges:
             check_promise(graph, unit)
+        weighted = self.reads_edges and graph.adjacency.weights is not None
+        if weighted and isinstance(unit, NoUnit | NodeUnit):
+            raise NotYetError(
+                f"{self.method} with unit {unit.name!r} does not yet read the weights of edges; drop them "
+                "(adjacency.without_weights(), or no --weight)"
+            )
 
     def _check_features(self, graph: Graph) -> None:
         """Refuse a graph whose rows the fitted networks cannot read."""

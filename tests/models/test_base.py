@@ -8,9 +8,11 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
+from graphveil.graph import Adjacency
 from graphveil.graph.recipes import ISOLATED_DROPPED, NO_CROSSING
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
+from graphveil.models.gap import GAP
 from graphveil.privacy import Entry, MemoryBudget, attach_budget, budget_of
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.privacy.guarantee import figure_up
@@ -373,6 +375,24 @@ class TestBudget:
     def test_a_model_that_asks_nothing_has_no_price(self, graph, make_graph):
         for name in ("mlp", "sage"):
             assert build(name).fit(graph).price(make_graph(seed=1)) is None
+
+    @pytest.mark.parametrize(
+        ("unit", "more"), [("undirected-edge", {}), ("node-owner", {"degree_budget": 3}), ("none", {})]
+    )
+    def test_weights_of_edges_are_not_ignored(self, graph, unit, more):
+        source, target = graph.adjacency.edge_index()
+        adjacency = Adjacency.from_edges(
+            source,
+            target,
+            num_nodes=150,
+            directed=False,
+            weight=torch.ones(len(source)),
+            max_weight=1.0,
+        )
+        weighted = graph.replace(adjacency=adjacency)
+        with pytest.raises((ConfigError, NotYetError), match="drop them"):
+            GAP(unit=unit, epsilon=None if unit == "none" else 2.0, **more).fit(weighted)
+        assert budget_of(adjacency.edge_set).entries == ()
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_part_of_the_fitted_graph_pays_from_the_same_budget(self, method, graph):

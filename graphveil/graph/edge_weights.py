@@ -1,0 +1,63 @@
+"""Weights of edges: checked, merged and cut to a public range, without a word about any of them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from graphveil.errors import GraphError
+
+Weighted = sparse.csr_array[np.float64]
+
+
+def checked_weights(
+    weight: Any, max_weight: float | None, edges: int
+) -> tuple[npt.NDArray[np.float64], float] | None:
+    """Return one weight an edge and the range's end, None if neither is given.
+
+    Raises:
+        GraphError: only one of the two is given, lengths differ, or a weight is negative or not finite.
+    """
+    if weight is None and max_weight is None:
+        return None
+    if weight is None or max_weight is None:
+        raise GraphError(
+            "edge weights need both the weights and max_weight= (--max-weight), a public bound that larger "
+            "weights are cut to: it is what one edge may change"
+        )
+    if not (np.isfinite(max_weight) and max_weight > 0):
+        raise GraphError(f"max_weight={max_weight:g} must be a positive number")
+    try:
+        values = np.asarray(weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise GraphError("edge weights must be numbers, one for each edge") from None
+    if values.shape != (edges,):
+        raise GraphError("edge weights must be a vector with one number for each edge")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise GraphError("edge weights must be finite and not negative; drop or shift the others")
+    return values, float(max_weight)
+
+
+def weighted_rows(
+    tail: npt.NDArray[np.int32],
+    head: npt.NDArray[np.int32],
+    weight: npt.NDArray[np.float64],
+    num_nodes: int,
+    *,
+    directed: bool,
+    max_weight: float,
+) -> Weighted:
+    """Return the matrix of weights as shares of ``max_weight``: rows = targets, ascending columns = sources.
+
+    Weights of repeated edges add up, and what passes ``max_weight`` is cut. An undirected edge that is listed
+    in both directions has the larger of the two, in both. An edge of weight zero is no edge.
+    """
+    listed = sparse.coo_array((weight, (head, tail)), shape=(num_nodes, num_nodes))
+    matrix: Any = listed.tocsr()  # which adds repeats up
+    if not directed:
+        matrix = matrix.maximum(matrix.T.tocsr())
+    matrix.data = np.minimum(matrix.data, max_weight) / max_weight
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    return sparse.csr_array(matrix)
