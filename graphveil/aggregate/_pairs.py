@@ -10,7 +10,6 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +26,6 @@ FULL = 1 << WEIGHT_BITS  # the whole number that stands for a weight at its boun
 HALF = 1 << 11
 CELLS = 2 * HALF + 1  # of a table over [-1, 1]
 _LANES = 16  # sampled products of rows of another width are several times slower
-_SPREAD = 1 << 22  # weights of sources for all kinds of targets, a byte each
 _ENTRIES = 1 << 17  # of rows that are cut to the grid at a time: they stay in the cache
 
 Values = npt.NDArray[np.float64]
@@ -87,11 +85,7 @@ class Dots(PairWeights):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kinds(PairWeights):
-    """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first.
-
-    Where the weights of all sources for each kind of target are few, they are spread out beforehand, and an
-    edge takes one look instead of two.
-    """
+    """levels[k_v, k_u]: a table over pairs of kinds of nodes, the target's first."""
 
     codes: npt.NDArray[np.uint8]
     levels: Tensor  # (kinds, kinds)
@@ -106,22 +100,10 @@ class Kinds(PairWeights):
         """How many nodes have weights."""
         return len(self.codes)
 
-    @cached_property
-    def _spread(self) -> Tensor | None:
-        """The weight of every node as a source for each kind of target, one after the other."""
-        if self.levels.numel() * len(self.codes) > _SPREAD * len(self.levels):
-            return None
-        return self.levels.to(torch.uint8)[:, torch.from_numpy(self.codes).long()].reshape(-1)
-
     def of(self, edges: Edges) -> Tensor:
         """Look each edge's two kinds up."""
-        spread = self._spread
-        width = len(self.levels) if spread is None else len(self.codes)
-        start = self.codes[edges.start : edges.stop].astype(np.int32) * width
+        start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
         place = np.repeat(start, edges.degrees.numpy())
-        if spread is not None:
-            np.add(place, edges.sources.numpy(), out=place)
-            return spread.index_select(0, torch.from_numpy(place)).to(torch.float32)
         codes = torch.from_numpy(self.codes).index_select(0, edges.sources)
         np.add(place, codes.numpy(), out=place)
         return self.levels.reshape(-1).index_select(0, torch.from_numpy(place))

@@ -14,7 +14,7 @@ from graphveil.privacy import Event, NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodePromise
 
 GRID_BITS = 10
-SIMILARITY_GRID_BITS = 8  # of a vector; its weight has WEIGHT_BITS more
+SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
 MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row

@@ -216,7 +216,7 @@ def test_rows_longer_than_one_count_as_one() -> None:
             return rows
 
     pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
-    for length, level in ((0.5, 16), (1.0, 64), (40.0, 64)):
+    for length, level in ((0.5, FULL / 4), (1.0, FULL), (40.0, FULL)):
         made = Raw().prepare(torch.full((2, 1), length))
         assert weights_of(made, pair).tolist() == [level]
 
@@ -285,7 +285,7 @@ def test_a_description_names_the_weight_and_stays_what_it_was_without_one() -> N
 
 def test_the_grid_has_bits_for_vectors_and_for_weights() -> None:
     (query,) = hops(1.0, 1, 3, None, SigmoidCos())
-    assert (query.grid_bits, query.contribution_bits, query.finest) == (8, 14, 2.0**14)
+    assert (query.grid_bits, query.contribution_bits, query.finest) == (9, 14, 2.0**14)
     assert query.steps == pytest.approx(2**14 / query.similarity.bound)
     with pytest.raises(ConfigError):
         HopQuery(query.weights, (1.0,), 3, 20, SigmoidCos())

@@ -251,8 +251,8 @@ def a_hub_is_summed_exactly() -> None:
         got = Release(plan, star, budget=MemoryBudget()).rows(vectors, keys)[0]
         (block,) = blocks(star, degree + 1)
         whole = weight.prepare(keys).of(block).numpy().astype(np.int64)
-        total = whole @ np.trunc(vectors.numpy()[1:] * 256).astype(np.int64)
-        assert got.tolist() == (total / (256 * 64)).astype(np.float32).tolist(), degree
+        total = whole @ np.trunc(vectors.numpy()[1:] * 512).astype(np.int64)
+        assert got.tolist() == (total / (512 * 32)).astype(np.float32).tolist(), degree
 
 
 CHECKS: tuple[Callable[[], None], ...] = (

@@ -40,14 +40,14 @@ def a_weight_that_reaches_more_than_one_is_booked_with_one(patch: Patch) -> None
     patch.setattr(
         similarity,
         "levels_of",
-        lambda values, bound: torch.from_numpy(np.rint(values * 64).astype(np.float32)),
+        lambda values, bound: torch.from_numpy(np.rint(values * 32).astype(np.float32)),
     )
 
 
 @caught_by(pairs.one_edge_changes_no_other_edges_contribution)
 def the_bound_is_the_largest_weight_of_an_edge_that_is_there(patch: Patch) -> None:
     _edge_weights(
-        patch, lambda edges, weight: (weight / weight.max() * 64).round() if len(weight) else weight
+        patch, lambda edges, weight: (weight / weight.max() * 32).round() if len(weight) else weight
     )
 
 
@@ -84,7 +84,7 @@ def weights_are_a_softmax_over_the_neighbours(patch: Patch) -> None:
     def softmax(edges: Edges, weight: Tensor) -> Tensor:
         row = torch.arange(len(edges)).repeat_interleave(edges.degrees)
         total = torch.zeros(len(edges)).index_add_(0, row, weight)
-        return (64 * weight / total[row].clamp_min(1)).round()
+        return (32 * weight / total[row].clamp_min(1)).round()
 
     _edge_weights(patch, softmax)
 
