@@ -16,8 +16,8 @@ class GivenWeight(Similarity):
     for a directed edge, and in each of two rows for an undirected one, which has one weight: by max_weight,
     or sqrt 2 max_weight, in the weights' own scale.
 
-    *Proof.* Cutting to [0, max_weight], and then down to multiples of 2^-6 of it, is a function of the one
-    weight. So one whole number between 0 and 2^6 changes, and its edge's term with it, which moves by at most
+    *Proof.* Cutting to [0, max_weight], and then down to multiples of 2^-5 of it, is a function of the one
+    weight. So one whole number between 0 and 2^5 changes, and its edge's term with it, which moves by at most
     its full size; all other terms stay.
 
     The rows come in units of ``max_weight``.

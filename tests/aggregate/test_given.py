@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphveil.aggregate import GivenWeight, Release, ReleasePlan, _blocks
+from graphveil.aggregate._pairs import WEIGHT_BITS
 from graphveil.aggregate.engine import blocks
 from graphveil.aggregate.plan import hops
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery
@@ -62,7 +63,7 @@ def test_changing_one_weight_moves_no_more_than_its_price_and_some_change_attain
                 changed[u, v] = weight
                 shift = float((exact(edges(changed, directed), vectors, unit) - before).norm())
                 share = abs(min(weight, MOST) - min(matrix[u, v], MOST)) / MOST
-                assert shift <= bound * (share + 2**-6) + 1e-9
+                assert shift <= bound * (share + 2**-WEIGHT_BITS) + 1e-9
                 assert shift <= bound
                 worst = max(worst, shift)
     assert worst > 0.99 * bound
