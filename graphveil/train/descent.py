@@ -1,10 +1,11 @@
-"""Softmax regression by full-batch noisy gradient descent, with each record's gradient clipped analytically.
+"""Softmax models by full-batch noisy gradient descent, with each record's gradient clipped analytically.
 
-The gradient of one record is an outer product, so its norm is a product of two norms: nothing is formed a
-record, and one step costs two products with the feature matrix. Every step reads all records: its cost is
-that of one exact Gaussian, without any amplification argument.
+In softmax regression the gradient of one record is an outer product, so its norm is a product of two norms:
+nothing is formed a record, and one step costs two products with the feature matrix. Every step reads all
+records: its cost is that of one exact Gaussian, without any amplification argument.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -110,10 +111,51 @@ def descend(
             f"start weights {start.shape} must have one row more than the inputs {inputs.shape} have "
             f"columns, and labels {labels.shape} one entry a row"
         )
-    gradient = _ClippedGradient(inputs, labels, start.shape[1])
+    return _descend(_ClippedGradient(inputs, labels, start.shape[1]).total, start, descent, noise)
+
+
+def descend_weights(
+    experts: Sequence[Matrix],
+    labels: npt.NDArray[np.int64],
+    start: Matrix,
+    descent: Descent,
+    noise: Noise,
+    *,
+    clip: float = 1.0,
+) -> Matrix:
+    """Return weights (K) of experts' logits, float64, by the same steps: logits are the sum of w_k L_k.
+
+    A record's gradient is <p - e_y, L_k> for each k, over ``clip``, clipped to norm one. Null records, the
+    guarantee and what leaves this function are as in :func:`descend`.
+
+    Shapes: experts K times (n, C), labels (n), start (K).
+
+    Raises:
+        ConfigError: the shapes do not fit together.
+
+    >>> class Silent:
+    ...     steps = 2.0**20
+    ...     def noise(self, step): return np.zeros(2, dtype=np.int64)
+    >>> right, wrong = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> plan = Descent(steps=20, rate=1.0, records=2)
+    >>> a, b = descend_weights([right, wrong], np.array([0, 1]), np.ones(2), plan, Silent())
+    >>> bool(a > 1 > b)
+    True
+    """
+    logits = np.stack([np.asarray(one, dtype=np.float64) for one in experts], axis=-1)
+    if start.shape != logits.shape[2:] or labels.shape != logits.shape[:1]:
+        raise ConfigError(
+            f"start weights {start.shape} must have one entry for each of {logits.shape[2]} experts, and "
+            f"labels {labels.shape} one for each of {logits.shape[0]} rows"
+        )
+    return _descend(_ClippedWeights(logits, labels, clip).total, start, descent, noise)
+
+
+def _descend(total_at: Callable[[Matrix], Matrix], start: Matrix, descent: Descent, noise: Noise) -> Matrix:
+    """Take noisy steps along clipped sums; the sums live and die here."""
     weights, velocity, total = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
     for step in range(descent.steps):
-        moved = np.trunc(gradient.total(weights) * noise.steps)
+        moved = np.trunc(total_at(weights) * noise.steps)
         moved += noise.noise(step).reshape(start.shape)
         velocity *= descent.momentum
         velocity += (1 - descent.momentum) * moved / (noise.steps * descent.records)
@@ -144,6 +186,28 @@ class _ClippedGradient:
         out = np.empty_like(weights)
         out[:-1], out[-1] = self._transposed @ residual, residual.sum(axis=0)
         return out
+
+
+class _ClippedWeights:
+    """The sum of all records' clipped gradients with respect to the weights of experts."""
+
+    def __init__(self, logits: Matrix, labels: npt.NDArray[np.int64], clip: float) -> None:
+        """Keep the records that are not null; ``logits`` are (n, C, K)."""
+        classes = logits.shape[1]
+        finite = np.isfinite(logits).all(axis=(1, 2))
+        kept = np.flatnonzero(finite & (labels >= 0) & (labels < classes))
+        self._logits, self._clip = logits[kept], clip
+        self._wanted = np.eye(classes)[labels[kept]]
+
+    def total(self, weights: Matrix) -> Matrix:
+        """Return the sum, shape (K)."""
+        with np.errstate(all="ignore"):  # what overflows is not finite and is dropped
+            residual = softmax(self._logits @ weights, axis=1) - self._wanted
+            gradients = np.einsum("nc,nck->nk", residual, self._logits) / self._clip
+            norms = _SAFETY * np.sqrt(np.einsum("nk,nk->n", gradients, gradients))
+            gradients *= (1 / np.maximum(norms, 1.0))[:, None]
+        gradients[~np.isfinite(norms)] = 0.0
+        return np.asarray(gradients.sum(axis=0))
 
 
 def _squared_lengths(inputs: Inputs) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.special import softmax
 
 from graphveil.errors import ConfigError
-from graphveil.train.descent import Descent, descend
+from graphveil.train.descent import Descent, descend, descend_weights
 
 
 class Recorded:
@@ -138,3 +138,64 @@ def test_shapes_must_fit() -> None:
         descend(x, y, np.zeros((4, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(12))
     with pytest.raises(ConfigError, match="one entry a row"):
         descend(x, y[1:], np.zeros((5, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(15))
+
+
+# -- weights of experts ------------------------------------------------------------------------------------
+
+
+def experts(count: int = 40, classes: int = 4, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=count)
+    good = 2.0 * np.eye(classes)[y] + rng.normal(size=(count, classes))
+    return [good, 3 * rng.normal(size=(count, classes))], y
+
+
+def weights_sum(logits, y, start: np.ndarray, **fields: float) -> np.ndarray:
+    descent = Descent(steps=1, rate=1.0, records=1, momentum=0.0)
+    return start - descend_weights(logits, y, start, descent, Recorded(start.size), **fields)
+
+
+@pytest.mark.parametrize("clip", [0.5, 2.0])
+def test_weights_follow_gradients_clipped_one_by_one(clip: float) -> None:
+    logits, y = experts()
+    start = np.array([0.7, 1.3])
+    total = np.zeros(2)
+    for row in range(len(y)):
+        both = np.stack([one[row] for one in logits])  # (K, C)
+        gradient = both @ (softmax(start @ both) - np.eye(4)[y[row]]) / clip
+        total += gradient * min(1, 1 / ((1 + 1e-6) * np.linalg.norm(gradient)))
+    np.testing.assert_allclose(weights_sum(logits, y, start, clip=clip), total, atol=2**-19)
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 100))
+def test_nulling_a_record_moves_the_weights_sum_by_at_most_one(seed: int, scale: float) -> None:
+    logits, y = experts(12, seed=seed)
+    logits = [scale * one for one in logits]
+    without = y.copy()
+    without[5] = -1
+    moved = weights_sum(logits, y, np.ones(2)) - weights_sum(logits, without, np.ones(2))
+    assert np.linalg.norm(moved) <= 1 + 2 * 2**-20
+
+
+def test_an_expert_that_knows_gains_weight_and_one_that_guesses_loses_it() -> None:
+    logits, y = experts(400)
+    good, guess = descend_weights(
+        logits, y, np.ones(2), Descent(steps=40, rate=1.0, records=400), Recorded(2)
+    )
+    assert good > 1.5 and guess < 0.3
+
+
+def test_experts_that_are_not_finite_are_null_records() -> None:
+    logits, y = experts()
+    logits[1][3, 2] = np.inf
+    null = y.copy()
+    null[3] = -1
+    np.testing.assert_array_equal(
+        weights_sum(logits, y, np.ones(2)), weights_sum(experts()[0], null, np.ones(2))
+    )
+
+
+def test_shapes_of_experts_must_fit() -> None:
+    logits, y = experts()
+    with pytest.raises(ConfigError, match="2 experts"):
+        descend_weights(logits, y, np.ones(3), Descent(steps=1, rate=1.0, records=3), Recorded(3))

@@ -50,7 +50,7 @@ class ClassCode(Estimator):
     posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
     one a source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
     them into likelihoods, and the next pushes give more weight to rows that are unclear. The prediction for
-    v reads v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
+    v weighs v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
 
     Guarantee: unit ``node-owner``. Encoder, rows, combiner, and predictions for all nodes but q are mu-GDP
     for the record of q, mu = mu*(epsilon, delta); the prediction for q is only for those entitled to its
@@ -140,6 +140,7 @@ class ClassCode(Estimator):
             classes=num_classes,
             records=self._sizes.get("records") or max(1, round(_UNKNOWN_TRAIN * num_nodes)),
             reads_own_edges=self.read_own_edges,
+            weighs=self.targets is None,
             share=self.encoder_share,
             unlabelled_send=self.unlabelled_send,
             metrics=self.private_metrics,
@@ -187,7 +188,9 @@ class ClassCode(Estimator):
     def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: FitContext) -> Tensor:
         released = released_rows(graph, plan, self.targets)
         release = self._release(plan, graph, context, record_groups(graph))
-        self._owner, decided = fit_owner(graph, plan, release, context, released)
+        self._owner, decided = fit_owner(
+            graph, plan, release, context, released, read_own_edges=self.read_own_edges
+        )
         proba = decided.exp().to(torch.float32)
         if self.private_metrics:
             self.private_accuracy_ = released_accuracies(release, proba.argmax(dim=1), graph)

@@ -30,12 +30,13 @@ class Division:
     """Shares of mu^2: a labelled record pays for everything, an unlabelled one for its messages only.
 
     With mu^2 = sum of the steps' (shift / noise)^2, a labelled record's shares are fe for T1 encoder steps,
-    fc for T2 combiner steps and fa = 1 - fe - fc for the pushes. An unlabelled record meets the same pushes
-    with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the whole budget.
+    fc for T2 combiner steps (recipe S: steps that weigh rows) and fa = 1 - fe - fc for the pushes. An
+    unlabelled record meets the same pushes with messages of norm at most B = 1 / sqrt(fa): B^2 fa = 1, the
+    whole budget.
 
     Args:
         encoder: fe; :func:`encoder_share` proposes one.
-        combiner: fc; 0 for recipe S, which has none.
+        combiner: fc; 0 without a combiner.
         pushes: shares of fa, one a push; they sum to one.
         encoder_steps: T1.
         combiner_steps: T2.
@@ -64,9 +65,9 @@ class Division:
             )
 
     @classmethod
-    def strict(cls, encoder: float) -> "Division":
-        """Return recipe S: three adaptive pushes, no combiner."""
-        return cls(encoder=encoder)
+    def strict(cls, encoder: float, weighing: float = 0.0) -> "Division":
+        """Return recipe S: three adaptive pushes, and steps that weigh rows against features if they may."""
+        return cls(encoder=encoder, combiner=weighing, combiner_steps=20)
 
     @classmethod
     def reading(cls, encoder: float = 0.2, combiner: float = 0.1) -> "Division":

@@ -1,4 +1,4 @@
-"""A fit of recipe S or R: encoder, messages, pushes, decoder and, in R, reading and combiner."""
+"""A fit of recipe S or R: encoder, pushes, decoder, and weighing (S) or reading and combiner (R)."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from graphveil.models.classcode.owner.reader import (
     own_reading,
     reading_trust,
 )
+from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing, fit_weighing
 from graphveil.models.context import FitContext
 from graphveil.models.training import OTHER, members, record_groups
 
@@ -31,30 +32,36 @@ class OwnerFit:
     """The public outcome of a fit: weights and merged rows."""
 
     encoder: Encoder
-    combiner: Combiner | None
+    decider: Weighing | Combiner
     rows: Tensor
 
     def state(self) -> State:
         """Return the weights."""
-        state = self.encoder.state()
-        return state if self.combiner is None else {**state, "combiner": self.combiner.weights}
+        return {**self.encoder.state(), "decider": self.decider.weights}
 
     @classmethod
     def restore(cls, state: State, rows: Tensor) -> "OwnerFit":
         """Return the outcome from its weights and rows."""
-        combiner = Combiner(state["combiner"]) if "combiner" in state else None
-        return cls(Encoder.restore(state), combiner, rows)
+        weights = state["decider"]
+        decider = Weighing(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
+        return cls(Encoder.restore(state), decider, rows)
 
 
 def fit_owner(
-    graph: Graph, plan: ReleasePlan, release: Release, context: FitContext, released: Tensor
+    graph: Graph,
+    plan: ReleasePlan,
+    release: Release,
+    context: FitContext,
+    released: Tensor,
+    *,
+    read_own_edges: bool = False,
 ) -> tuple[OwnerFit, Tensor]:
     """Ask the plan's questions in order, and predict every node from what is public and its own record.
 
     Returns what is public, and log-posteriors (N, C), of which row v is for those entitled to v's record.
 
-    Recipe S: argmax of the features' log-posterior plus the row's log-likelihood. Recipe R, if the plan has a
-    combiner: its decision from features, row, and the rows on the node's own list.
+    Recipe S weighs the features' log-posterior and the row's log-likelihood. Recipe R decides from features,
+    row, and the rows on the node's own list.
 
     Guarantee: ``docs/guarantees.md``, section 9. Labels of nodes that do not teach are never read.
 
@@ -64,6 +71,7 @@ def fit_owner(
         release: open, with the plan's first question as its next one.
         context: progress and workspace.
         released: whose rows are released; see :func:`released_rows`.
+        read_own_edges: recipe R; the plan is made for one of the two.
     """
     fit = _Fit(graph, plan, release, context)
     with context.stage("encoder"):
@@ -73,12 +81,13 @@ def fit_owner(
         messages = Messages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
         sigmas = [push.sigma for push in fit.pushes]
         heard = listen(release.push, sigmas, messages, log_posteriors, released)
-    if fit.last is None:
-        decided = (log_posteriors + heard.log_likelihoods).log_softmax(dim=1)
-        return OwnerFit(encoder, None, heard.rows), decided
     with context.stage("classifier"):
+        if not read_own_edges:
+            weighing = fit.weighing(log_posteriors, heard)
+            decided = weighing.log_posteriors(log_posteriors, heard.log_likelihoods)
+            return OwnerFit(encoder, weighing, heard.rows), decided
         inputs = fit.combiner_inputs(log_posteriors, heard, messages.first(log_posteriors))
-        combiner = fit.combiner(inputs, fit.last)
+        combiner = fit.combiner(inputs)
     return OwnerFit(encoder, combiner, heard.rows), combiner.log_posteriors(inputs)
 
 
@@ -162,9 +171,32 @@ class _Fit:
         )
         return combiner_inputs(log_posteriors, reading, heard.log_likelihoods)
 
-    def combiner(self, inputs: Tensor, query: StepsQuery) -> Combiner:
+    def weighing(self, log_posteriors: Tensor, heard: Heard) -> Weighing:
+        """Train the weights of features and rows, if the plan has steps for that."""
+        query, labels = self.last, self._graph.y
+        if query is None:
+            return Weighing.even()
+        read = (log_posteriors, heard.log_likelihoods)
+        noise = self._release.steps(*(part[self._nodes] for part in read), labels[self._nodes])
+
+        def train() -> State:
+            fitted = fit_weighing(
+                *read,
+                labels,
+                self.labelled,
+                steps=query.steps,
+                noise_multiplier=query.noise_multiplier,
+                noise=noise,
+            )
+            return {"weights": fitted.weights}
+
+        return Weighing(self._context.once("weighing", train)["weights"])
+
+    def combiner(self, inputs: Tensor) -> Combiner:
         """Train the combiner, or take it from the workspace."""
-        labels = self._graph.y
+        query, labels = self.last, self._graph.y
+        if query is None:
+            raise ReleaseError("a plan of recipe R ends with the combiner's steps")
         noise = self._release.steps(inputs[self._nodes], labels[self._nodes])
 
         def train() -> State:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from graphveil.aggregate import PushQuery, Query, StepsQuery, TallyQuery
 from graphveil.models.classcode.owner.division import Division, encoder_share
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
+from graphveil.models.classcode.owner.weighing import WEIGHTS
 from graphveil.models.training import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.privacy import NodeOwner
 
+_WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it
 
 
@@ -26,6 +28,7 @@ class OwnerPlan:
         classes: C.
         records: the public number of labelled nodes, for the encoder's share.
         reads_own_edges: recipe R in place of S.
+        weighs: whether S learns how much to trust rows; it needs the rows of labelled nodes.
         share: the encoder's share; None for what suits the recipe.
         unlabelled_send: whether nodes that do not teach send messages.
         val_teaches: whether validation labels are used like training labels.
@@ -34,7 +37,7 @@ class OwnerPlan:
 
     >>> plan = OwnerPlan(unit=NodeOwner(), features=9, classes=3, records=500, share=0.1)
     >>> [query.kind for query in plan.queries(0.5)]
-    ['steps', 'rows', 'rows', 'rows']
+    ['steps', 'rows', 'rows', 'rows', 'steps']
     """
 
     unit: NodeOwner
@@ -42,6 +45,7 @@ class OwnerPlan:
     classes: int
     records: int
     reads_own_edges: bool = False
+    weighs: bool = True
     share: float | None = None
     unlabelled_send: bool = True
     val_teaches: bool = True
@@ -53,7 +57,8 @@ class OwnerPlan:
         if self.reads_own_edges:
             return Division.reading() if self.share is None else Division.reading(self.share)
         suits = encoder_share(mu, (self.features + 1) * self.classes, self.records)
-        return Division.strict(suits if self.share is None else self.share)
+        weighing = _WEIGHING_SHARE if self.weighs else 0.0
+        return Division.strict(suits if self.share is None else self.share, weighing)
 
     def queries(self, mu: float) -> tuple[Query, ...]:
         """Return the questions."""
@@ -62,8 +67,8 @@ class OwnerPlan:
         first = self._steps((self.features + 1) * self.classes, division.encoder_steps, noise.encoder)
         bounds = tuple(self._bound(group, noise.bound) for group in range(GROUPS))
         pushes = [self._push(number, sigma, bounds) for number, sigma in enumerate(noise.pushes)]
-        combiner = (4 * self.classes - 1) * self.classes
-        last = [self._steps(combiner, division.combiner_steps, noise.combiner)] if noise.combiner else []
+        weights = (4 * self.classes - 1) * self.classes if self.reads_own_edges else WEIGHTS
+        last = [self._steps(weights, division.combiner_steps, noise.combiner)] if noise.combiner else []
         return (first, *pushes, *last, *self._tallies(mu * math.sqrt(1 - division.aggregation)))
 
     def _steps(self, parameters: int, steps: int, noise_multiplier: float) -> StepsQuery:

@@ -30,7 +30,7 @@ def costs(plan: OwnerPlan, mu: float) -> list[float]:
 @pytest.mark.parametrize("mu", [0.05, 0.27, 2.9])
 def test_every_group_pays_the_total(replace_one: bool, reads: bool, mu: float) -> None:
     unit = NodeOwner(replace_one=replace_one)
-    for changes in ({}, {"val_teaches": False}, {"metrics": True}, {"share": 0.4}):
+    for changes in ({}, {"weighs": False}, {"val_teaches": False}, {"metrics": True}, {"share": 0.4}):
         plan = make(unit=unit, reads_own_edges=reads, **changes)
         assert costs(plan, mu) == pytest.approx([mu] * 3, rel=1e-9), changes
 
@@ -41,7 +41,7 @@ def test_silent_nodes_pay_nothing() -> None:
 
 
 def test_recipe_s_is_encoder_and_three_pushes() -> None:
-    first, *pushes = make(share=0.1, val_teaches=False).queries(mu_of(1.0, 1e-5))
+    first, *pushes = make(share=0.1, val_teaches=False, weighs=False).queries(mu_of(1.0, 1e-5))
     assert isinstance(first, StepsQuery) and first.parameters == 438 * 6 and first.steps == 60
     assert first.noise_multiplier == pytest.approx(91.3814, abs=1e-4)
     assert first.pays == (True, False, False)
@@ -49,6 +49,13 @@ def test_recipe_s_is_encoder_and_three_pushes() -> None:
     assert [push.noise[0] for push in pushes] == pytest.approx([6.2177, 7.1796, 7.1796], abs=1e-4)
     assert all(push.bounds == pytest.approx((1, 1.054093, 1.054093)) for push in pushes)
     assert pushes[0].levels == (0, 16) and len(pushes[1].levels) == 21
+
+
+def test_recipe_s_weighs_with_a_small_share() -> None:
+    first, *_, last = make(share=0.1).queries(0.5)
+    assert isinstance(last, StepsQuery) and (last.parameters, last.steps) == (2, 20)
+    assert last.pays == first.pays
+    assert last.event(NodeOwner()).events[0].mu == pytest.approx(0.5 * 0.02**0.5)
 
 
 def test_recipe_r_is_encoder_push_and_combiner() -> None:
