@@ -12,51 +12,17 @@ import argparse
 import math
 import statistics
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from graphveil._random import PublicStreams
-from graphveil.aggregate import AttentionStepsQuery, HopQuery, Release, ReleasePlan
 from graphveil.errors import CalibrationError
 from graphveil.graph import RECIPES, Graph, load_dataset
-from graphveil.models.attention import AttentionTraining, attention_keys, learn_attention
-from graphveil.models.base import nodes_of
 from graphveil.models.gap import GAP
 from graphveil.models.mlp import MLP
+from graphveil.privacy.guarantee import Mode
 
 UNIT, DELTA = "undirected-edge", 1e-5
-
-
-@dataclass(kw_only=True, eq=False)
-class AttentionGAP(GAP):
-    """GAP whose sums are weighed by attention learned from the edges, in place of weight one."""
-
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        training = AttentionTraining(
-            unit=self.protected_unit,
-            dim=self._width,
-            classes=num_classes,
-            targets=self._sizes["records"],
-            hops=self.hops,
-            paper=self.mode == "paper",
-        )
-        return training.plan(self._budgeted(), delta, num_nodes=num_nodes)
-
-    def _aggregate(
-        self, graph: Graph, rows: Tensor, release: Release | None, plan: ReleasePlan | None, *_: object
-    ) -> list[Tensor]:
-        assert release is not None and plan is not None
-        generator = PublicStreams(self.seed).torch("attention")
-        nodes = nodes_of(graph.mask("train"))
-        weights = learn_attention(release, plan, rows, graph.y, nodes, generator=generator)
-        steps, *hops = plan.queries
-        assert isinstance(steps, AttentionStepsQuery)
-        keys = attention_keys(steps, weights, rows)
-        stds = [hop.sigma[0] for hop in hops if isinstance(hop, HopQuery)]
-        return self._walk(rows, lambda sent: release.rows(sent, keys), stds)
 
 
 def main() -> None:
@@ -75,9 +41,9 @@ def main() -> None:
 
 def _line(name: str, parts: list[Graph], epsilon: float, mlp: list[float]) -> str:
     started = time.process_time()
-    plain, std = _scores(GAP, parts, epsilon)
-    ours, own_std = _scores(AttentionGAP, parts, epsilon)
-    papers, _ = _scores(AttentionGAP, parts, epsilon, mode="paper")
+    plain, std = _scores(parts, epsilon, "one")
+    ours, own_std = _scores(parts, epsilon, "attention")
+    papers, _ = _scores(parts, epsilon, "attention", mode="paper")
     gains = [a - b for a, b in zip(ours, plain, strict=True)]
     cells = [_figure(values) for values in (mlp, plain, ours, papers, gains)]
     seconds = (time.process_time() - started) / len(parts)
@@ -85,12 +51,12 @@ def _line(name: str, parts: list[Graph], epsilon: float, mlp: list[float]) -> st
 
 
 def _scores(
-    kind: type[GAP], parts: list[Graph], epsilon: float, mode: str = "strict"
+    parts: list[Graph], epsilon: float, weights: str, mode: Mode = "strict"
 ) -> tuple[list[float], float]:
     """Return test accuracies and the noise of the sums; no accuracies where the accounting refuses."""
     found = []
     for seed, part in enumerate(parts):
-        model = kind(unit=UNIT, epsilon=epsilon, delta=DELTA, hops=1, seed=seed, mode=mode)  # type: ignore[arg-type]
+        model = GAP(unit=UNIT, epsilon=epsilon, delta=DELTA, hops=1, seed=seed, mode=mode, weights=weights)
         try:
             found.append(model.fit(part).score(part))
         except CalibrationError:

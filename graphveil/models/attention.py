@@ -1,7 +1,7 @@
 """Attention learned from edges under a budget: what it asks, what it costs, how it starts and descends."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,6 +35,7 @@ PAPER_DEVIATIONS = (
     "another, twice the change",
     "an undirected edge counts at both of its ends, in training and in the sums, and is charged at one",
 )
+NETWORK = ("source", "target", "bias", "readout", "offset")  # what is kept; the head is not
 SIMILARITY = Attention(activation="tanh")  # smooth, as the bound on a gradient's rounding needs it
 
 _SHARE = 0.1  # of the squared mu goes to training, if no multiplier is given
@@ -168,31 +169,28 @@ class AttentionTraining:
 
 def learn_attention(
     release: Release,
-    plan: ReleasePlan,
+    query: AttentionStepsQuery,
+    start: Tensor,
     rows: Tensor,
     labels: Tensor,
     targets: Tensor,
     *,
-    generator: torch.Generator,
     on_step: Callable[[int], None] = lambda done: None,
-) -> Tensor:
-    """Answer the plan's first question by DP-Adam, and return the weights, float64 (p).
+) -> dict[str, Tensor]:
+    """Answer a release's next question by DP-Adam, and return the network's parts, which are then released.
 
     Args:
         release: open, with the training as its next question.
-        plan: of the release.
+        query: that question.
+        start: the first weights, shape (p) (:func:`attention_start`).
         rows: public rows of norm at most one, shape (N, d).
         labels: public classes, shape (N).
         targets: the nodes to learn from, shape (n).
-        generator: of the first weights.
         on_step: called after each step with the number done.
     """
-    query = plan.queries[0]
-    assert isinstance(query, AttentionStepsQuery)
-    first = _start(query, rows, labels, targets, generator)
 
-    def descend(start: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
-        weights = start.clone()
+    def descend(first: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+        weights = first.clone()
         optimizer = Adam([weights])
         for step in range(query.steps):
             weights.grad = gradient(weights)
@@ -200,22 +198,22 @@ def learn_attention(
             on_step(step + 1)
         return weights.detach()
 
-    return release.learn(rows, labels, targets, first, descend)
+    parts = query.parts(release.learn(rows, labels, targets, start, descend))
+    return {name: part.clone() for name, part in parts.items() if name in NETWORK}
 
 
-def attention_keys(query: AttentionStepsQuery, weights: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
     """Return what :class:`graphveil.aggregate.Attention` reads: both maps of all rows, readout and offset."""
-    parts = query.parts(weights)
     exact = rows.to(torch.float64)
     return (
-        exact @ parts["source"],
-        exact @ parts["target"] + parts["bias"],
-        parts["readout"],
-        parts["offset"][0],
+        exact @ network["source"],
+        exact @ network["target"] + network["bias"],
+        network["readout"],
+        network["offset"][0],
     )
 
 
-def _start(
+def attention_start(
     query: AttentionStepsQuery, rows: Tensor, labels: Tensor, targets: Tensor, generator: torch.Generator
 ) -> Tensor:
     """Return the first weights: hidden units at random, a readout of zero, and a head for rows as they are.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import (
+    AttentionStepsQuery,
     HopQuery,
     PushQuery,
     Release,
@@ -24,19 +25,29 @@ from graphveil.aggregate import (
 )
 from graphveil.aggregate.last_rows import LastRows
 from graphveil.aggregate.plan import hops as equal_hops
+from graphveil.aggregate.release import Keys
 from graphveil.errors import ConfigError
-from graphveil.graph import Features, Graph, to_dense
+from graphveil.graph import Graph, to_dense
 from graphveil.models.answers import Answer
+from graphveil.models.attention import (
+    NETWORK,
+    PAPER_DEVIATIONS,
+    SIMILARITY,
+    AttentionTraining,
+    attention_keys,
+    attention_start,
+    learn_attention,
+)
 from graphveil.models.base import State, nodes_of
 from graphveil.models.bounded import at_most
 from graphveil.models.context import FitContext
 from graphveil.models.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
 from graphveil.models.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.models.record_plan import RecordPlan
-from graphveil.models.trained import TrainedEstimator, count_parameters
-from graphveil.models.training import Training, record_groups
+from graphveil.models.trained import TrainedEstimator
+from graphveil.models.training import Training, count_parameters, public_count, record_groups
 from graphveil.models.weighting import PAPER_WEIGHTED, Weighting, charged_as_one
-from graphveil.privacy import NodeOwner, renyi
+from graphveil.privacy import NodeOwner, NoUnit, renyi
 from graphveil.train import train
 
 PAPER_ON_RECORDS = (
@@ -98,6 +109,10 @@ class GAP(TrainedEstimator):
         weights: at edge level, what a message counts, by both ends' public or released rows: ``"one"``,
             ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that ``graphveil.aggregate.parse_weight`` knows.
             D is multiplied by the largest value that the weight can take.
+        attention_steps: of ``weights="attention"``, learned from the edges: the noisy steps; None for
+            100, in paper mode 1000.
+        attention_multiplier: their noise multiplier; None for one at which they take about a tenth of the
+            squared mu, in paper mode for 1.3.
         weight_rows: the rows that weights by cosine read: ``"input"``, or the ``"previous"`` hop's.
 
     Raises:
@@ -134,11 +149,14 @@ class GAP(TrainedEstimator):
     sgd_multiplier: float | None = None
     weights: str = "one"
     weight_rows: str = "input"
+    attention_steps: int | None = None
+    attention_multiplier: float | None = None
 
     _encoder: Encoder | None = field(default=None, init=False, repr=False)
     _classifier: HopClassifier | None = field(default=None, init=False, repr=False)
     _weighting: Weighting | None = field(default=None, init=False, repr=False)
     _tower: nn.Module | None = field(default=None, init=False, repr=False)
+    _attention: State = field(default_factory=dict, init=False, repr=False)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -155,8 +173,25 @@ class GAP(TrainedEstimator):
                 )
         self._schedule(self._encoder_epochs)
         self._weighting = Weighting.named(
-            self.weights, self.weight_rows, encoder=self.use_encoder, records=self._on_records
+            self.weights,
+            self.weight_rows,
+            encoder=self.use_encoder,
+            records=self._on_records,
+            attention=None if isinstance(self.protected_unit, NoUnit) else SIMILARITY,
         )
+        self._check_attention()
+
+    def _check_attention(self) -> None:
+        given = {"attention_steps": self.attention_steps, "attention_multiplier": self.attention_multiplier}
+        for name, value in given.items():
+            if value is not None and not self._attends:
+                raise ConfigError(
+                    f"{name} is for weights='attention', and weights are {self.weights!r}; drop it"
+                )
+        if self.attention_steps is not None:
+            _check.integer_at_least(1, attention_steps=self.attention_steps)
+        if self.attention_multiplier is not None:
+            _check.positive(attention_multiplier=self.attention_multiplier)
 
     def _refuse_for_records(self) -> None:
         super()._refuse_for_records()
@@ -171,6 +206,8 @@ class GAP(TrainedEstimator):
         if self._on_records:
             return super()._plan(delta, num_nodes, num_classes)
         unit, epsilon = self.protected_unit, self._budgeted()
+        if self._attends:
+            return self._attention_training(num_nodes, num_classes).plan(epsilon, delta, num_nodes=num_nodes)
         similarity = None if self._weighting is None else self._weighting.similarity
 
         def queries(mu: float) -> tuple[HopQuery, ...]:
@@ -181,6 +218,18 @@ class GAP(TrainedEstimator):
             asked = queries(mu) if similarity is None else charged_as_one(queries(mu), mu)
             return ReleasePlan(unit, asked, delta)
         return calibrate_plan(unit, epsilon, delta, queries, num_nodes=num_nodes)
+
+    def _attention_training(self, num_nodes: int, num_classes: int) -> AttentionTraining:
+        return AttentionTraining(
+            unit=self.protected_unit,
+            dim=self._width,
+            classes=num_classes,
+            targets=public_count(self._sizes, num_nodes),
+            hops=self.hops,
+            steps=self.attention_steps,
+            multiplier=self.attention_multiplier,
+            paper=self.mode == "paper",
+        )
 
     def _record_plan(self, num_nodes: int, num_classes: int) -> RecordPlan:
         *_, classifier = trainings = self._trainings(num_nodes, num_classes)
@@ -210,14 +259,14 @@ class GAP(TrainedEstimator):
     def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
         """Return the hops alone, with the noise of the fit: nothing is trained on another graph."""
         plan = super()._plan_of_other(graph)
-        if plan is None or not self._on_records:
+        if plan is None or not (self._on_records or self._attends):
             return plan
         return ReleasePlan(plan.unit, tuple(_for_all(query) for query in _hops_of(plan)), plan.delta)
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         more = PAPER_ON_RECORDS if self._paper_on_records else ()
         if self.mode == "paper" and self._weighting is not None:
-            more = (*more, PAPER_WEIGHTED)
+            more = (*more, *(PAPER_DEVIATIONS if self._attends else (PAPER_WEIGHTED,)))
         return (*super()._deviations(plan, graph), *more)
 
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
@@ -228,6 +277,9 @@ class GAP(TrainedEstimator):
             rows = context.once("encoder", lambda: {"rows": self._encode(graph)})["rows"]
             if self._weighting is not None:
                 self._tower = self._weighting.learned(graph, rows, context)
+        if self._attends and release is not None and plan is not None:
+            with context.stage("attention"):
+                self._attention = self._learned_attention(graph, rows, release, plan, context)
         with context.stage("aggregate"):
             answers = self._aggregate(graph, rows, release, plan, context)
             if release is not None and not self._on_records:
@@ -308,6 +360,19 @@ class GAP(TrainedEstimator):
         self._train("encoder", encoder, lambda index: encoder(inputs(index)), graph, generator, context)
         return encoder
 
+    def _learned_attention(
+        self, graph: Graph, rows: Tensor, release: Release, plan: ReleasePlan, context: FitContext
+    ) -> State:
+        """Return the network that weighs in-edges, the answer to the plan's first question."""
+        query, targets = plan.queries[0], nodes_of(graph.mask("train"))
+        assert isinstance(query, AttentionStepsQuery)
+        generator = context.streams.torch("attention")
+        start = context.once(
+            "attention", lambda: {"start": attention_start(query, rows, graph.y, targets, generator)}
+        )["start"]
+        told = context.epochs("attention", query.steps)
+        return learn_attention(release, query, start, rows, graph.y, targets, on_step=told)
+
     @torch.no_grad()
     def _encode(self, graph: Graph) -> Tensor:
         """Return hop 0: rows of norm one, float64."""
@@ -334,15 +399,17 @@ class GAP(TrainedEstimator):
             return self._walk(rows, _pushing(release, asked[0], graph), _noise_of(plan))
         return self._walk(rows, _asking(release, keys), _noise_of(plan))
 
-    def _exact(self, graph: Graph, x: Tensor, keys: Features | None) -> Tensor:
+    def _exact(self, graph: Graph, x: Tensor, keys: Keys | None) -> Tensor:
         if self._weighting is None:
             return sum_in_neighbors(graph.adjacency, x)
         return weighted_sum_in_neighbors(graph.adjacency, x, self._weighting.similarity, keys)
 
-    def _keys(self, graph: Graph, rows: Tensor, context: FitContext) -> Features | None:
+    def _keys(self, graph: Graph, rows: Tensor, context: FitContext) -> Keys | None:
         """Return what every hop's weights read, or None for each hop's own vectors."""
         if self._weighting is None:
             return None
+        if self._attends:
+            return attention_keys(self._attention, rows)
         return self._weighting.keys(graph, rows, self._encoder, self._tower, context)
 
     def _walk(self, rows: Tensor, ask: Ask, stds: Sequence[float]) -> list[Tensor]:
@@ -433,7 +500,8 @@ class GAP(TrainedEstimator):
 
     def _state(self) -> State:
         parts = {"encoder": self._encoder, "classifier": self._classifier, "tower": self._tower}
-        return {
+        attention = {f"attention.{name}": part for name, part in self._attention.items()}
+        return attention | {
             f"{name}.{key}": value
             for name, network in parts.items()
             if network is not None
@@ -445,6 +513,7 @@ class GAP(TrainedEstimator):
         self._encoder = self._build_encoder(generator) if self.use_encoder else None
         self._classifier = self._build_classifier(generator)
         self._tower = None if self._weighting is None else self._weighting.tower(self._width, generator)
+        self._attention = {name: state[f"attention.{name}"] for name in NETWORK} if self._attends else {}
         parts = {"encoder.": self._encoder, "classifier.": self._classifier, "tower.": self._tower}
         for name, network in parts.items():
             if network is not None:
@@ -454,6 +523,11 @@ class GAP(TrainedEstimator):
                 network.eval()
 
     # -- configuration -------------------------------------------------------------------------------------
+
+    @property
+    def _attends(self) -> bool:
+        """Whether weights are learned from the edges."""
+        return self._weighting is not None and self._weighting.similarity.reads == "attention"
 
     @property
     def _width(self) -> int:
@@ -519,7 +593,7 @@ def _for_all(query: HopQuery | PushQuery) -> HopQuery | PushQuery:
     return replace(query, bounds=(1.0,)) if isinstance(query, PushQuery) else query
 
 
-def _asking(release: Release, keys: Features | None) -> Ask:
+def _asking(release: Release, keys: Keys | None) -> Ask:
     """Return a hop, with what its weights read, if that is not the vectors."""
     return release.rows if keys is None else partial(release.rows, keys=keys)
 

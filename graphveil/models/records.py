@@ -70,7 +70,7 @@ class GuaranteeRecord(Record):
 class ReleaseRecord(Record):
     """One noisy answer about protected data."""
 
-    kind: Literal["rows", "counts", "steps", "tally"]
+    kind: Literal["rows", "counts", "steps", "attention", "tally"]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None

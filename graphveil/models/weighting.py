@@ -34,7 +34,9 @@ class Weighting:
     rows: str
 
     @classmethod
-    def named(cls, weights: str, rows: str, *, encoder: bool, records: bool) -> "Weighting | None":
+    def named(
+        cls, weights: str, rows: str, *, encoder: bool, records: bool, attention: Similarity | None = None
+    ) -> "Weighting | None":
         """Return what a configuration names, None for weights of one; refuse what does not go together."""
         _check.one_of(ROWS, weight_rows=rows)
         similarity = parse_weight(weights)
@@ -44,7 +46,9 @@ class Weighting:
             raise ConfigError(
                 f"weights={weights!r} reads rows that node units protect; use weights='one', or protect edges"
             )
-        if similarity.reads == "attention":
+        if similarity.reads == "attention" and attention is not None:
+            similarity = attention
+        elif similarity.reads == "attention":
             raise ConfigError(f"weights={weights!r} is learned from edges, which this method does not do yet")
         if similarity.reads == "posteriors" and not encoder:
             raise ConfigError(f"weights={weights!r} reads the encoder's probabilities; leave use_encoder on")

@@ -2,20 +2,34 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import AttentionStepsQuery, HopQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil import load_model
+from graphveil.aggregate import (
+    AttentionStepsQuery,
+    HopQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    sum_in_neighbors,
+)
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.graph import Adjacency
+from graphveil.graph.recipes import RECIPES
+from graphveil.graph.synthetic import synthetic
 from graphveil.models.attention import (
     PAPER_BATCH,
     AttentionTraining,
     attention_keys,
+    attention_start,
     learn_attention,
 )
+from graphveil.models.gap import GAP
 from graphveil.privacy import (
     DirectedEdge,
     MemoryBudget,
@@ -126,22 +140,31 @@ def test_attention_learns_whom_to_listen_to() -> None:
     labels = torch.randint(0, 2, (count,), generator=generator)
     lies = torch.arange(count) % 2 == 1
     said = (labels != lies) * 2.0 - 1.0
-    rows = torch.stack([said, lies * 2.0 - 1.0], dim=1) / 2**0.5
+    nothing = torch.zeros(count)
+    rows = torch.stack([said, lies * 2.0 - 1.0, nothing, nothing], dim=1) / 2**0.5
     source = torch.randint(0, count, (20, count), generator=generator)
     alike = labels[source] == labels
     target = torch.arange(count).expand(20, -1)
     adjacency = Adjacency.from_edges(source[alike], target[alike], num_nodes=count, directed=True)
     config = AttentionTraining(
-        unit=DirectedEdge(), dim=2, classes=2, targets=count, multiplier=4.0, learning_rate=0.2
+        unit=DirectedEdge(), dim=4, classes=2, targets=count, multiplier=2.0, learning_rate=0.1
     )
-    plan = config.plan(30.0, 1e-4, num_nodes=count)
-    release = Release(plan, adjacency, budget=MemoryBudget())
-    weights = learn_attention(
-        release, plan, rows, labels, torch.arange(count), generator=torch.Generator().manual_seed(0)
-    )
-    noisy = release.rows(rows, attention_keys(plan.queries[0], weights, rows))  # type: ignore[arg-type]
+    plan = config.plan(50.0, 1e-4, num_nodes=count)
+    key = ReleaseKey.from_seed(0, "test")
+    release = Release(plan, adjacency, budget=MemoryBudget(), key=key)
+    network = trained(release, plan, rows, labels)
+    noisy = release.rows(rows, attention_keys(network, rows))
     assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
     assert told_apart(noisy, labels) > 0.9
+
+
+def trained(
+    release: Release, plan: ReleasePlan, rows: Tensor, labels: Tensor, **more: Any
+) -> dict[str, Tensor]:
+    query, targets = plan.queries[0], torch.arange(len(rows))
+    assert isinstance(query, AttentionStepsQuery)
+    start = attention_start(query, rows, labels, targets, torch.Generator().manual_seed(0))
+    return learn_attention(release, query, start, rows, labels, targets, **more)
 
 
 def told_apart(rows: Tensor, labels: Tensor) -> float:
@@ -159,16 +182,53 @@ def test_attention_starts_as_a_plain_sum_and_is_told_each_step() -> None:
     )
     plan = config.plan(1.0, 1e-5, num_nodes=3)
     rows, labels, told = torch.eye(3)[:, :2], torch.tensor([0, 1, 1]), list[int]()
-    weights = learn_attention(
-        Release(plan, path, budget=MemoryBudget()),
-        plan,
-        rows,
-        labels,
-        torch.arange(3),
-        generator=torch.Generator().manual_seed(0),
-        on_step=told.append,
-    )
-    _, _, readout, offset = attention_keys(plan.queries[0], weights, rows)  # type: ignore[arg-type]
+    release = Release(plan, path, budget=MemoryBudget())
+    network = trained(release, plan, rows, labels, on_step=told.append)
+    _, _, readout, offset = attention_keys(network, rows)
     assert readout.abs().max() < 1e-6
     assert float(torch.sigmoid(offset)) == pytest.approx(0.9526, abs=1e-3)
     assert told == [1, 2, 3, 4, 5]
+
+
+# -- in GAP ------------------------------------------------------------------------------------------------
+
+GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+OPTIONS: dict[str, Any] = {
+    "unit": "undirected-edge",
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "seed": 0,
+    "epochs": 5,
+    "weights": "attention",
+    "attention_steps": 10,
+}
+
+
+def test_gap_learns_its_weights_and_predicts_other_graphs_with_them(tmp_path: Path) -> None:
+    model = GAP(**OPTIONS).fit(GRAPH)
+    guarantee = model.guarantee
+    assert guarantee.valid
+    assert guarantee.releases == 3
+    assert 0.99 * 4 <= guarantee.epsilon <= 4.0
+    model.save(tmp_path / "run")
+    loaded = load_model(tmp_path / "run")
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert all(torch.equal(loaded._attention[name], part) for name, part in model._attention.items())
+    other = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    price = model.price(other, disjoint_edges=True)
+    assert price is not None
+    assert price.releases == 2  # nothing is trained on another graph
+    assert price.epsilon < guarantee.epsilon
+    assert model.predict(other, disjoint_edges=True).shape == (other.num_nodes,)
+
+
+def test_gap_resumes_attention_at_no_cost(tmp_path: Path) -> None:
+    first = GAP(**{**OPTIONS, "seed": None}).fit(GRAPH, workspace=tmp_path)
+    again = GAP(**{**OPTIONS, "seed": None}).fit(GRAPH, workspace=tmp_path)
+    assert all(torch.equal(again._attention[name], part) for name, part in first._attention.items())
+
+
+def test_gap_in_paper_mode_says_what_is_wrong_with_attention() -> None:
+    paper = GAP(**{**OPTIONS, "mode": "paper", "epsilon": 300.0}).fit(GRAPH).guarantee
+    assert not paper.valid
+    assert any("twice the change" in word for word in paper.deviations)

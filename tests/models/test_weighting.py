@@ -158,7 +158,9 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(
     [
         ({"weights": "sigmoid"}, "names no weight"),
         ({"weights": "softmax"}, "names no weight"),
-        ({"weights": "attention"}, "learned from edges"),
+        ({"weights": "attention", "unit": "none", "epsilon": None}, "learned from edges"),
+        ({"weights": "one", "attention_steps": 10}, "attention_steps is for"),
+        ({"weights": "attention", "attention_multiplier": 0.0}, "attention_multiplier"),
         ({"weights": "half_cos", "weight_rows": "next"}, "weight_rows"),
         ({"weights": "class_agree", "use_encoder": False}, "leave use_encoder on"),
         ({"weights": "jaccard", "weight_rows": "previous"}, "stay the same"),
