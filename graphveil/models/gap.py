@@ -1,7 +1,7 @@
 """GAP: aggregate encoded features over noisy hops once, then train on what came out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import ClassVar
 
@@ -238,7 +238,6 @@ class GAP(TrainedEstimator):
             trainings=trainings,
             shares=self._shares[-len(trainings) :],
             multiplier=self.sgd_multiplier,
-            longer=self.mode == "strict",
             hops=self.hops,
             dim=self._width,
             degree_budget=self.degree_budget,
@@ -261,7 +260,7 @@ class GAP(TrainedEstimator):
         plan = super()._plan_of_other(graph)
         if plan is None or not (self._on_records or self._attends):
             return plan
-        return ReleasePlan(plan.unit, tuple(_for_all(query) for query in _hops_of(plan)), plan.delta)
+        return ReleasePlan(plan.unit, tuple(_hops_of(plan)), plan.delta)
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         more = PAPER_ON_RECORDS if self._paper_on_records else ()
@@ -396,7 +395,7 @@ class GAP(TrainedEstimator):
             return self._walk(rows, lambda x: self._exact(graph, x.float(), keys), [0.0] * self.hops)
         asked = _hops_of(plan)
         if isinstance(asked[0], PushQuery):
-            return self._walk(rows, _pushing(release, asked[0], graph), _noise_of(plan))
+            return self._walk(rows, release.push, _noise_of(plan))
         return self._walk(rows, _asking(release, keys), _noise_of(plan))
 
     def _exact(self, graph: Graph, x: Tensor, keys: Keys | None) -> Tensor:
@@ -588,21 +587,9 @@ def _noise_of(plan: ReleasePlan) -> list[float]:
     return [query.noise[-1] for query in _hops_of(plan)]
 
 
-def _for_all(query: HopQuery | PushQuery) -> HopQuery | PushQuery:
-    """Return the question to a graph without groups: nobody's vector is longer than one."""
-    return replace(query, bounds=(1.0,)) if isinstance(query, PushQuery) else query
-
-
 def _asking(release: Release, keys: Keys | None) -> Ask:
     """Return a hop, with what its weights read, if that is not the vectors."""
     return release.rows if keys is None else partial(release.rows, keys=keys)
-
-
-def _pushing(release: Release, query: PushQuery, graph: Graph) -> Ask:
-    """Return a hop along own lists, with vectors as long as each record's group may send them."""
-    bounds = torch.tensor(query.bounds, dtype=torch.float64)
-    longest = bounds[record_groups(graph)][:, None] if query.groups > 1 else bounds
-    return lambda rows: release.push(rows * longest)
 
 
 def _device(network: nn.Module) -> torch.device:

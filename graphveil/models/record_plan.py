@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphveil.aggregate import GroupWeights, HopQuery, PushQuery, Query, Release, TallyQuery
 from graphveil.graph import Graph
-from graphveil.models.training import GROUPS, OTHER, PARTITION, TRAIN, VAL, Training, members
+from graphveil.models.training import GROUPS, OTHER, PARTITION, VAL, Training, members
 from graphveil.privacy import NodeOwner, NodeUnit
 
 _REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
@@ -21,15 +21,13 @@ class RecordPlan:
     In order: the first training if there are two, the hops, the last training, the counts for a selection,
     and the counts of the validation and of the test accuracy. At a scale m the trainings cost mu = m
     sqrt(share), each, and the hops together what is left of m^2. Records of the groups that train nothing
-    have the trainings' part to spare: it pays for the counts about them, or else for a longer vector that
-    they send.
+    have the trainings' part to spare, which pays for the counts about them.
 
     Args:
         unit: whose records.
         trainings: one or two, the last of them after the hops.
         shares: of mu^2, one a training.
         multiplier: the noise multiplier of all trainings instead; the scale is then the hops' mu.
-        longer: whether records that train nothing may send longer vectors.
         hops: K.
         dim: the width of their rows.
         degree_budget: D, for unit ``node-owner``.
@@ -41,7 +39,6 @@ class RecordPlan:
     trainings: tuple[Training, ...]
     shares: tuple[float, ...]
     multiplier: float | None = None
-    longer: bool = True
     hops: int = 0
     dim: int = 1
     degree_budget: int | None = None
@@ -61,7 +58,7 @@ class RecordPlan:
             )
         )
         left = scale if self.multiplier else scale * math.sqrt(1 - sum(self.shares))
-        return (*steps[:-1], *self._hops(left, spare), *steps[-1:], *self._tallies(spare))
+        return (*steps[:-1], *self._hops(left), *steps[-1:], *self._tallies(spare))
 
     def equal_queries(self, multiplier: float) -> tuple[Query, ...]:
         """Return the questions when each hop has the trainings' noise multiplier, as in the papers."""
@@ -69,26 +66,17 @@ class RecordPlan:
             math.sqrt(self.hops) * self.unit.change / multiplier
         )
 
-    def _hops(self, mu: float, spare: float) -> tuple[Query, ...]:
+    def _hops(self, mu: float) -> tuple[Query, ...]:
         if not self.hops:
             return ()
         sigma = math.sqrt(self.hops) / mu  # for a change of one
-        if not isinstance(self.unit, NodeOwner):
-            weights = GroupWeights.one()
-            return (HopQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
-        push = PushQuery(
-            dim=self.dim,
-            sigma=sigma * self.unit.change,
-            degree_budget=self.degree_budget or 1,
-            partition=PARTITION,
-            bounds=tuple(self._bound(group, mu, spare) for group in range(GROUPS)),
-        )
-        return (push,) * self.hops
-
-    def _bound(self, group: int, mu: float, spare: float) -> float:
-        """Return the longest vector that a record of the group may send."""
-        pays = group == TRAIN or self._counted(group) or not self.longer
-        return 1.0 if pays else math.hypot(mu, spare) / mu
+        if isinstance(self.unit, NodeOwner):
+            push = PushQuery(
+                dim=self.dim, sigma=sigma * self.unit.change, degree_budget=self.degree_budget or 1
+            )
+            return (push,) * self.hops
+        weights = GroupWeights.one()
+        return (HopQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
 
     def _tallies(self, spare: float) -> tuple[Query, ...]:
         chosen = ((self.candidates, VAL),) if self.candidates else ()
@@ -104,9 +92,7 @@ class RecordPlan:
         )
 
     def _counted(self, group: int) -> int:
-        """Return how many tallies the records of a group pay for."""
-        if group == TRAIN:
-            return 0
+        """Return how many counts the records of a group that trains nothing pay for."""
         return int(self.metrics) + (group == VAL and self.candidates > 0)
 
 

@@ -148,7 +148,7 @@ def bounds(model: Estimator, group: int) -> list[float]:
             grid = 1 + 2 * math.sqrt(query.parameters) / 2**20
             found += [grid if group == TRAIN else 0.0] * query.steps
         else:
-            found.append(query.bounds[group])
+            found.append(query.bounds[0])
     return found
 
 
