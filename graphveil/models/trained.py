@@ -25,7 +25,6 @@ from graphveil.models.training import (
     members,
     public_count,
 )
-from graphveil.models.training import count_parameters as count_parameters
 from graphveil.privacy import Event, NodeUnit, compose, renyi
 from graphveil.train import PrivateSchedule, Schedule
 
