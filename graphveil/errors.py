@@ -6,7 +6,8 @@
     ├── InputError (ValueError)        the caller can fix it; nothing was computed or spent
     │   ├── ConfigError                a parameter: unknown name, wrong type, outside its range
     │   ├── GraphError                 the data: columns, ids, features, labels, shapes
-    │   └── ArtifactError              a file or run folder: missing, damaged, hostile, other version
+    │   ├── ArtifactError              a file or run folder: missing, damaged, hostile, other version
+    │   └── MessageError               a device's message: malformed, replayed, of another survey or version
     ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
     │   ├── UnitError                  the unit is missing, or does not fit the data
     │   ├── NeverError                 no proof can exist: a counterexample is known
@@ -40,6 +41,10 @@ class GraphError(InputError):
 
 class ArtifactError(InputError):
     """A file or run folder is missing, damaged, hostile, or of another version."""
+
+
+class MessageError(InputError):
+    """A device's message or a survey is malformed, replayed, out of range, or of another version."""
 
 
 class PrivacyError(GraphveilError):

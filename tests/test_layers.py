@@ -15,7 +15,7 @@ LAYERS = [
     {"errors", "_check", "_random", "_files"},
     {"privacy", "graph"},
     {"mechanisms", "ledger"},
-    {"perturb", "aggregate", "train", "attacks"},
+    {"perturb", "aggregate", "train", "attacks", "collect"},
     {"models"},
     {"serve", "experiment"},
     {"cli"},

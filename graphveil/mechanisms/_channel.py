@@ -30,7 +30,7 @@ from graphveil.mechanisms._draws import Halves, Integers, Place
 TOTAL = 1 << 64
 MAX_OUTPUTS = 1 << 8  # an output is one byte
 
-_PRECISION = 2.0**-49  # relative, of a probability computed in float64 from exponents up to one
+_PRECISION = 2.0**-49  # relative, of a probability computed in float64 from an exponent of at most one
 _LARGE = 45.0  # e^45 > 2^64: beyond, a count of one is apart from any other by less than e^epsilon
 
 Bytes = npt.NDArray[np.uint8]
@@ -71,8 +71,11 @@ class Channel:
 def _counts(row: npt.NDArray[np.float64], constant: int) -> tuple[int, ...]:
     """Return the counts of one row."""
     left = TOTAL - len(row) * constant
-    numerators = [float(p).as_integer_ratio() for p in row / row.sum()]
-    counts = [left * p // q + constant for p, q in numerators]
+    ratios = [p.as_integer_ratio() for p in row.tolist()]
+    unit = max(denominator for _, denominator in ratios)  # powers of two, so the largest is common to all
+    shares = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    whole = sum(shares)  # normalising whole numbers rounds nothing, so at most k are left over
+    counts = [left * share // whole + constant for share in shares]
     counts[counts.index(max(counts))] += TOTAL - sum(counts)
     return tuple(counts)
 

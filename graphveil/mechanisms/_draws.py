@@ -15,7 +15,7 @@ MAX_DIM = 1 << 20  # coordinates beyond would need blocks of the next row
 
 _OWN = 1 << 31  # a row's blocks from here on belong to single coordinates,
 _SPAN = 1 << 11  # this many to each
-_CELLS = 1 << 14  # at a time: the arrays of a step stay in the cache and in reused memory
+_CELLS = 1 << 16  # at a time: enough that calls cost little; larger arrays would be new memory at every step
 _HALF = np.uint64(32)
 
 Words = npt.NDArray[np.uint64]
@@ -108,11 +108,11 @@ def subsets(words: Words, dim: int) -> Integers:
     return np.sort(deck[:, :count], axis=1).astype(np.int64)
 
 
-def row_blocks(rows: int, width: int, cells: int = _CELLS) -> Iterator[slice]:
-    """Yield slices of so many rows that each holds about ``cells`` values.
+def row_blocks(rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of so many rows that each holds up to _CELLS values.
 
     A power of two, for which the counters of a keyed stream are cheap.
     """
-    count = 1 << max(0, (cells // width).bit_length() - 1)
+    count = 1 << max(0, (_CELLS // width).bit_length() - 1)
     for first in range(0, rows, count):
         yield slice(first, min(first + count, rows))

@@ -32,8 +32,15 @@ class Fixed:
         return np.full((len(rows), 2), self.word, dtype=np.uint64)
 
 
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("epsilon", EPSILONS)
+CASES = [
+    (name, epsilon)
+    for name in TABLES
+    for epsilon in EPSILONS
+    if name != "all" or epsilon in (1e-6, 8.0, 60.0)
+]
+
+
+@pytest.mark.parametrize(("name", "epsilon"), CASES)
 def test_no_two_counts_of_a_column_are_further_apart_than_the_budget(name: str, epsilon: float) -> None:
     law = TABLES[name](epsilon)
     counts = law.channel.counts

@@ -15,7 +15,6 @@ from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.bounds import Bounds
 
 Single = npt.NDArray[np.float32]
-_BLOCK = 1 << 14  # values at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ class FeatureMechanism(ABC):
         if math.isinf(self.epsilon):
             return Reports(self.bounds.real(self.bounds.unit(x)).astype(x.dtype))
         reports = self._empty(len(x))
-        for part in row_blocks(len(x), self.dim, self._cells):
+        for part in row_blocks(len(x), self.dim):
             self._perturb(self.bounds.unit(x[part]), rows[part], stream, _part(reports, part))
         return reports
 
@@ -99,7 +98,7 @@ class FeatureMechanism(ABC):
         if math.isinf(self.epsilon):
             return reports.values.astype(np.float32)
         out = np.empty((len(reports), self.dim), dtype=np.float32)
-        for part in row_blocks(len(reports), self.dim, self._cells):
+        for part in row_blocks(len(reports), self.dim):
             self._estimate(_part(reports, part), out[part])
             self.bounds.real(out[part])
         return out
@@ -109,11 +108,6 @@ class FeatureMechanism(ABC):
         if math.isinf(self.epsilon):
             return np.zeros(x.shape)
         return self._variance(np.asarray(self.bounds.unit(x), dtype=np.float64)) * self.bounds.width**2
-
-    @property
-    def _cells(self) -> int:
-        """How many values are perturbed at a time."""
-        return _BLOCK
 
     @abstractmethod
     def _check(self) -> None:

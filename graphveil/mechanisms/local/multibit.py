@@ -25,7 +25,6 @@ from graphveil.mechanisms.scalar.duchi import Duchi
 
 _PAPER = 2.18  # LPGNN's divisor
 _BEST = 2.17731898  # the root of sinh y = 2 y, which minimises y coth(y/2)^2
-_BLOCK = 1 << 17  # few of a row's values are touched, so blocks are larger
 _CHOICES = ("best", "floor", "all")
 
 
@@ -106,10 +105,6 @@ class MultiBit(FeatureMechanism):
 
     def _clipped(self, m: int) -> int:
         return max(1, min(self.dim, m))
-
-    @property
-    def _cells(self) -> int:
-        return _BLOCK
 
     def _empty(self, records: int) -> Reports:
         shape = (records, self.samples)

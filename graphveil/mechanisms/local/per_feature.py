@@ -32,7 +32,7 @@ class PerFeature(FeatureMechanism):
     Guarantee: epsilon-LDP for the whole vector by composition; which features are sampled does not depend on
     their values.
 
-    Shapes: reports have the numbers y, float64 (records, d or k), and indices if features are sampled.
+    Shapes: reports have the numbers y, float32 (records, d or k), and indices if features are sampled.
 
     Args:
         epsilon, dim, bounds: see :class:`FeatureMechanism`.
@@ -76,7 +76,7 @@ class PerFeature(FeatureMechanism):
     def _empty(self, records: int) -> Reports:
         shape = (records, self.samples)
         indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
-        return Reports(np.empty(shape), indices)
+        return Reports(np.empty(shape, dtype=np.float32), indices)
 
     def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
         k, each = self.samples, max(law.words for law in self.scalars)
@@ -99,7 +99,7 @@ class PerFeature(FeatureMechanism):
             out[:] = values
         else:
             out[:] = 0.5
-            np.put_along_axis(out, reports.indices, values.astype(np.float32), axis=1)
+            np.put_along_axis(out, reports.indices, values, axis=1)
 
     def _variance(self, z: Floats) -> Floats:
         x, more = 2 * z - 1, self.dim / self.samples

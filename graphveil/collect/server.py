@@ -1,0 +1,93 @@
+"""The side of the server: it checks every message, keeps one a node, and estimates."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil import _check
+from graphveil.collect.message import Answer, decode
+from graphveil.collect.survey import Survey
+from graphveil.errors import ConfigError, MessageError
+from graphveil.mechanisms._draws import Integers
+from graphveil.mechanisms.local.features import Reports, Single
+
+
+class Collector:
+    """Messages of one survey, at most one a node, none twice.
+
+    What it holds is randomised already, so nothing here is private: it may be kept, copied and published.
+
+    Args:
+        survey: the public parameters.
+        nodes: how many nodes there are; they are numbered from 0.
+    """
+
+    def __init__(self, survey: Survey, nodes: int) -> None:
+        """Start without messages."""
+        _check.integer_at_least(1, nodes=nodes)
+        self.survey, self.nodes = survey, nodes
+        self._answers: dict[int, Answer] = {}
+        self._seen: set[bytes] = set()
+
+    def accept(self, message: bytes, node: int) -> None:
+        """Take the message of a node.
+
+        Raises:
+            MessageError: see :func:`decode`; or the message, or one of this node, was taken before. The
+                collector is unchanged then.
+        """
+        if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
+            raise MessageError(
+                f"there are {self.nodes} nodes, numbered from 0, and the message is of another"
+            )
+        answer = decode(self.survey, message)
+        if answer.message_id in self._seen:
+            raise MessageError("this message was taken before; a copy of it is no second answer")
+        if int(node) in self._answers:
+            raise MessageError("this node has answered; a second answer would double what it tells")
+        self._seen.add(answer.message_id)
+        self._answers[int(node)] = answer
+
+    def accept_all(self, messages: Mapping[int, bytes]) -> dict[int, str]:
+        """Take the messages that are in order, and return why the others were refused, by node."""
+        refused = {}
+        for node, message in messages.items():
+            try:
+                self.accept(message, node)
+            except MessageError as error:
+                refused[node] = str(error)
+        return refused
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which nodes have answered, shape (nodes,)."""
+        answered = np.zeros(self.nodes, dtype=bool)
+        answered[list(self._answers)] = True
+        return answered
+
+    def features(self) -> Single:
+        """Return the estimated features of the nodes that have answered, in ascending order.
+
+        Raises:
+            ConfigError: the survey does not ask for features.
+        """
+        if self.survey.features is None:
+            raise ConfigError("the survey does not ask for features")
+        said = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
+        if not said:
+            return np.empty((0, self.survey.features.dim), dtype=np.float32)
+        values = np.concatenate([report.values for report in said])
+        indices = [report.indices for report in said if report.indices is not None]
+        return self.survey.features.estimate(Reports(values, np.concatenate(indices) if indices else None))
+
+    def labels(self) -> Integers:
+        """Return the randomised labels of the nodes that have answered, in ascending order.
+
+        Raises:
+            ConfigError: the survey does not ask for labels.
+        """
+        if self.survey.label is None:
+            raise ConfigError("the survey does not ask for labels")
+        said = [answer.label for _, answer in sorted(self._answers.items())]
+        return np.array(said, dtype=np.int64)

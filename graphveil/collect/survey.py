@@ -1,0 +1,176 @@
+"""What is asked, and how answers are randomised: public parameters, the same for device and server."""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from graphveil.errors import ConfigError, MessageError
+from graphveil.mechanisms.claim import Claim
+from graphveil.mechanisms.local.allocation import Split, Weights
+from graphveil.mechanisms.local.bounds import Bounds
+from graphveil.mechanisms.local.feature_rr import FeatureRR
+from graphveil.mechanisms.local.labels import LabelRR
+from graphveil.mechanisms.local.multibit import MultiBit
+from graphveil.mechanisms.local.statement import NOT_COLLECTED, node_features_statement
+
+FORMAT = "graphveil-survey/1"
+DIGEST_BYTES = 16
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """The public parameters of one collection. A person answers it at most once.
+
+    Args:
+        features: how features are randomised, None if they are not collected.
+        label: how the label is randomised, None if it is not collected.
+        purpose: what the collection is for; it makes two collections of equal parameters differ.
+
+    Raises:
+        ConfigError: nothing is collected, or features would leave as they are.
+
+    >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
+    >>> Survey.from_json(survey.to_json()) == survey
+    True
+    >>> survey.claim.epsilon
+    1.0
+    """
+
+    features: MultiBit | FeatureRR | None = None
+    label: LabelRR | None = None
+    purpose: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that there is something to collect, and that it is randomised."""
+        if not isinstance(self.purpose, str):
+            raise ConfigError("a survey's purpose is a text")
+        if self.features is None and self.label is None:
+            raise ConfigError("a survey collects features, a label or both")
+        if not isinstance(self.features, MultiBit | FeatureRR | None):
+            raise ConfigError("a survey collects features with MultiBit or FeatureRR")
+        if self.features is not None and math.isinf(self.features.epsilon):
+            raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
+
+    @property
+    def claims(self) -> tuple[Claim, Claim]:
+        """What an answer promises about the features and about the label."""
+        features = NOT_COLLECTED if self.features is None else self.features.claim
+        return features, NOT_COLLECTED if self.label is None else self.label.claim
+
+    @property
+    def claim(self) -> Claim:
+        """What a whole answer promises: the two budgets add up."""
+        features, label = self.claims
+        return features + label
+
+    def statement(self) -> str:
+        """Return the guarantee in words."""
+        return node_features_statement(*self.claims, on_devices=True)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """16 bytes that stand for every parameter; a message carries them."""
+        return hashlib.sha256(self.to_json().encode()).digest()[:DIGEST_BYTES]
+
+    def to_json(self) -> str:
+        """Return the survey as canonical JSON, to be handed to devices."""
+        parts = {
+            "format": FORMAT,
+            "purpose": self.purpose,
+            "features": None if self.features is None else _features_json(self.features),
+            "label": None
+            if self.label is None
+            else {"epsilon": _number(self.label.epsilon), "classes": self.label.classes},
+        }
+        return json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Survey":
+        """Return the survey of a JSON text.
+
+        Raises:
+            MessageError: it is not one, or of another version.
+            ConfigError: a parameter is outside its range.
+        """
+        parts = _object(text)
+        if parts.get("format") != FORMAT:
+            raise MessageError(f"this is no survey of format {FORMAT}")
+        try:
+            survey = cls(
+                features=None if parts["features"] is None else _features(_section(parts["features"])),
+                label=None if parts["label"] is None else _label(_section(parts["label"])),
+                purpose=parts["purpose"],
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise MessageError(
+                "a parameter of the survey is missing, unknown or of the wrong type"
+            ) from error
+        if survey.to_json() != text:
+            raise MessageError("the survey is not in canonical form; take it as its author wrote it")
+        return survey
+
+
+def _features_json(law: MultiBit | FeatureRR) -> Json:
+    common = {
+        "epsilon": float(law.epsilon),
+        "dim": law.dim,
+        "low": law.bounds.low,
+        "high": law.bounds.high,
+        "from_data": law.bounds.from_data,
+    }
+    if isinstance(law, MultiBit):
+        return common | {"mechanism": "multi-bit", "m": law.m}
+    theta = law.allocation.theta if isinstance(law.allocation, Weights) else None
+    return common | {
+        "mechanism": "feature-rr",
+        "k": law.k,
+        "mode": law.mode,
+        "decode": law.decode,
+        "theta": theta,
+    }
+
+
+def _section(part: object) -> Json:
+    """Return a copy of a part of the survey, to take its parameters from."""
+    if not isinstance(part, dict):
+        raise TypeError
+    return dict(part)
+
+
+def _features(given: Json) -> MultiBit | FeatureRR:
+    mechanism = given.pop("mechanism")
+    low, high = (
+        tuple(end) if isinstance(end, list) else end for end in (given.pop("low"), given.pop("high"))
+    )
+    given["bounds"] = Bounds(low, high, from_data=given.pop("from_data"))
+    if mechanism == "multi-bit":
+        return MultiBit(**given)
+    if mechanism != "feature-rr":
+        raise MessageError("the survey names a mechanism that this version does not know")
+    theta = given.pop("theta")
+    return FeatureRR(**given, allocation=Split() if theta is None else Weights(theta))
+
+
+def _label(given: Json) -> LabelRR:
+    epsilon = given.pop("epsilon")
+    return LabelRR(epsilon=math.inf if epsilon == "inf" else epsilon, **given)
+
+
+def _number(value: float) -> float | str:
+    """Return a number that JSON has."""
+    return "inf" if math.isinf(value) else float(value)
+
+
+def _object(text: str) -> Json:
+    try:
+        parts = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise MessageError("the survey is no JSON text") from error
+    if not isinstance(parts, dict):
+        raise MessageError("the survey is no JSON object")
+    return parts

@@ -1,0 +1,30 @@
+"""Surveys of each kind, small enough to look at."""
+
+import math
+
+from graphveil.collect import Survey
+from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
+
+LABEL = LabelRR(epsilon=1.0, classes=5)
+SURVEYS = {
+    "multi-bit": Survey(features=MultiBit(epsilon=6.0, dim=11), label=LABEL),
+    "one bit": Survey(features=MultiBit(epsilon=6.0, dim=11, m="all")),
+    "all sampled": Survey(features=MultiBit(epsilon=2.0, dim=1)),
+    "feature-rr": Survey(features=FeatureRR(epsilon=6.0, dim=3), label=LABEL, purpose="pilot"),
+    "weights": Survey(
+        features=FeatureRR(epsilon=9.0, dim=3, allocation=Weights([0.7, 0.2, 0.1]), bounds=Bounds(-1.0, 2.5)),
+        label=LabelRR(epsilon=math.inf, classes=2),
+    ),
+    "paper": Survey(features=FeatureRR(epsilon=3.0, dim=4, k=10, mode="ceil", decode="naive")),
+    "label": Survey(label=LabelRR(epsilon=0.5, classes=300)),
+}
+
+
+def record(survey: Survey) -> dict[str, object]:
+    """An answer's input, with values inside, at and outside the bounds."""
+    given: dict[str, object] = {}
+    if survey.features is not None:
+        given["features"] = [0.3 + 0.4 * i for i in range(survey.features.dim)]
+    if survey.label is not None:
+        given["label"] = 1
+    return given

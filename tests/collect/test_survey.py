@@ -1,0 +1,151 @@
+"""Surveys: the same parameters on both sides, or a typed error."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphveil.collect import Survey
+from graphveil.errors import ConfigError, GraphveilError, MessageError
+from graphveil.mechanisms import Bounds, Claim, FeatureRR, LabelRR, MultiBit, PerFeature, Split
+
+from .surveys import LABEL, SURVEYS
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_json_and_back(name: str) -> None:
+    survey = SURVEYS[name]
+    text = survey.to_json()
+    assert Survey.from_json(text) == survey
+    assert Survey.from_json(text).digest == survey.digest
+    assert len(survey.digest) == 16
+
+
+def test_every_parameter_is_in_the_digest() -> None:
+    features = MultiBit(epsilon=1.0, dim=9)
+    base = Survey(features=features, label=LABEL)
+    others = [
+        replace(base, purpose="again"),
+        replace(base, label=None),
+        replace(base, label=replace(LABEL, epsilon=1.0000001)),
+        replace(base, label=replace(LABEL, classes=6)),
+        replace(base, features=replace(features, epsilon=1.1)),
+        replace(base, features=replace(features, dim=8)),
+        replace(base, features=replace(features, m="floor")),
+        replace(base, features=replace(features, bounds=Bounds(0.0, 2.0))),
+        replace(base, features=FeatureRR(epsilon=1.0, dim=9)),
+        replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2)),
+        replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2, mode="ceil")),
+    ]
+    assert len({survey.digest for survey in (base, *others)}) == len(others) + 1
+
+
+def test_a_whole_budget_is_one_parameter_however_it_is_written() -> None:
+    one, other = (Survey(features=MultiBit(epsilon=epsilon, dim=3)) for epsilon in (1, 1.0))
+    assert one.digest == other.digest
+
+
+def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
+    survey = SURVEYS["multi-bit"]
+    assert survey.claims == (Claim(6.0), Claim(1.0))
+    assert survey.claim == Claim(7.0)
+    assert "eps_x = 6 and its label at eps_y = 1 (total 7;" in survey.statement()
+    assert "own device" in survey.statement()
+    assert SURVEYS["label"].claims[0].epsilon == 0
+    assert "eps_y = inf (total inf;" in SURVEYS["weights"].statement()
+    seen = Survey(features=MultiBit(epsilon=1.0, dim=2, bounds=Bounds(0.0, 1.0, from_data=True)))
+    assert seen.statement().startswith("NOT A VALID GUARANTEE. Known deviations: bounds taken from the data.")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({}, "features, a label or both"),
+        ({"features": MultiBit(epsilon=math.inf, dim=2)}, "not randomised"),
+        (
+            {"features": PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Split())},
+            "MultiBit or Feat",
+        ),
+        ({"label": LABEL, "purpose": 5}, "purpose"),
+    ],
+)
+def test_a_survey_that_collects_nothing_or_anything_is_refused(wrong: dict, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Survey(**wrong)
+
+
+def altered(name: str, *path: str, value: object) -> str:
+    parts = json.loads(SURVEYS[name].to_json())
+    place = parts
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no JSON text"),
+        ("[" * 100_000, "no JSON text"),
+        ("[1]", "no JSON object"),
+        ("{}", "format graphveil-survey/1"),
+        (altered("label", "format", value="graphveil-survey/2"), "format graphveil-survey/1"),
+        (altered("multi-bit", "features", "mechanism", value="os.system"), "does not know"),
+        (altered("multi-bit", "features", "extra", value=1), "missing, unknown"),
+        (altered("multi-bit", "features", "epsilon", value=10**400), "missing, unknown"),
+        (altered("multi-bit", "features", value=3), "missing, unknown"),
+        (altered("label", "label", "epsilon", value=1), "canonical"),
+        (altered("label", "note", value=1), "canonical"),
+        (SURVEYS["label"].to_json() + " ", "canonical"),
+    ],
+)
+def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
+    with pytest.raises(MessageError, match=why):
+        Survey.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        (("features", "epsilon"), -1.0, "epsilon="),
+        (("features", "dim"), 10**9, "dim="),
+        (("features", "theta"), [0.5, 0.6, 0.2], "theta adds up"),
+        (("features", "low"), "0", "low="),
+        (("label", "classes"), 1, "classes="),
+    ],
+)
+def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value: object, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Survey.from_json(altered("feature-rr", *path, value=value))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 40) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+PATHS = [("purpose",), ("features",), ("label",), ("label", "epsilon"), ("label", "classes")]
+PATHS += [
+    ("features", key)
+    for key in ("epsilon", "dim", "low", "high", "k", "mode", "decode", "theta", "from_data")
+]
+
+
+@given(st.sampled_from(PATHS), VALUES)
+@settings(max_examples=150)
+def test_anything_in_place_of_a_parameter_gives_a_survey_or_a_typed_error(path: tuple, value: object) -> None:
+    text = altered("feature-rr", *path, value=value)
+    try:
+        survey = Survey.from_json(text)
+    except GraphveilError:
+        return
+    assert survey.to_json() == text
+
+
+def test_labels_of_a_survey_are_what_they_say() -> None:
+    text = Survey(label=LabelRR(epsilon=math.inf, classes=2)).to_json()
+    assert json.loads(text)["label"] == {"classes": 2, "epsilon": "inf"}
