@@ -7,6 +7,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 
 REAL_VALUED = "real-valued sampler"
+LEAST = 2.0**-30  # of a budget: with less, rounding to 64 bits would show in the estimates
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def check_budget(**named: float) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
+        if value < LEAST:
+            raise ConfigError(f"{name}={value!r} is below 2^-30, which leaves nothing to learn; collect less")
 
 
 def check_delta(delta: float) -> None:

@@ -128,7 +128,7 @@ def test_what_is_no_number_is_refused_without_saying_what_or_where(name: str, ba
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_that_do_not_fit_are_refused(name: str) -> None:
     law = laws()[name]
-    for x in (np.zeros((4, 2)), np.zeros(3), np.zeros((2, 3, 1))):
+    for x in (np.zeros((4, 2)), np.zeros(3), np.zeros((2, 3, 1)), np.full((2, 3), "1"), [[None] * 3]):
         with pytest.raises(GraphError, match="do not fit"):
             law.perturb(x, stream=stream())
     reports = law.perturb(records(4), stream=stream())

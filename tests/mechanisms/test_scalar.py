@@ -237,7 +237,7 @@ def test_laplace_noise_has_its_variance() -> None:
 
 
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, -math.inf, "1", True])
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, -math.inf, "1", True, 1e-12])
 def test_a_budget_that_is_none_is_refused(name: str, epsilon: float) -> None:
     with pytest.raises(ConfigError, match="epsilon="):
         scalar(name, epsilon)

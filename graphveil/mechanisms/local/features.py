@@ -138,8 +138,9 @@ class FeatureMechanism(ABC):
             raise GraphError(f"reports of shape {shapes} are not this mechanism's: {wanted} are needed")
 
     def _matrix(self, x: Real) -> Real:
-        if x.ndim != 2 or x.shape[1] != self.dim:
-            raise GraphError(f"features of shape {x.shape} do not fit (records, {self.dim})")
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
+            raise GraphError(f"features of shape {x.shape} do not fit numbers of shape (records, {self.dim})")
         return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
 
 

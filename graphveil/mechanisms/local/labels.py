@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import GraphError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, row_blocks
 from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.features import distinct_rows
@@ -49,8 +49,6 @@ class LabelRR:
         check_budget(epsilon=self.epsilon)
         _check.integer_at_least(2, classes=self.classes)
         _check.within(2, MAX_CLASSES, classes=self.classes)
-        if self.epsilon < 2.0**-30:
-            raise ConfigError(f"epsilon={self.epsilon:g} is below 2^-30; leave the label out")
 
     @property
     def claim(self) -> Claim:
@@ -97,7 +95,7 @@ class LabelRR:
             GraphError: the shape is wrong, or a label is none of the classes.
             ConfigError: two records have one number.
         """
-        self._check_labels(labels)
+        labels = self._checked(labels)
         rows = distinct_rows(rows, len(labels))
         shifts = np.zeros(len(labels), dtype=np.int64)
         if not math.isinf(self.epsilon):
@@ -111,7 +109,7 @@ class LabelRR:
         >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
         array([0.25, 0.75])
         """
-        self._check_labels(labels)
+        labels = self._checked(labels)
         said = np.bincount(labels, minlength=self.classes) / max(1, len(labels))
         return (said - self.change) / self._gap
 
@@ -131,8 +129,10 @@ class LabelRR:
         moved = words < np.uint64((self.classes - 1) * change)
         return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
 
-    def _check_labels(self, labels: npt.NDArray[np.integer]) -> None:
-        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+    def _checked(self, labels: npt.ArrayLike) -> Integers:
+        said = np.asarray(labels)
+        if said.ndim != 1 or said.dtype.kind not in "iu":
             raise GraphError("labels must be whole numbers of shape (records,)")
-        if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
+        if said.size and not (said.min() >= 0 and said.max() < self.classes):
             raise GraphError(f"labels must be classes from 0 to {self.classes - 1}")
+        return said.astype(np.int64)
