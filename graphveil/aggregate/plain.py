@@ -47,7 +47,7 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
     [2.0, 1.0, 0.0]
     """
     pairs = similarity.prepare(x if keys is None else keys)
-    total = torch.zeros_like(x)
+    total = torch.empty_like(x)
     for block in blocks(adjacency, _ROWS):
         for piece in block.pieces(_ROWS, _EDGES):
             total[piece.start : piece.stop] = embedding_bag(
@@ -58,7 +58,7 @@ def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Simil
                 per_sample_weights=pairs.of(piece),
                 include_last_offset=True,
             )
-    return total * (similarity.bound / FULL)
+    return total.mul_(similarity.bound / FULL)
 
 
 class _NeighborSum(torch.autograd.Function):

@@ -44,7 +44,7 @@ class ClassAgree(Similarity):
         if not 1 <= classes <= _MAX_CLASSES or not bool(torch.isfinite(keys).all()):
             raise InputError(f"class_agree takes finite probabilities of 1 to {_MAX_CLASSES} classes")
         table = np.where(np.eye(classes, dtype=bool), 1.0, self.otherwise)
-        return Kinds(keys.numpy().argmax(axis=1).astype(np.uint8), levels_of(table, 1.0))
+        return Kinds(keys.argmax(dim=1).to(torch.uint8).numpy(), levels_of(table, 1.0))
 
 
 @dataclass(frozen=True)

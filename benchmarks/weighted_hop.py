@@ -1,0 +1,99 @@
+"""How much slower is a hop whose messages are weighed by similarity?
+
+    python benchmarks/weighted_hop.py [--large] [--rounds 7]
+
+One thread, 16 columns, keys of 16 columns, random ids. "Sum" is the sum over in-neighbours alone, without
+noise, and includes what is made of the keys beforehand; "private" also truncates, adds noise and normalises.
+Both are set against the same hop without weights in the same rounds. Weights that take over 20 ns an edge are
+measured on the smallest graph only.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from _measure import fastest
+from hop import DIM, SIZES, random_graph
+
+from graphveil.aggregate import (
+    Release,
+    ReleasePlan,
+    parse_weight,
+    safe_unit,
+    shrink_unit,
+    sum_in_neighbors,
+    weighted_sum_in_neighbors,
+)
+from graphveil.aggregate.plan import hops
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryBudget, UndirectedEdge
+
+FAST = ("one", "class_agree(0.2)", "sigmoid_cos@16", "sigmoid_cos@32", "sigmoid_cos", "posterior_dot")
+SLOW = ("attention", "jaccard")
+CLASSES = 8
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also 1.8M nodes and 81M edges (2 GB)")
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"d = {DIM}, one thread, processor time, best of {options.rounds} rounds")
+    print(f"{'size':>5} {'weights':>18} {'sum ns/edge':>12} {'x plain':>8} {'private':>8} {'x plain':>8}")
+    for name, (nodes, edges) in SIZES.items():
+        if name != "1.8M" or options.large:
+            weights = FAST + SLOW if name == "26k" else FAST
+            measure(name, random_graph(nodes, edges), weights, options.rounds)
+
+
+def measure(size: str, graph: Adjacency, weights: tuple[str, ...], rounds: int) -> None:
+    """Print the lines of one size."""
+    torch.manual_seed(0)
+    rows = safe_unit(torch.randn(graph.num_nodes, DIM))
+    runs: dict[str, Callable[[], object]] = {}
+    for name in weights:
+        runs[f"sum {name}"] = summed(graph, name, rows)
+        runs[f"private {name}"] = private(graph, name, rows, rounds).__next__
+    least = fastest(runs, rounds)
+    for name in weights:
+        sums, whole = least[f"sum {name}"], least[f"private {name}"]
+        print(
+            f"{size:>5} {name:>18} {sums / len(graph.indices) * 1e9:12.2f} {sums / least['sum one']:8.2f} "
+            f"{whole / len(graph.indices) * 1e9:8.2f} {whole / least['private one']:8.2f}"
+        )
+
+
+def summed(graph: Adjacency, name: str, rows: torch.Tensor) -> Callable[[], object]:
+    """Return the sum over in-neighbours, without noise."""
+    x, similarity, keys = rows.float(), parse_weight(name), keys_for(name, rows)
+    if similarity is None:
+        return lambda: sum_in_neighbors(graph, x)
+    return lambda: weighted_sum_in_neighbors(graph, x, similarity, keys)
+
+
+def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Iterator[torch.Tensor]:
+    """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
+    keys, similarity = keys_for(name, rows), parse_weight(name)
+    queries = hops(1.0, 1, DIM, UndirectedEdge(), similarity) * rounds
+    release = Release(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryBudget())
+    for query in queries:
+        asked = release.rows(rows) if similarity is None else release.rows(rows, keys)
+        rows = shrink_unit(asked, query.sigma[0])
+        yield rows
+
+
+def keys_for(name: str, rows: torch.Tensor) -> Any:
+    """Return something of the right kind for a weight to read."""
+    if name == "attention":
+        half = DIM // 2
+        return rows[:, :half], rows[:, half:], torch.ones(half), torch.tensor(0.0)
+    if name == "jaccard":
+        return (rows > 0.3).float()
+    return rows[:, :CLASSES].softmax(dim=1) if name.startswith(("class", "posterior")) else rows
+
+
+if __name__ == "__main__":
+    main()
