@@ -363,7 +363,7 @@ SHIPPED_REFUSED = {
         "epsilon 0.3",
     ),
     "no noise meets it": (
-        ["mlp", *OWNER[:-2], "--epsilon", 0.01, "--set", "epochs=10000000"],
+        ["mlp", *OWNER[:-2], "--epsilon", 0.001, "--set", "epochs=10000000"],
         "take a larger epsilon",
     ),
     "a method for edges": (["gcn", *OWNER], "'none' only"),
