@@ -31,7 +31,7 @@ class Jaccard(Similarity):
 
     def prepare(self, keys: Features) -> PairWeights:
         """Return the sets."""
-        sets = sparse.csr_array(keys if sparse.issparse(keys) else keys.numpy())
+        sets = sparse.csr_array(keys if sparse.issparse(keys) else keys.numpy(), copy=True)
         sets.sum_duplicates()
         sets.eliminate_zeros()
         ones = np.ones(len(sets.indices), dtype=np.int32)

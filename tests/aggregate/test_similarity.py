@@ -85,6 +85,7 @@ def test_explicit_zeros_are_no_features() -> None:
     x = sparse.csr_array((np.array([1.0, 0.0, 2.0], dtype=np.float32), ([0, 0, 1], [0, 1, 0])), shape=(2, 2))
     pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
     assert weights_of(Jaccard().prepare(x), pair).tolist() == [FULL]
+    assert (x.nnz, x.data.tolist()) == (3, [1.0, 0.0, 2.0])  # the graph's features stay as they are
 
 
 @pytest.mark.parametrize("name", ["relu", "selu", "tanh"])
