@@ -38,14 +38,15 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    from graphveil.graph import tables
     from graphveil.models.cards import secrets_of
-    from graphveil.models.predictions import check_output, predictions_of
+    from graphveil.models.predictions import predictions_of
     from graphveil.models.storage import load_model
     from graphveil.privacy import budget_of
 
     screen = Screen(as_json=json)
     if out is not None:
-        check_output(out)
+        tables.check_output(out)
     model = load_model(run)
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight}
@@ -137,18 +138,19 @@ def _facts(
 def _deliver(
     model: "Estimator", table: "Table", out: Path | None, screen: Screen, *, price: "Guarantee | None"
 ) -> None:
-    from graphveil.models.predictions import NODE, PREDICTION, encode, write_predictions
+    from graphveil.graph import tables
+    from graphveil.models.predictions import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
-        write_predictions(out, table)
+        tables.write(out, table)
         record["out"] = str(out)
         screen.say(f"{table.num_rows:,} predictions are in {out}")
     elif screen.as_json:
         record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
     else:
-        screen.write(encode(table.select([NODE, PREDICTION]), ".csv").decode())
+        screen.write(tables.encode(table.select([NODE, PREDICTION]), ".csv").decode())
     screen.emit(record)

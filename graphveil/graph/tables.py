@@ -1,7 +1,8 @@
-"""Parquet and CSV files as checked columns. What goes wrong is told by column name, never by value."""
+"""Parquet and CSV files as checked columns, and back. Errors name columns, never values."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.errors import GraphError
+from graphveil._files import write_atomic
+from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +22,7 @@ Table: TypeAlias = "pa.Table"
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
+WRITTEN = (".parquet", ".csv")
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -97,6 +100,38 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
             )
         start = stop
     return out
+
+
+def encode(table: Table, suffix: str) -> bytes:
+    """Return the bytes of a parquet or CSV file; the same table gives the same bytes."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    sink = pa.BufferOutputStream()
+    if suffix == ".csv":
+        pyarrow.csv.write_csv(table, sink)
+    else:
+        pyarrow.parquet.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def check_output(path: Path) -> None:
+    """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
+    if path.suffix not in WRITTEN:
+        raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise ConfigError(f"cannot write {path}; choose another --out")
+
+
+def write(path: Path, table: Table) -> None:
+    """Write a table, whole or not at all, as the path's suffix says."""
+    check_output(path)
+    try:
+        write_atomic(path, encode(table, path.suffix))
+    except OSError as error:
+        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
 
 
 def _numbers(array: Column, name: str) -> npt.NDArray[Any]:

@@ -1,6 +1,5 @@
 """Predictions as a table: node, predicted class, one probability a class. Parquet or CSV."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -9,8 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil._files import write_atomic
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +19,6 @@ Table: TypeAlias = "pa.Table"
 Ids: TypeAlias = npt.NDArray[Any] | None
 
 NODE, PREDICTION = "node", "prediction"
-SUFFIXES = (".parquet", ".csv")
 _MAX_EXPANSION = 200  # of a compressed table
 _SPARE_BYTES = 1 << 26
 
@@ -41,38 +38,6 @@ def predictions_of(model: "Estimator", proba: Tensor | None = None, ids: Ids = N
     columns = {f"p_{name}": proba[:, index].float().numpy() for index, name in enumerate(names)}
     chosen = np.array(names)[proba.argmax(dim=1).numpy()]
     return pa.table({NODE: np.arange(len(proba)) if ids is None else ids, PREDICTION: chosen, **columns})
-
-
-def encode(table: Table, suffix: str) -> bytes:
-    """Return the bytes of a parquet or CSV file; the same table gives the same bytes."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    sink = pa.BufferOutputStream()
-    if suffix == ".csv":
-        pyarrow.csv.write_csv(table, sink)
-    else:
-        pyarrow.parquet.write_table(table, sink)
-    return bytes(sink.getvalue())
-
-
-def check_output(path: Path) -> None:
-    """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"{path.name} must end in {' or '.join(SUFFIXES)}; rename the output file")
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
-        raise ConfigError(f"cannot write {path}; choose another --out")
-
-
-def write_predictions(path: Path, table: Table) -> None:
-    """Write the table, whole or not at all, as its suffix says."""
-    check_output(path)
-    try:
-        write_atomic(path, encode(table, path.suffix))
-    except OSError as error:
-        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
 
 
 def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:

@@ -18,9 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphveil._files import whole_folder
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.graph import tables
 from graphveil.models import METHODS, cards
 from graphveil.models.cards import Card, ReleaseRow
-from graphveil.models.predictions import class_names, encode, predictions_of, read_predictions
+from graphveil.models.predictions import class_names, predictions_of, read_predictions
 from graphveil.models.records import (
     GuaranteeRecord,
     ModelFile,
@@ -254,7 +255,7 @@ def _write_rows(model: "Estimator", folder: Path, names: Sequence[str]) -> None:
     if AGGREGATES in names:
         _write_tensors(folder / AGGREGATES, model.aggregates_)
     if PREDICTIONS in names:
-        (folder / PREDICTIONS).write_bytes(encode(predictions_of(model), ".parquet"))
+        (folder / PREDICTIONS).write_bytes(tables.encode(predictions_of(model), ".parquet"))
 
 
 def _write_tensors(path: Path, tensors: "State") -> None:
