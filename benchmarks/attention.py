@@ -32,7 +32,7 @@ def main() -> None:
     print("| data set | epsilon | MLP | plain | attention | paper | difference | noise | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for name in options.datasets.split(","):
-        graph = load_dataset(name, recipe="weighted", root=options.root)
+        graph = RECIPES["weighted"].prepare(load_dataset(name, recipe=None, root=options.root))
         parts = [RECIPES["weighted"].split(graph, seed) for seed in range(options.runs)]
         mlp = [MLP(unit=UNIT, seed=seed).fit(part).score(part) for seed, part in enumerate(parts)]
         for epsilon in map(float, options.epsilons.split(",")):

@@ -122,8 +122,14 @@ class Recipe:
                 need it; otherwise the labelled nodes are split at random, in exact shares.
 
         Raises:
-            GraphError: the recipe uses the data's own split and there is none.
+            GraphError: the recipe uses the data's own split and there is none, or an earlier split took edges
+                away that this one may need.
         """
+        if self.drop_crossing and NO_CROSSING in graph.notes:
+            raise GraphError(
+                f"{graph.name!r} was split by recipe {self.name!r} before, which took edges away; split the "
+                "prepared graph: RECIPES[...].prepare(load_dataset(..., recipe=None))"
+            )
         graph = graph.replace(notes=graph.notes + self.public_notes)
         if self.shares is None:
             graph.mask("train")

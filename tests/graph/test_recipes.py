@@ -188,6 +188,12 @@ class TestWeighted:
         source, target = graph.adjacency.edge_index()
         assert (graph.train_mask[source] & graph.val_mask[target]).any()
 
+    def test_a_graph_that_lost_its_crossing_edges_is_not_split_again(self):
+        graph = self.recipe.split(large(), 0)
+        with pytest.raises(GraphError, match="split the prepared graph"):
+            self.recipe.split(graph, 1)
+        assert RECIPES["gap"].split(graph, 1).edge_set is graph.edge_set  # takes nothing away, now or before
+
 
 class TestSplitById:
     @pytest.mark.parametrize("name", ["gap", "lpgnn", "weighted"])
