@@ -1,0 +1,170 @@
+"""Nodes that walks pass together are alike: DeepWalk, node2vec, and the matrix that they factorise."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.errors import ConfigError
+from graphveil.structure.base import StructuralSimilarity
+from graphveil.structure.edges import Matrix, PublicEdges
+from graphveil.structure.factorise import factorised
+from graphveil.structure.nearest import Vectors, nearest
+from graphveil.structure.skipgram import skip_gram
+from graphveil.structure.walks import Nodes, Walk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding(StructuralSimilarity):
+    """Base of similarities by vectors: S_v is the ``top`` nodes of the largest cosine above ``above``.
+
+    A node without edges is similar to none.
+
+    Args:
+        dim: the length of a node's vector.
+        window: how many steps apart two nodes of a walk are near, at most.
+        top: how many similar nodes a node has at most; None for all above ``above``, which must then be
+            positive.
+        above: the cosine that similar nodes have to pass, at least 0.
+    """
+
+    dim: int = 128
+    window: int = 10
+    top: int | None = 10
+    above: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.integer_at_least(1, dim=self.dim, window=self.window)
+        _check.within(0, 1, above=self.above)
+        if self.top is not None:
+            _check.integer_at_least(1, top=self.top)
+        elif self.above == 0:
+            raise ConfigError("top=None makes half of all nodes similar unless above is positive: above=0.9")
+
+    def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
+        return nearest(self.vectors(edges, streams=streams), top=self.top, above=self.above)
+
+    def vectors(self, edges: PublicEdges, *, streams: PublicStreams) -> Vectors:
+        """Return every node's vector, float32 (N, dim); zeros for nodes without edges."""
+        vectors = self._vectors(edges, streams)
+        vectors[(edges.adjacency.indptr.diff() == 0).numpy()] = 0
+        return vectors
+
+    @abstractmethod
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        """Return vectors; those of nodes without edges do not matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepWalk(Embedding):
+    """Skip-gram on uniform random walks (Perozzi, Al-Rfou, Skiena: DeepWalk, KDD 2014).
+
+    Args:
+        dim, window, top, above: see :class:`Embedding`.
+        walks: walks from each node.
+        length: nodes of a walk.
+        epochs: passes of skip-gram over all walks.
+        negative: negative samples a pair, or 0 for hierarchical softmax, as in the paper.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        MissingDependencyError: gensim is not installed.
+    """
+
+    walks: int = 10
+    length: int = 80
+    epochs: int = 1
+    negative: int = 5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.integer_at_least(1, walks=self.walks, epochs=self.epochs)
+        _check.integer_at_least(2, length=self.length)
+        _check.integer_at_least(0, negative=self.negative)
+
+    @property
+    def walk(self) -> Walk:
+        """The law of a walk."""
+        return Walk(length=self.length)
+
+    def paths(self, edges: PublicEdges, *, streams: PublicStreams) -> Nodes:
+        """Return the walks, from all nodes in a new random order each time, int32 (walks * N, length)."""
+        rng = streams.numpy("walks")
+        rounds = (rng.permutation(edges.num_nodes).astype(np.int32) for _ in range(self.walks))
+        return np.concatenate([self.walk.paths(edges, starts, rng=rng) for starts in rounds])
+
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        return skip_gram(
+            self.paths(edges, streams=streams),
+            num_nodes=edges.num_nodes,
+            dim=self.dim,
+            window=self.window,
+            epochs=self.epochs,
+            negative=self.negative,
+            seed=streams.derive("skip-gram"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node2Vec(DeepWalk):
+    """Skip-gram on walks that remember one step (Grover, Leskovec: node2vec, KDD 2016).
+
+    Args:
+        dim, window, top, above, walks, length, epochs, negative: see :class:`DeepWalk`.
+        p: the larger, the less likely a walk returns at once.
+        q: above 1 walks stay near where they came from; below 1 they move away.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+        MissingDependencyError: gensim is not installed.
+    """
+
+    p: float = 1.0
+    q: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.positive(p=self.p, q=self.q)
+
+    @property
+    def walk(self) -> Walk:
+        """The law of a walk."""
+        return Walk(length=self.length, p=self.p, q=self.q)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factorised(Embedding):
+    """What DeepWalk tends to with many walks, by a sparse SVD (Qiu et al.: NetMF, WSDM 2018); no gensim.
+
+        U sqrt(Sigma) of   max(0, log(vol/(b T) sum_{r<=T} (D^-1 A)^r D^-1)),
+
+    T is ``window``, b is ``negative``, vol the number of in-edges, D their number at each node.
+
+    Args:
+        dim, window, top, above: see :class:`Embedding`; ``dim`` is below the number of nodes.
+        negative: b, at least 1. More make a sparser matrix.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+    """
+
+    window: int = 5
+    negative: int = 5
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.integer_at_least(1, negative=self.negative)
+
+    def _vectors(self, edges: PublicEdges, streams: PublicStreams) -> Vectors:
+        if self.dim >= edges.num_nodes:
+            raise ConfigError(f"dim={self.dim} must lie below the number of nodes, {edges.num_nodes}")
+        first = streams.numpy("factorise").normal(size=edges.num_nodes)
+        return factorised(
+            edges.matrix(), dim=self.dim, window=self.window, negative=self.negative, first=first
+        )

@@ -1,0 +1,47 @@
+"""Similarity takes edges that are public, and nothing else."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from graphveil._random import PublicStreams
+from graphveil.errors import UnitError
+from graphveil.graph import Adjacency, Graph
+from graphveil.models.gap import GAP
+from graphveil.structure import SIMILARITIES, PublicEdges
+from tests.structure.conftest import BASIS
+
+PATH = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+GRAPH = Graph(x=torch.eye(3), y=torch.tensor([0, 1, 1]), adjacency=PATH, num_classes=2)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+@pytest.mark.parametrize("edges", [PATH, GRAPH, PATH.edge_index()], ids=["adjacency", "graph", "edge_index"])
+def test_edges_that_may_be_secret_are_refused(name: str, edges: object) -> None:
+    with pytest.raises(UnitError, match=r"release private edges first .* PublicEdges"):
+        SIMILARITIES[name]()(edges, streams=PublicStreams(0))  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_reason_is_required() -> None:
+    with pytest.raises(UnitError, match="pass basis="):
+        PublicEdges(PATH, basis=" ")
+    with pytest.raises(UnitError, match="an Adjacency"):
+        PublicEdges(GRAPH, basis=BASIS)  # type: ignore[arg-type]
+
+
+def test_a_released_graph_needs_a_valid_guarantee() -> None:
+    guarantee = GAP(unit="undirected-edge", epsilon=1.0, delta=1e-7).promise(_split(GRAPH))[1]
+    assert guarantee.valid
+    assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
+    with pytest.raises(UnitError, match="without a valid guarantee"):
+        PublicEdges.released(PATH, dataclasses.replace(guarantee, valid=False))
+
+
+def test_printing_shows_no_edge() -> None:
+    assert repr(PublicEdges(PATH, basis=BASIS)) == f"PublicEdges(nodes=3, basis={BASIS!r})"
+
+
+def _split(graph: Graph) -> Graph:
+    parts = {f"{part}_mask": torch.arange(3) == k for k, part in enumerate(("train", "val", "test"))}
+    return graph.replace(**parts)
