@@ -13,9 +13,9 @@ Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 ((1, 8), 1)
 """
 
-from graphveil.collect.client import answer
+from graphveil.collect.client import answer, answer_all
 from graphveil.collect.message import Answer, decode, encode
 from graphveil.collect.server import Collector
 from graphveil.collect.survey import Survey
 
-__all__ = ["Answer", "Collector", "Survey", "answer", "decode", "encode"]
+__all__ = ["Answer", "Collector", "Survey", "answer", "answer_all", "decode", "encode"]

@@ -5,11 +5,10 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.collect.message import ID_BYTES, Answer, encode
+from graphveil.collect.message import ID_BYTES, encode_all
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms._draws import Integers, Words
-from graphveil.mechanisms.local.features import Reports
+from graphveil.mechanisms._draws import Integers, Real, Words
 
 
 class Entropy:
@@ -39,30 +38,62 @@ def answer(survey: Survey, *, features: npt.ArrayLike | None = None, label: int 
         ConfigError: features or label are missing, or the survey does not ask for them.
         GraphError: a value is NaN or infinite, the shape is wrong, or the label is none of the classes.
     """
+    _check_parts(survey, features, label)
+    record = None if survey.features is None else _record(features, survey.features.dim)
+    one = None if survey.label is None else np.asarray(label)
+    if one is not None and one.ndim:
+        raise GraphError("a label is one whole number")
+    return answer_all(survey, features=record, labels=None if one is None else one[None])[0]
+
+
+def answer_all(
+    survey: Survey, *, features: Real | None = None, labels: Integers | None = None
+) -> list[bytes]:
+    """Randomise many records, each on its own, and return the messages in order.
+
+    For whoever holds several people's records: what :func:`answer` says of one holds of each.
+
+    Args:
+        survey: the public parameters.
+        features: numbers (records, dim); values outside the bounds are clipped.
+        labels: classes (records,).
+
+    Raises:
+        ConfigError: features or labels are missing, or the survey does not ask for them.
+        GraphError: a value is NaN or infinite, a shape is wrong, or a label is none of the classes.
+
+    >>> from graphveil.mechanisms import MultiBit
+    >>> survey = Survey(features=MultiBit(epsilon=1.0, dim=2))
+    >>> [len(message) for message in answer_all(survey, features=np.array([[0.1, 0.9], [0.5, 0.0]]))]
+    [42, 42]
+    """
+    _check_parts(survey, features, labels)
+    sizes = {len(part) for part in (features, labels) if part is not None}
+    if len(sizes) != 1:
+        raise GraphError("features and labels must be of the same records")
+    ids = [os.urandom(ID_BYTES) for _ in range(sizes.pop())]
+    reports = said = None
+    if survey.features is not None and features is not None:
+        reports = survey.features.perturb(features, stream=Entropy())
+    if survey.label is not None and labels is not None:
+        said = survey.label.perturb(labels, stream=Entropy())
+    return encode_all(survey, ids, reports, said)
+
+
+def _check_parts(survey: Survey, features: object, label: object) -> None:
     if (features is None) != (survey.features is None) or (label is None) != (survey.label is None):
         raise ConfigError("an answer has features and label exactly where the survey asks for them")
-    return encode(survey, Answer(os.urandom(ID_BYTES), _features(survey, features), _label(survey, label)))
 
 
-def _features(survey: Survey, features: npt.ArrayLike | None) -> Reports | None:
-    if survey.features is None:
-        return None
+def _record(features: npt.ArrayLike | None, dim: int) -> Real:
+    """Return one record's features as a matrix of one row."""
     try:
         record = np.asarray(features)
     except ValueError as error:
-        raise GraphError(f"features must be {survey.features.dim} numbers") from error
+        raise GraphError(f"features must be {dim} numbers") from error
     if record.dtype.kind not in "iufb" or record.ndim != 1:
-        raise GraphError(f"features must be {survey.features.dim} numbers")
-    return survey.features.perturb(record.astype(np.float64)[None], stream=Entropy())
-
-
-def _label(survey: Survey, label: int | None) -> int | None:
-    if survey.label is None:
-        return None
-    one = np.asarray(label)
-    if one.ndim:
-        raise GraphError("a label is one whole number")
-    return int(survey.label.perturb(one[None], stream=Entropy())[0])
+        raise GraphError(f"features must be {dim} numbers")
+    return record.astype(np.float64)[None]
 
 
 def _fresh(rows: int, words: int) -> Words:

@@ -15,6 +15,7 @@ bits up to a whole byte. Its length follows from the survey. There is exactly on
 """
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +24,7 @@ import numpy.typing as npt
 
 from graphveil.collect.survey import DIGEST_BYTES, Survey
 from graphveil.errors import MessageError
-from graphveil.mechanisms._draws import Integers
+from graphveil.mechanisms._draws import Integers, row_blocks
 from graphveil.mechanisms.local.features import Reports
 from graphveil.mechanisms.local.multibit import MultiBit
 
@@ -43,15 +44,28 @@ class Answer:
 
 def encode(survey: Survey, answer: Answer) -> bytes:
     """Return the message of an answer that a mechanism of the survey made."""
-    parts: list[npt.ArrayLike] = []
-    if answer.features is not None:
-        if answer.features.indices is not None:
-            parts.append(answer.features.indices[0])
-        parts.append(answer.features.values[0])
-    if answer.label is not None:
-        parts.append([answer.label])
-    fields = np.concatenate(parts).astype(np.uint64)
-    body = MAGIC + bytes([VERSION]) + survey.digest + answer.message_id + _pack(fields, _widths(survey))
+    labels = None if answer.label is None else np.array([answer.label])
+    return encode_all(survey, [answer.message_id], answer.features, labels)[0]
+
+
+def encode_all(
+    survey: Survey, message_ids: Sequence[bytes], features: Reports | None, labels: Integers | None
+) -> list[bytes]:
+    """Return the messages of many answers, in order: an id, a row of the reports and a label each."""
+    head, widths = MAGIC + bytes([VERSION]) + survey.digest, _widths(survey)
+    parts = [] if features is None else [features.indices, features.values]
+    parts.append(None if labels is None else labels[:, None])
+    columns = [part for part in parts if part is not None]
+    messages = []
+    for rows in row_blocks(len(message_ids), len(widths)):
+        fields = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
+        pairs = zip(message_ids[rows], _pack(fields, widths), strict=True)
+        messages += [_signed(head + message_id + payload) for message_id, payload in pairs]
+    return messages
+
+
+def _signed(body: bytes) -> bytes:
+    """Return a message with its checksum."""
     return body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big")
 
 
@@ -126,9 +140,11 @@ def _widths(survey: Survey) -> Integers:
     return np.array([limit.bit_length() for limit in _limits(survey).tolist()])
 
 
-def _pack(fields: npt.NDArray[np.uint64], widths: Integers) -> bytes:
+def _pack(fields: npt.NDArray[np.uint64], widths: Integers) -> list[bytes]:
+    """Return the payload of each row of fields."""
     shifts, which = _places(widths)
-    return np.packbits((fields[which] >> shifts & _BIT).astype(np.uint8)).tobytes()
+    packed = np.packbits((fields[:, which] >> shifts & _BIT).astype(np.uint8), axis=1)
+    return [row.tobytes() for row in packed]
 
 
 def _unpack(payload: bytes, widths: Integers) -> Integers:

@@ -30,9 +30,11 @@ class Survey:
         features: how features are randomised, None if they are not collected.
         label: how the label is randomised, None if it is not collected.
         purpose: what the collection is for; it makes two collections of equal parameters differ.
+        columns: what each feature is, in their order; empty if devices know it.
+        class_names: what each class is, in their order; empty if devices know it.
 
     Raises:
-        ConfigError: nothing is collected, or features would leave as they are.
+        ConfigError: nothing is collected, features would leave as they are, or names do not fit.
 
     >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
     >>> Survey.from_json(survey.to_json()) == survey
@@ -44,6 +46,8 @@ class Survey:
     features: MultiBit | FeatureRR | None = None
     label: LabelRR | None = None
     purpose: str = ""
+    columns: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that there is something to collect, and that it is randomised."""
@@ -55,6 +59,8 @@ class Survey:
             raise ConfigError("a survey collects features with MultiBit or FeatureRR")
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
+        _check_names("columns", self.columns, 0 if self.features is None else self.features.dim)
+        _check_names("class_names", self.class_names, 0 if self.label is None else self.label.classes)
 
     @property
     def claims(self) -> tuple[Claim, Claim]:
@@ -68,9 +74,9 @@ class Survey:
         features, label = self.claims
         return features + label
 
-    def statement(self) -> str:
-        """Return the guarantee in words."""
-        return node_features_statement(*self.claims, on_devices=True)
+    def statement(self, *, on_devices: bool = True) -> str:
+        """Return the guarantee in words, of answers given on devices unless said otherwise."""
+        return node_features_statement(*self.claims, on_devices=on_devices)
 
     @cached_property
     def digest(self) -> bytes:
@@ -82,10 +88,12 @@ class Survey:
         parts = {
             "format": FORMAT,
             "purpose": self.purpose,
-            "features": None if self.features is None else _features_json(self.features),
+            "features": None
+            if self.features is None
+            else _features_json(self.features) | _names("columns", self.columns),
             "label": None
             if self.label is None
-            else {"epsilon": _number(self.label.epsilon), "classes": self.label.classes},
+            else _label_json(self.label) | _names("names", self.class_names),
         }
         return json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -101,10 +109,14 @@ class Survey:
         if parts.get("format") != FORMAT:
             raise MessageError(f"this is no survey of format {FORMAT}")
         try:
+            features, label = _section(parts["features"]), _section(parts["label"])
+            columns, names = features.pop("columns", ()), label.pop("names", ())
             survey = cls(
-                features=None if parts["features"] is None else _features(_section(parts["features"])),
-                label=None if parts["label"] is None else _label(_section(parts["label"])),
+                features=_features(features) if features else None,
+                label=_label(label) if label else None,
                 purpose=parts["purpose"],
+                columns=tuple(columns),
+                class_names=tuple(names),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise MessageError(
@@ -135,11 +147,28 @@ def _features_json(law: MultiBit | FeatureRR) -> Json:
     }
 
 
+def _label_json(law: LabelRR) -> Json:
+    return {"epsilon": _number(law.epsilon), "classes": law.classes}
+
+
+def _names(key: str, names: tuple[str, ...]) -> Json:
+    """Return names as a part of the JSON, which has none where there are none."""
+    return {key: list(names)} if names else {}
+
+
+def _check_names(what: str, names: tuple[str, ...], count: int) -> None:
+    """Require as many different texts as there are features or classes, or none."""
+    if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f"{what} must be texts")
+    if names and (len(names) != count or len(set(names)) != count):
+        raise ConfigError(f"{what} must be {count} different names, or none")
+
+
 def _section(part: object) -> Json:
-    """Return a copy of a part of the survey, to take its parameters from."""
-    if not isinstance(part, dict):
+    """Return a copy of a part of the survey, to take its parameters from; empty if there is none."""
+    if part is not None and not isinstance(part, dict):
         raise TypeError
-    return dict(part)
+    return dict(part or {})
 
 
 def _features(given: Json) -> MultiBit | FeatureRR:
@@ -147,7 +176,9 @@ def _features(given: Json) -> MultiBit | FeatureRR:
     low, high = (
         tuple(end) if isinstance(end, list) else end for end in (given.pop("low"), given.pop("high"))
     )
-    given["bounds"] = Bounds(low, high, from_data=given.pop("from_data"))
+    if not isinstance(from_data := given.pop("from_data"), bool):
+        raise TypeError
+    given["bounds"] = Bounds(low, high, from_data=from_data)
     if mechanism == "multi-bit":
         return MultiBit(**given)
     if mechanism != "feature-rr":

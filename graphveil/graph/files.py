@@ -75,9 +75,9 @@ def read_graph(
     node_path, edge_path = Path(nodes), Path(edges)
     roles = {"id": id, "label": label, "split": split}
     named = {role: column for role, column in roles.items() if column is not None}
-    feature_names = _feature_columns(node_path, list(named.values()), features, aside)
+    feature_names = feature_columns(node_path, list(named.values()), features, aside)
     ends = [source, target] if weight is None else [source, target, weight]
-    _check_columns(edge_path, ends)
+    check_columns(edge_path, ends)
     fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
     table = tables.read(edge_path, ends)
     tail, head = (_positions(table, end, node_ids, id) for end in (source, target))
@@ -87,7 +87,7 @@ def read_graph(
     )
 
 
-def _check_columns(path: Path, chosen: list[str]) -> list[str]:
+def check_columns(path: Path, chosen: list[str]) -> list[str]:
     """Return all columns of a file, among which the chosen ones are distinct."""
     for name in chosen:
         if chosen.count(name) > 1:
@@ -95,12 +95,12 @@ def _check_columns(path: Path, chosen: list[str]) -> list[str]:
     return tables.column_names(path, chosen)
 
 
-def _feature_columns(
+def feature_columns(
     path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str]
 ) -> list[str]:
-    """Return the columns that hold features: the chosen ones, or all without another role."""
+    """Return the columns of a file that hold features: the chosen ones, or all without another role."""
     chosen = [] if features is None else list(features)
-    names = _check_columns(path, [*roles, *chosen])
+    names = check_columns(path, [*roles, *chosen])
     if features is None:
         chosen = [name for name in names if name not in {*roles, *aside}]
     if not chosen:
@@ -115,8 +115,8 @@ def _read_nodes(
     table = tables.read(path, [*roles.values(), *features])
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
-    node_ids = _node_ids(table, roles["id"])
-    y, class_names = _labels(table, roles.get("label"), classes)
+    node_ids = distinct_ids(table, roles["id"])
+    y, class_names = class_codes(table, roles.get("label"), classes)
     fields = {
         "x": torch.from_numpy(tables.matrix(table, features)),
         "y": y,
@@ -130,7 +130,8 @@ def _read_nodes(
     return fields, node_ids
 
 
-def _node_ids(table: Table, name: str) -> Column:
+def distinct_ids(table: Table, name: str) -> Column:
+    """Return a column of ids, none of which may occur twice."""
     import pyarrow.compute as pc
 
     ids = tables.keys(tables.column(table, name), name)
@@ -160,7 +161,7 @@ def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArra
     return np.asarray(positions.to_numpy(zero_copy_only=False))
 
 
-def _labels(
+def class_codes(
     table: Table, name: str | None, classes: Sequence[str] | None
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return the class of every node, -1 where the label is missing, and the class names."""

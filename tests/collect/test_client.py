@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mechanisms.fits import fits
 
-from graphveil.collect import Survey, answer, client, decode
+from graphveil.collect import Survey, answer, answer_all, client, decode, encode
 from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit
 
@@ -125,3 +125,33 @@ def test_features_that_do_not_fit_are_refused(features: object) -> None:
 def test_a_label_that_is_none_is_refused(label: object) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 4|whole number"):
         answer(Survey(label=LABEL), label=label)
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_many_answers_are_answers_of_their_own(name: str) -> None:
+    survey = SURVEYS[name]
+    given = record(survey)
+    features = np.tile(given["features"], (40, 1)) if "features" in given else None
+    labels = np.full(40, given["label"]) if "label" in given else None
+    messages = answer_all(survey, features=features, labels=labels)
+    said = [decode(survey, message) for message in messages]
+    assert len({one.message_id for one in said}) == 40
+    assert [encode(survey, one) for one in said] == messages
+
+
+def test_many_answers_follow_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.urandom", np.random.default_rng(6).bytes)
+    survey = Survey(features=MultiBit(epsilon=1.0, dim=3, m=1), label=LabelRR(epsilon=1.0, classes=3))
+    x = np.tile([0.0, 0.3, 1.0], (30_000, 1))
+    answers = [decode(survey, one) for one in answer_all(survey, features=x, labels=np.ones(30_000, int))]
+    cells = [2 * int(one.features.indices[0, 0]) + int(one.features.values[0, 0]) for one in answers]
+    bit = survey.features.bit_probability(np.array([0.0, 0.3, 1.0])) / 3
+    fits(np.bincount(cells, minlength=6), np.stack([1 / 3 - bit, bit], axis=1).reshape(-1), seen=2)
+    fits(np.bincount([one.label for one in answers], minlength=3), survey.label.transition[1], seen=2)
+
+
+def test_features_and_labels_of_many_are_of_the_same_records() -> None:
+    with pytest.raises(GraphError, match="same records"):
+        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int))
+    with pytest.raises(ConfigError, match="exactly where the survey asks"):
+        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)))

@@ -36,6 +36,9 @@ def test_every_parameter_is_in_the_digest() -> None:
         replace(base, features=replace(features, dim=8)),
         replace(base, features=replace(features, m="floor")),
         replace(base, features=replace(features, bounds=Bounds(0.0, 2.0))),
+        replace(base, columns=tuple("abcdefghi")),
+        replace(base, columns=tuple("abcdefgih")),
+        replace(base, class_names=tuple("vwxyz")),
         replace(base, features=FeatureRR(epsilon=1.0, dim=9)),
         replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2)),
         replace(base, features=FeatureRR(epsilon=1.0, dim=9, k=2, mode="ceil")),
@@ -70,6 +73,11 @@ def test_the_claim_is_the_sum_and_the_words_name_the_device() -> None:
             "MultiBit or Feat",
         ),
         ({"label": LABEL, "purpose": 5}, "purpose"),
+        ({"label": LABEL, "class_names": tuple("abcd")}, "class_names must be 5 different names"),
+        ({"label": LABEL, "class_names": tuple("abcda")}, "class_names must be 5 different names"),
+        ({"label": LABEL, "class_names": ["a"] * 5}, "class_names must be texts"),
+        ({"label": LABEL, "columns": ("age",)}, "columns must be 0 different names"),
+        ({"features": MultiBit(epsilon=1.0, dim=2), "columns": ("age", "")}, "columns must be texts"),
     ],
 )
 def test_a_survey_that_collects_nothing_or_anything_is_refused(wrong: dict, why: str) -> None:
@@ -100,6 +108,8 @@ def altered(name: str, *path: str, value: object) -> str:
         (altered("multi-bit", "features", value=3), "missing, unknown"),
         (altered("label", "label", "epsilon", value=1), "canonical"),
         (altered("label", "note", value=1), "canonical"),
+        (altered("label", "label", "names", value=[]), "canonical"),
+        (altered("feature-rr", "features", "from_data", value=math.inf), "wrong type"),
         (SURVEYS["label"].to_json() + " ", "canonical"),
     ],
 )
@@ -128,7 +138,15 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-PATHS = [("purpose",), ("features",), ("label",), ("label", "epsilon"), ("label", "classes")]
+PATHS = [
+    ("features", "columns"),
+    ("label", "names"),
+    ("purpose",),
+    ("features",),
+    ("label",),
+    ("label", "epsilon"),
+    ("label", "classes"),
+]
 PATHS += [
     ("features", key)
     for key in ("epsilon", "dim", "low", "high", "k", "mode", "decode", "theta", "from_data")
@@ -144,6 +162,15 @@ def test_anything_in_place_of_a_parameter_gives_a_survey_or_a_typed_error(path: 
     except GraphveilError:
         return
     assert survey.to_json() == text
+
+
+def test_names_of_features_and_classes_go_to_the_devices() -> None:
+    names = {"columns": tuple("abc"), "class_names": tuple("vwxyz")}
+    survey = replace(SURVEYS["feature-rr"], **names)
+    back = Survey.from_json(survey.to_json())
+    assert (back, back.columns, back.class_names) == (survey, *names.values())
+    with pytest.raises(ConfigError, match="columns must be 3 different names"):
+        Survey.from_json(survey.to_json().replace('["a","b","c"]', '["a","b"]'))
 
 
 def test_labels_of_a_survey_are_what_they_say() -> None:
