@@ -45,7 +45,7 @@ class MultiHop(StructuralSimilarity):
     """
 
     n: int = 2
-    delta: float = 0.05
+    delta: float = 0.02
     transition: bool = False
     drop_self: bool = False
 

@@ -22,7 +22,7 @@ def parse_similarity(text: str) -> StructuralSimilarity:
     """Return the similarity that a text names, with the parameters in brackets.
 
     >>> parse_similarity("multihop(n=3, transition=True)")
-    MultiHop(n=3, delta=0.05, transition=True, drop_self=False)
+    MultiHop(n=3, delta=0.02, transition=True, drop_self=False)
     >>> parse_similarity("node2vec").q
     0.5
 
