@@ -26,7 +26,7 @@ from graphveil.aggregate import (
     parse_weight,
     register_weight,
 )
-from graphveil.aggregate._pairs import FULL, Dots, PairWeights
+from graphveil.aggregate._pairs import FULL, Dots, Overlaps, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.named import _NAMED
 from graphveil.aggregate.plan import hops
@@ -79,6 +79,17 @@ def test_weights_by_common_features_follow_their_formula(kind: Callable[[np.ndar
     common, size = x @ x.T, x.sum(axis=1)
     union = size[:, None] + size - common
     assert_weights(Jaccard(), kind(x), common / np.maximum(1, union), error=0.0)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 40])
+def test_sets_as_bits_and_as_lists_have_the_same_weights(width: int) -> None:
+    x = (np.random.default_rng(width).random((NODES, width)) < 0.5).astype(np.float32)
+    spread = np.zeros((NODES, 100 * width), dtype=np.float32)
+    spread[:, ::100] = x
+    bits, lists = (Jaccard().prepare(torch.from_numpy(sets)) for sets in (x, spread))
+    assert isinstance(bits, Overlaps) and isinstance(lists, Overlaps)
+    assert bits._bits is not None and lists._bits is None
+    assert torch.equal(weights_of(bits, COMPLETE), weights_of(lists, COMPLETE))
 
 
 def test_explicit_zeros_are_no_features() -> None:
