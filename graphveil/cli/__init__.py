@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import inspect, predict, train
+from graphveil.cli import collect, inspect, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -24,6 +24,12 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     inspect.calibrate,
     inspect.explain,
 )
+_GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
+    "collect": (
+        "Randomise people's features and labels before they are sent, and read what was sent.",
+        (collect.survey, collect.answer, collect.decode),
+    ),
+}
 
 app = typer.Typer(
     name="graphveil",
@@ -37,6 +43,11 @@ app = typer.Typer(
 )
 for _command in _COMMANDS:
     app.command()(_command)
+for _name, (_help, _members) in _GROUPS.items():
+    _group = typer.Typer(no_args_is_help=True, help=_help)
+    for _command in _members:
+        _group.command()(_command)
+    app.add_typer(_group, name=_name)
 
 
 def _print_version(wanted: bool) -> None:

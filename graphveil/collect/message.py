@@ -64,6 +64,15 @@ def encode_all(
     return messages
 
 
+def message_bytes(survey: Survey) -> int:
+    """Return the length of every message of a survey.
+
+    >>> message_bytes(Survey(features=MultiBit(epsilon=1.0, dim=8)))
+    42
+    """
+    return _HEADER + -(-int(_widths(survey).sum()) // 8) + CHECK_BYTES
+
+
 def _signed(body: bytes) -> bytes:
     """Return a message with its checksum."""
     return body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big")
@@ -82,7 +91,7 @@ def decode(survey: Survey, message: bytes) -> Answer:
     if not isinstance(message, bytes | bytearray | memoryview):
         raise MessageError("a message is bytes")
     widths = _widths(survey)
-    payload = _payload(survey, bytes(message), -(-int(widths.sum()) // 8))
+    payload = _payload(survey, bytes(message))
     fields = _unpack(payload, widths)
     if (fields > _limits(survey)).any():
         raise MessageError("a message names a feature, bin or class that the survey does not have")
@@ -92,9 +101,9 @@ def decode(survey: Survey, message: bytes) -> Answer:
     return Answer(message_id, None if survey.features is None else _reports(survey.features, said), label)
 
 
-def _payload(survey: Survey, message: bytes, size: int) -> bytes:
+def _payload(survey: Survey, message: bytes) -> bytes:
     """Return the payload of a message whose header and checksum are right."""
-    whole = _HEADER + size + CHECK_BYTES
+    whole = message_bytes(survey)
     if len(message) != whole:
         raise MessageError(f"a message has {whole} bytes, and this one has {len(message)}")
     if not message.startswith(MAGIC):

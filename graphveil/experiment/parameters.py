@@ -1,7 +1,7 @@
 """Constructor keywords from text: ``key=value``, typed by the method's own fields."""
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil import _check
@@ -64,14 +64,23 @@ def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str,
     """
     from graphveil.models.records import parameter_types
 
-    known, parsed = parameter_types(cls), dict[str, Any]()
+    return read_settings(settings, parameter_types(cls), cls.method)
+
+
+def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Read ``key=value`` texts whose keys and types are known; ``owner`` is what has them.
+
+    >>> read_settings(["k=5"], {"k": int}, "feature-rr")
+    {'k': 5}
+    """
+    parsed = dict[str, Any]()
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
             raise ConfigError(f"--set {setting!r} has no value; write --set key=value")
         if key not in known:
             raise ConfigError(
-                f"--set {key}: {cls.method} has no such parameter{_check.suggestion(key, known)}; "
+                f"--set {key}: {owner} has no such parameter{_check.suggestion(key, known)}; "
                 f"it has {', '.join(known)}"
             )
         if key in parsed:

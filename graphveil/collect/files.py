@@ -1,0 +1,194 @@
+"""A table of records to a table of messages, and messages to a table of estimates. This side needs pyarrow.
+
+A table of messages has a row a message: whose it is, and the message in base64. What is wrong with one is
+told by its row, counted from 1 without the header, and never by what it says.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphveil.collect.client import answer_all
+from graphveil.collect.server import Collector
+from graphveil.collect.survey import Survey
+from graphveil.errors import ConfigError, GraphError, MessageError
+from graphveil.graph import tables
+from graphveil.graph.files import check_columns, class_codes, distinct_ids, feature_columns
+from graphveil.graph.graph import UNLABELLED
+from graphveil.graph.tables import Column, Table
+from graphveil.mechanisms._draws import Integers
+from graphveil.mechanisms.local.features import Single
+
+MESSAGE = "message"
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Some people's records as a survey asks for them. Private."""
+
+    ids: Column
+    features: Single | None
+    labels: Integers | None
+
+    def messages(self, survey: Survey, id: str) -> Table:
+        """Randomise every record and return the table of messages, whose ids are in the column ``id``."""
+        import pyarrow as pa
+
+        if id == MESSAGE:
+            raise ConfigError(f"the column of ids cannot be called {MESSAGE!r}; rename it")
+        made = answer_all(survey, features=self.features, labels=self.labels)
+        return pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+
+    def outside(self, survey: Survey) -> int:
+        """Return how many values lie outside the survey's bounds and are clipped. Private."""
+        if survey.features is None or self.features is None:
+            return 0
+        return survey.features.bounds.outside(self.features)
+
+
+def read_records(path: Path, survey: Survey, *, id: str, label: str | None = None) -> Records:
+    """Read the records that a survey asks for from a table of nodes, parquet or CSV.
+
+    Features are the survey's columns, or all columns without another role if it names none.
+
+    Raises:
+        ConfigError: ``label`` is missing, or the survey asks for none.
+        GraphError: a file or column is missing or unusable, ids are repeated, features are not finite numbers
+            or not as many as the survey asks for, or a label is missing or none of the survey's classes.
+    """
+    if (label is None) != (survey.label is None):
+        raise ConfigError(
+            "the survey asks for a label: name its column with label= (--label)"
+            if label is None
+            else "the survey asks for no label; leave out label= (--label)"
+        )
+    roles = [id] if label is None else [id, label]
+    columns: list[str] = []
+    if survey.features is not None:
+        columns = feature_columns(path, roles, survey.columns or None, ())
+    check_columns(path, [*roles, *columns])
+    table = tables.read(path, [*roles, *columns])
+    if table.num_rows == 0:
+        raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
+    features = None if survey.features is None else _features(table, columns, survey.features.dim)
+    return Records(distinct_ids(table, id), features, _labels(table, label, survey))
+
+
+def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
+    """Read a table of messages: whose each is, and its text.
+
+    Raises:
+        GraphError: a file or column is missing or unusable, or a row has no id.
+    """
+    import pyarrow as pa
+
+    check_columns(path, [id, MESSAGE])
+    table = tables.read(path, [id, MESSAGE])
+    if table.num_rows == 0:
+        raise GraphError(f"{path.name} has no rows, so there are no messages; give at least one")
+    try:
+        texts = tables.column(table, MESSAGE).cast(pa.large_string()).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise GraphError(f"column {MESSAGE!r} must hold text: messages in base64") from None
+    return tables.keys(tables.column(table, id), id), texts
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """Messages that were checked: what was accepted, of whom, and why rows were refused."""
+
+    collector: Collector
+    ids: Column  # every node with a row, in the order of its first
+    refused: dict[int, str]  # row, counted from 1, and the reason
+
+    @property
+    def accepted(self) -> int:
+        """How many messages were taken."""
+        return int(self.collector.answered.sum())
+
+    def check(self) -> None:
+        """Require that every message was taken.
+
+        Raises:
+            MessageError: one was refused; the first one's row and reason, and how many there are.
+        """
+        if self.refused:
+            row, reason = next(iter(self.refused.items()))
+            raise MessageError(f"messages refused: {len(self.refused)}, the first in row {row}: {reason}")
+
+    def estimates(self, id: str, label: str) -> Table:
+        """Return a table of nodes: ids, estimated features, randomised labels.
+
+        A node whose messages were all refused has the middle of each feature's range, which tells nothing,
+        and no label.
+        """
+        import pyarrow as pa
+
+        survey = self.collector.survey
+        parts: list[tuple[str, Any]] = [(id, self.ids)]
+        if survey.features is not None:
+            names = survey.columns or [f"x{number}" for number in range(survey.features.dim)]
+            parts += zip(names, self._features().T, strict=True)
+        if survey.label is not None:
+            parts.append((label, pa.array(self._labels())))
+        if len(dict(parts)) < len(parts):
+            raise ConfigError("ids, labels and features need different names; choose other --id and --label")
+        return pa.table(dict(parts))
+
+    def _features(self) -> Single:
+        law = self.collector.survey.features
+        assert law is not None
+        rows = law.bounds.real(np.full((self.collector.nodes, law.dim), 0.5, dtype=np.float32))
+        rows[self.collector.answered] = self.collector.features()
+        return rows.astype(np.float32)
+
+    def _labels(self) -> list[str | int | None]:
+        names: Sequence[str | int] = self.collector.survey.class_names
+        said: list[str | int | None] = [None] * self.collector.nodes
+        for node, code in zip(np.flatnonzero(self.collector.answered), self.collector.labels(), strict=True):
+            said[node] = names[code] if names else int(code)
+        return said
+
+
+def receive(survey: Survey, ids: Column, texts: Sequence[str | None]) -> Received:
+    """Check messages in order, and take at most one a node, none twice."""
+    nodes = ids.dictionary_encode()
+    collector = Collector(survey, len(nodes.dictionary))
+    refused = {}
+    for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
+        try:
+            collector.accept(_bytes(text), node)
+        except MessageError as error:
+            refused[row] = str(error)
+    return Received(collector, nodes.dictionary, refused)
+
+
+def _bytes(text: str | None) -> bytes:
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        raise MessageError("a message is not in base64") from None
+
+
+def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
+    features = tables.matrix(table, columns)
+    if features.shape[1] != dim:
+        raise GraphError(f"the table has {features.shape[1]} features, and the survey asks for {dim}")
+    return features
+
+
+def _labels(table: Table, name: str | None, survey: Survey) -> Integers | None:
+    if name is None or survey.label is None:
+        return None
+    names = survey.class_names or [str(code) for code in range(survey.label.classes)]
+    codes, _ = class_codes(table, name, names)
+    if (codes == UNLABELLED).any():
+        raise GraphError(f"column {name!r} has missing labels, and the survey asks for one; drop those rows")
+    return codes

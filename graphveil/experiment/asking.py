@@ -1,0 +1,122 @@
+"""A survey from the texts of flags."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from graphveil.errors import ConfigError
+from graphveil.experiment.parameters import parse_value, read_settings
+
+if TYPE_CHECKING:
+    from graphveil.collect import Survey
+    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
+
+MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What ``collect survey`` was given. The fields are its flags; lists are comma-separated texts."""
+
+    eps_x: float | None = None
+    eps_y: float | None = None
+    columns: str | None = None
+    dim: int | None = None
+    low: str = "0"
+    high: str = "1"
+    classes: str | None = None
+    mechanism: str = MULTI_BIT
+    theta: Path | None = None
+    purpose: str = ""
+    settings: Iterable[str] = field(default=())
+
+    def survey(self) -> "Survey":
+        """Return the survey.
+
+        Raises:
+            ConfigError: a flag is missing, contradicts another, or holds a value outside its range.
+
+        >>> asking = Asking(eps_x=1.0, columns="age, height", high="120,2.5", eps_y=2.0, classes="red,blue")
+        >>> survey = asking.survey()
+        >>> survey.features.bounds.high, survey.columns, survey.class_names
+        ((120.0, 2.5), ('age', 'height'), ('red', 'blue'))
+        """
+        from graphveil.collect import Survey
+
+        columns, names = _items(self.columns), _items(self.classes)
+        if columns and self.dim is not None:
+            raise ConfigError("--columns says how many features there are; drop --dim")
+        dim = len(columns) or self.dim
+        if (dim is None) != (self.eps_x is None):
+            raise ConfigError("features need both a budget and names: --eps-x with --columns or --dim")
+        if (self.classes is None) != (self.eps_y is None):
+            raise ConfigError("a label needs both a budget and classes: --eps-y with --classes")
+        counted = len(names) == 1 and names[0].isdecimal()
+        classes = int(names[0]) if counted else len(names)
+        return Survey(
+            features=None if dim is None or self.eps_x is None else self._features(self.eps_x, dim),
+            label=None if self.eps_y is None else _label(self.eps_y, classes),
+            purpose=self.purpose,
+            columns=columns,
+            class_names=() if counted else names,
+        )
+
+    def _features(self, epsilon: float, dim: int) -> "MultiBit | FeatureRR":
+        from graphveil.mechanisms import Bounds, FeatureRR, MultiBit
+
+        kind: type[MultiBit | FeatureRR] = MultiBit if self.mechanism == MULTI_BIT else FeatureRR
+        low, high = (parse_value(name, getattr(self, name), _ENDS) for name in ("low", "high"))
+        bounds = Bounds(_like(low, high), _like(high, low))
+        given: dict[str, Any] = {"epsilon": epsilon, "dim": dim, "bounds": bounds}
+        given |= read_settings(self.settings, _own(kind), self.mechanism)
+        if self.theta is not None:
+            if kind is MultiBit:
+                raise ConfigError(f"--theta is for --mechanism {FEATURE_RR}; {MULTI_BIT} samples features")
+            given["allocation"] = _weights(self.theta)
+        return kind(**given)
+
+
+_ENDS = float | tuple[float, ...]
+
+
+def _items(text: str | None) -> tuple[str, ...]:
+    """Return the items of a comma-separated list.
+
+    >>> _items("red, blue")
+    ('red', 'blue')
+    """
+    return () if text is None else tuple(item.strip() for item in text.split(","))
+
+
+def _like(end: Any, other: Any) -> Any:
+    """Return one bound for all features as one each, where the other bound is."""
+    return (end,) * len(other) if isinstance(other, tuple) and not isinstance(end, tuple) else end
+
+
+def _label(epsilon: float, classes: int) -> "LabelRR":
+    from graphveil.mechanisms import LabelRR
+
+    return LabelRR(epsilon=epsilon, classes=classes)
+
+
+def _own(kind: type[Any]) -> dict[str, Any]:
+    """Return the keywords that only this mechanism has, with their types; an allocation is no text."""
+    from graphveil.mechanisms import FeatureMechanism
+
+    hints, common = get_type_hints(kind), {part.name for part in fields(FeatureMechanism)}
+    return {part.name: hints[part.name] for part in fields(kind) if part.name not in {*common, "allocation"}}
+
+
+def _weights(path: Path) -> "Weights":
+    """Return the weights of a JSON file, which are checked and never mended."""
+    from graphveil.mechanisms import Weights
+
+    try:
+        theta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
+    if not isinstance(theta, list):
+        raise ConfigError(f"{path} must hold a JSON list of weights, one a feature")
+    return Weights(theta)

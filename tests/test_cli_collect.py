@@ -1,0 +1,414 @@
+"""Surveys, messages and tables of nodes on the command line: what is written, told and refused."""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from command import NODES, SECRET, Files, Invoke, read, write
+
+from graphveil.collect import Survey, decode
+from graphveil.mechanisms import LabelRR, MultiBit
+
+ASK = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", "10,20"]
+LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
+RECORDS = ["--id", "user", "--label", "team"]
+
+
+@pytest.fixture
+def collected(invoke: Invoke, files: Files) -> list[str]:
+    """Write a survey and messages; the flags that decode them."""
+    invoke("collect", "survey", *ASK, *LABEL, "--purpose", "pilot", "--out", "survey.json")
+    nodes = ["--nodes", files.nodes, *RECORDS]
+    invoke("collect", "answer", "--survey", "survey.json", *nodes, "--out", "messages.csv")
+    return ["--survey", "survey.json", "--messages", "messages.csv", "--id", "user", "--out", "nodes.csv"]
+
+
+def ids(path: str) -> list[str]:
+    return [row[0] for row in read(Path(path))[1:]]
+
+
+# -- the way there and back --------------------------------------------------------------------------------
+
+
+def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
+    invoke: Invoke, files: Files, collected: list[str]
+) -> None:
+    survey = Survey.from_json(Path("survey.json").read_text())
+    head, *rows = read(Path("messages.csv"))
+    assert head == ["user", "message"]
+    answers = [decode(survey, base64.b64decode(row[1], validate=True)) for row in rows]
+    assert len({one.message_id for one in answers}) == NODES
+    record = invoke("collect", "decode", *collected, "--label", "team", "--json").json
+    assert (record["accepted"], record["refused"], record["nodes"]) == (NODES, 0, NODES)
+    head, *rows = read(Path("nodes.csv"))
+    assert head == ["user", "age", "height", "team"]
+    assert [row[0] for row in rows] == ids(str(files.nodes))
+    assert [row[3] for row in rows] == [f"t{one.label}" for one in answers]
+    assert survey.features is not None and answers[7].features is not None
+    estimate = survey.features.estimate(answers[7].features)[0]
+    assert [float(cell) for cell in rows[7][1:3]] == pytest.approx(estimate, rel=1e-6)
+    flags = ["--nodes", "nodes.csv", "--edges", files.edges, *files.flags[4:]]
+    privacy = ["--unit", "undirected-edge", "--epsilon", 1, "--set", "epochs=3"]
+    trained = invoke("train", "mlp", *flags, *privacy, "--json").json
+    assert (trained["nodes"], trained["features"], trained["classes"]) == (NODES, 2, 3)
+
+
+def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files: Files) -> None:
+    asked = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json", "--json")
+    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS]
+    answered = invoke("collect", "answer", *nodes, "--out", "m.parquet", "--json")
+    messages = ["--survey", "s.json", "--messages", "m.parquet", "--id", "user"]
+    decoded = invoke("collect", "decode", *messages, "--out", "n.parquet", "--json")
+    for answer in (asked, answered, decoded):
+        guarantee = answer.json["guarantee"]
+        assert guarantee["unit"] == "node-features"
+        assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (10, 8, 2)
+        assert guarantee["valid"] is True
+        assert "eps_x = 8 and its label at eps_y = 2 (total 10; inf" in guarantee["statement"]
+        assert guarantee["statement"] in answer.err
+        assert answer.json["survey"] == asked.json["survey"]
+    assert "This process held the raw data" in answered.json["guarantee"]["statement"]
+    assert asked.json["message_bytes"] == 42
+    assert parquet.read_table("n.parquet").column_names == ["user", "age", "height", "label"]
+
+
+def test_without_json_people_read_the_same(invoke: Invoke, files: Files, collected: list[str]) -> None:
+    answer = invoke("collect", "decode", *collected)
+    assert f"{NODES} messages accepted and 0 refused; the nodes are in nodes.csv" in answer.out
+    assert "Each node's features are randomised on their own at eps_x = 8" in answer.out
+
+
+def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: Files) -> None:
+    Path("theta.json").write_text("[0.75, 0.25]")
+    ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json"]
+    settings = ["--set", "k=10", "--set", "mode=ceil", "--set", "decode=naive"]
+    invoke("collect", "survey", *ask, *settings, "--out", "s.json")
+    law = Survey.from_json(Path("s.json").read_text()).features
+    assert [(feature.epsilon, feature.k) for feature in law.features] == [(6.0, 10), (2.0, 10)]
+    invoke(
+        "collect", "answer", "--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"
+    )
+    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--out", "n.csv"]
+    assert invoke("collect", "decode", *flags).code == 0
+    assert read(Path("n.csv"))[0] == ["user", "age", "height"]
+
+
+def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> None:
+    x = np.linspace(0, 1, 20, dtype=np.float32).reshape(5, 4)
+    parquet.write_table(pa.table({"node": np.arange(5), "v": list(x)}), "nodes.parquet")
+    invoke("collect", "survey", "--eps-x", 400, "--dim", 4, "--set", "m=all", "--out", "s.json")
+    flags = ["--survey", "s.json", "--id", "node"]
+    assert invoke("collect", "answer", *flags, "--nodes", "nodes.parquet", "--out", "m.csv").code == 0
+    assert invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.parquet").code == 0
+    table = parquet.read_table("n.parquet")
+    assert table.column_names == ["node", "x0", "x1", "x2", "x3"]
+    assert table.column("node").to_pylist() == list(range(5))
+    assert set(np.unique(np.stack(table.columns[1:]))) <= {0.0, 1.0}
+
+
+def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
+    write(Path("nodes.csv"), [["node", "kind"], ["a", "1"], ["b", "0"], ["c", "2"]])
+    invoke("collect", "survey", "--eps-y", "inf", "--classes", "3", "--out", "s.json", "--json")
+    flags = ["--survey", "s.json", "--id", "node"]
+    nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
+    guarantee = invoke("collect", "answer", *flags, *nodes, "--json").json["guarantee"]
+    assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (None, 0, None)
+    invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.csv")
+    assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
+
+
+def test_a_message_file_does_not_depend_on_the_order_of_columns(invoke: Invoke, collected: list[str]) -> None:
+    invoke("collect", "decode", *collected)
+    first = Path("nodes.csv").read_bytes()
+    write(Path("messages.csv"), [[row[1], "", row[0]] for row in read(Path("messages.csv"))])
+    _, *rows = read(Path("messages.csv"))
+    write(Path("messages.csv"), [["message", "note", "user"], *rows])
+    invoke("collect", "decode", *collected)
+    assert Path("nodes.csv").read_bytes() == first
+
+
+# -- what is private stays so ------------------------------------------------------------------------------
+
+
+def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, files: Files) -> None:
+    head, *rows = read(files.nodes)
+    for row in rows[:7]:
+        row[1] = "-12.5"
+    write(files.nodes, [head, *rows])
+    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "answer", *flags, "--internal", "in/ternal.json", "--json")
+    assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7}
+    assert "7" not in str(answer.json | {"survey": ""})
+    assert "clipped" not in answer.err
+
+
+def test_messages_are_not_drawn_again_over_those_that_are_there(invoke: Invoke, files: Files) -> None:
+    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    again = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    assert (again.code, "answers belong to one survey" in again.err) == (2, True)
+    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    assert invoke("collect", "answer", *flags).code == 0
+    first = Path("m.csv").read_bytes()
+    again = invoke("collect", "answer", *flags)
+    assert (again.code, "second answer doubles" in again.err) == (2, True)
+    assert Path("m.csv").read_bytes() == first
+
+
+# -- messages that are not in order ------------------------------------------------------------------------
+
+
+def resigned(text: str, change: Callable[[bytearray], None]) -> str:
+    """A message with something changed and a right checksum."""
+    body = bytearray(base64.b64decode(text)[:-4])
+    change(body)
+    return base64.b64encode(bytes(body) + zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+def bit(at: int) -> Callable[[bytearray], None]:
+    def change(body: bytearray) -> None:
+        body[at // 8] ^= 1 << at % 8
+
+    return change
+
+
+Rows = list[list[str]]
+BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
+    "no base64": (lambda text, rows: SECRET, "not in base64"),
+    "empty": (lambda text, rows: "", "has 42 bytes, and this one has 0"),
+    "truncated": (lambda text, rows: text[:-4], "has 42 bytes, and this one has 39"),
+    "damaged": (lambda text, rows: text[:52] + ("A" if text[52] != "A" else "B") + text[53:], "damaged"),
+    "replayed": (lambda text, rows: rows[1][1], "a copy of it is no second answer"),
+    "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 1 only"),
+    "another survey": (lambda text, rows: resigned(text, bit(8 * 9)), "answers another survey"),
+    "no message": (lambda text, rows: resigned(text, bit(3)), "no message of a survey"),
+    "out of range": (lambda text, rows: resigned(text, lambda body: body.__setitem__(37, 0x30)), "not have"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_message_that_no_device_sends_is_refused_by_its_row(
+    invoke: Invoke, collected: list[str], case: str
+) -> None:
+    spoil, why = BAD[case]
+    rows = read(Path("messages.csv"))
+    rows[5][1] = spoil(rows[5][1], rows)
+    write(Path("messages.csv"), rows)
+    answer = invoke("collect", "decode", *collected, "--json")
+    assert answer.code == 2
+    error = answer.json["error"]
+    assert error["kind"] == "MessageError"
+    assert error["message"].startswith("messages refused: 1, the first in row 5: ")
+    assert why in error["message"]
+    assert "u4" not in answer.err
+    assert SECRET not in answer.err
+    assert not Path("nodes.csv").exists()
+
+
+def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collected: list[str]) -> None:
+    rows = read(Path("messages.csv"))
+    rows[5][1], rows[9][1], rows[11][0] = SECRET, rows[1][1], rows[2][0]
+    write(Path("messages.csv"), rows)
+    answer = invoke("collect", "decode", *collected, "--skip-bad", "--json")
+    record = answer.json
+    assert (record["nodes"], record["accepted"], record["refused"]) == (NODES - 1, NODES - 3, 3)
+    assert record["refused_rows"] == [5, 9, 11]
+    assert "refused, row 11: this node has answered; a second answer would double" in answer.err
+    assert "2 of them have no message" in answer.err
+    assert SECRET not in answer.err
+    written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
+    assert written["u4"] == written["u8"] == ["0", "5", ""]  # the middle of both ranges, no label
+    assert "u10" not in written
+    assert ids("nodes.csv")[4] == "u4"
+    assert sum(cells[2] == "" for cells in written.values()) == 2
+
+
+def test_when_nothing_is_in_order_nothing_is_written(invoke: Invoke, collected: list[str]) -> None:
+    write(Path("messages.csv"), [["user", "message"], ["u0", "x"], ["u1", ""]])
+    answer = invoke("collect", "decode", *collected, "--skip-bad")
+    assert (answer.code, "messages refused: 2, the first in row 1" in answer.err) == (2, True)
+    assert not Path("nodes.csv").exists()
+
+
+# -- misuse ------------------------------------------------------------------------------------------------
+
+BAD_SURVEYS = {
+    "nothing": ([], "features, a label or both"),
+    "no budget": (["--columns", "a,b"], "--eps-x with --columns"),
+    "no columns": (["--eps-x", 1], "--eps-x with --columns"),
+    "zero budget": (["--eps-x", 0, "--dim", 3], "epsilon=0.0 must be"),
+    "negative budget": (["--eps-x", -1, "--dim", 3], "epsilon=-1.0 must be"),
+    "NaN budget": (["--eps-x", "nan", "--dim", 3], "epsilon=nan must be"),
+    "no noise": (["--eps-x", "inf", "--dim", 3], "not randomised"),
+    "zero label budget": (["--eps-y", 0, "--classes", "2"], "epsilon=0.0 must be"),
+    "one class": (["--eps-y", 1, "--classes", "a"], "classes=1"),
+    "no classes": (["--eps-y", 1], "--eps-y with --classes"),
+    "twice the same": (["--eps-x", 1, "--columns", "a,a"], "different names"),
+    "both": (["--eps-x", 1, "--columns", "a,b", "--dim", 2], "drop --dim"),
+    "empty range": (["--eps-x", 1, "--dim", 2, "--low", 1, "--high", 1], "must be below"),
+    "text range": (["--eps-x", 1, "--dim", 2, "--low", "zero"], "low='zero' cannot be read"),
+    "too many ranges": (["--eps-x", 1, "--dim", 3, "--high", "1,2"], "do not fit dim=3"),
+    "unknown key": (["--eps-x", 1, "--dim", 2, "--set", "k=3"], "multi-bit has no such parameter"),
+    "bad m": (["--eps-x", 1, "--dim", 2, "--set", "m=3"], "m=3 of dim=2"),
+    "unknown mechanism": (["--eps-x", 1, "--dim", 2, "--mechanism", "laplace"], "--mechanism"),
+    "theta of another": (["--eps-x", 1, "--dim", 2, "--theta", "t.json"], "is for --mechanism feature-rr"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SURVEYS)
+def test_a_survey_that_cannot_be_is_refused(invoke: Invoke, case: str) -> None:
+    flags, why = BAD_SURVEYS[case]
+    answer = invoke("collect", "survey", *flags, "--out", "s.json")
+    assert answer.code == 2
+    assert why in answer.err
+    assert not Path("s.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("theta", "why"),
+    [
+        ("[0.5, 0.6]", "theta adds up to 1.1 instead of 1"),
+        ("[0.25, 0.25]", "would spend 0.5 times its budget"),
+        ("[1.5, -0.5]", "finite numbers of at least 0"),
+        ("[[0.5, 0.5], [0.9, 0.1]]", "depend on a record"),
+        ("[1.0]", "1 weights and there are 2"),
+        ("{}", "must hold a JSON list"),
+        ("[", "cannot read a JSON list"),
+    ],
+)
+def test_a_theta_that_is_not_public_and_normalised_is_refused(invoke: Invoke, theta: str, why: str) -> None:
+    Path("theta.json").write_text(theta)
+    flags = ["--eps-x", 1, "--dim", 2, "--mechanism", "feature-rr", "--theta", "theta.json"]
+    answer = invoke("collect", "survey", *flags, "--out", "s.json")
+    assert answer.code == 2
+    assert why in answer.err
+
+
+def test_a_survey_with_bounds_from_data_says_that_it_promises_nothing(invoke: Invoke, files: Files) -> None:
+    text = Survey(features=MultiBit(epsilon=1.0, dim=2), columns=("age", "height")).to_json()
+    Path("s.json").write_text(text.replace('"from_data":false', '"from_data":true'))
+    flags = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"]
+    guarantee = invoke("collect", "answer", *flags, "--json").json["guarantee"]
+    assert guarantee["valid"] is False
+    assert guarantee["deviations"] == ["bounds taken from the data"]
+    assert guarantee["statement"].startswith("NOT A VALID GUARANTEE")
+
+
+def spoilt(row: int, column: int, value: str) -> Callable[[Rows], None]:
+    def change(rows: Rows) -> None:
+        rows[row][column] = value
+
+    return change
+
+
+BAD_RECORDS: dict[str, tuple[Callable[[Rows], None], str]] = {
+    "NaN": (spoilt(5, 1, "nan"), "column 'age' holds NaN"),
+    "infinite": (spoilt(5, 2, "-inf"), "column 'height' holds NaN, infinite"),
+    "missing": (spoilt(5, 1, ""), "column 'age' has missing values"),
+    "text": (spoilt(5, 1, SECRET), "column 'age' is of type"),
+    "unknown label": (spoilt(5, 3, SECRET), "labels that are not among the classes"),
+    "no label": (spoilt(5, 3, ""), "column 'team' has missing labels"),
+    "repeated id": (spoilt(5, 0, "u0"), "column 'user' repeats ids"),
+    "no id": (spoilt(5, 0, ""), "column 'user' has missing values"),
+    "no column": (spoilt(0, 1, "aeg"), "no column 'age'"),
+    "nobody": (lambda rows: rows.__delitem__(slice(1, None)), "has no rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_RECORDS)
+def test_records_that_cannot_answer_are_refused_without_a_value(
+    invoke: Invoke, files: Files, case: str
+) -> None:
+    spoil, why = BAD_RECORDS[case]
+    rows = read(files.nodes)
+    spoil(rows)
+    write(files.nodes, rows)
+    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "answer", *flags)
+    assert answer.code == 2
+    assert why in answer.err
+    assert SECRET not in answer.err
+    assert not Path("m.csv").exists()
+
+
+def test_columns_of_other_roles_and_widths_are_refused(invoke: Invoke, files: Files) -> None:
+    base = ["--nodes", files.nodes, "--id", "user"]
+    invoke(
+        "collect",
+        "survey",
+        "--eps-x",
+        1,
+        "--dim",
+        3,
+        "--eps-y",
+        1,
+        "--classes",
+        "t0,t1,t2",
+        "--out",
+        "s.json",
+    )
+    for flags, why in (
+        (
+            ["--survey", "s.json", "--label", "team", "--out", "m.csv"],
+            "asks for 3",
+        ),
+        (["--survey", "s.json", "--out", "m.csv"], "name its column with label= (--label)"),
+        (["--survey", "s.json", "--label", "user", "--out", "m.csv"], "named for two roles"),
+        (["--survey", "s.json", "--label", "team", "--out", "m.txt"], "must end in .parquet or .csv"),
+        (["--survey", "messages.json", "--label", "team", "--out", "m.csv"], "cannot read a survey"),
+    ):
+        answer = invoke("collect", "answer", *base, *flags)
+        assert (answer.code, why in answer.err) == (2, True), answer.err
+    invoke("collect", "survey", "--eps-x", 1, "--columns", "age,height", "--out", "t.json")
+    answer = invoke("collect", "answer", *base, "--survey", "t.json", "--label", "team", "--out", "m.csv")
+    assert (answer.code, "asks for no label" in answer.err) == (2, True)
+
+
+def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: list[str]) -> None:
+    for rows, why in (
+        ([["user", "message"]], "has no rows"),
+        ([["user", "text"], ["u0", "x"]], "no column 'message'"),
+        ([["user", "message"], ["", "x"]], "'user' has missing values"),
+    ):
+        write(Path("messages.csv"), rows)
+        answer = invoke("collect", "decode", *collected)
+        assert (answer.code, why in answer.err) == (2, True), answer.err
+    write(Path("messages.csv"), [["user", "message"], ["u0", "17"], ["u1", "19"]])
+    assert "row 1: a message is not in base64" in invoke("collect", "decode", *collected).err
+    parquet.write_table(pa.table({"user": ["u0"], "message": [[1, 2]]}), "m.parquet")
+    answer = invoke("collect", "decode", *collected[:2], "--messages", "m.parquet", *collected[4:])
+    assert (answer.code, "must hold text" in answer.err) == (2, True)
+
+
+def test_names_that_collide_are_refused(invoke: Invoke, collected: list[str]) -> None:
+    for label in ("user", "age"):
+        answer = invoke("collect", "decode", *collected, "--label", label)
+        assert (answer.code, "different names" in answer.err) == (2, True)
+    parquet.write_table(pa.table({"message": ["a"], "age": [1.0], "height": [1.0]}), "n.parquet")
+    Path("label.json").write_text(Survey(features=MultiBit(epsilon=1.0, dim=2)).to_json())
+    flags = ["--survey", "label.json", "--nodes", "n.parquet", "--id", "message", "--out", "m.csv"]
+    answer = invoke("collect", "answer", *flags)
+    assert (answer.code, "cannot be called 'message'" in answer.err) == (2, True)
+
+
+def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collected: list[str]) -> None:
+    survey = Survey.from_json(Path("survey.json").read_text())
+    assert survey.label == LabelRR(epsilon=2.0, classes=3)
+    Path("survey.json").write_text(survey.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
+    answer = invoke("collect", "decode", *collected)
+    assert (answer.code, "row 1: a message answers another survey" in answer.err) == (2, True)
+    Path("survey.json").write_text("[]")
+    assert "no JSON object" in invoke("collect", "decode", *collected).err
+
+
+def test_help_lists_the_commands(invoke: Invoke) -> None:
+    assert "collect" in invoke("--help").out
+    text = invoke("collect", "--help").out
+    assert all(name in text for name in ("survey", "answer", "decode"))
