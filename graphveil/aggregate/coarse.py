@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
-from graphveil.aggregate.engine import Edges
+from graphveil.aggregate.public_pairs import all_pairs
 from graphveil.aggregate.similarity import DotWeight, Similarity
 from graphveil.errors import ConfigError
 
@@ -66,7 +66,8 @@ class Coarse(Similarity):
         centres = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
         width = dots.phi.shape[1]
         phi, psi = centres[:, :width].contiguous(), centres[:, -width:].contiguous()
-        between = _all_pairs(Dots(phi, psi / HALF, dots.levels), len(centres))
+        alike = Dots(phi, psi / HALF, dots.levels)
+        between = all_pairs(alike, torch.arange(len(centres)), 0, len(centres))
         return Kinds(_nearest(rows, centres).to(torch.uint8).numpy(), between)
 
 
@@ -91,10 +92,3 @@ def _nearest(rows: Tensor, centres: Tensor) -> Tensor:
             place.masked_fill_(closeness[centre] > best, centre)
             torch.maximum(best, closeness[centre], out=best)
     return places
-
-
-def _all_pairs(pairs: PairWeights, count: int) -> Tensor:
-    """Return the weights of all pairs, by the target first."""
-    sources = torch.arange(count, dtype=torch.int32).repeat(count)
-    offsets = torch.arange(0, count * count + 1, count, dtype=torch.int32)
-    return pairs.of(Edges(0, count, offsets, sources)).reshape(count, count)

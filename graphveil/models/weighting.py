@@ -49,7 +49,10 @@ class Weighting:
         if similarity.reads == "attention" and attention is not None:
             similarity = attention
         elif similarity.reads == "attention":
-            raise ConfigError(f"weights={weights!r} is learned from edges, which this method does not do yet")
+            raise ConfigError(
+                f"weights={weights!r} is learned from edges under a budget, which gap does at edge level and "
+                "nothing else; use 'learned_public', which learns from public labels and costs nothing"
+            )
         if similarity.reads == "posteriors" and not encoder:
             raise ConfigError(f"weights={weights!r} reads the encoder's probabilities; leave use_encoder on")
         if rows == "previous" and similarity.reads != "rows":

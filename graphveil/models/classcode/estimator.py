@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphveil import _check
-from graphveil.aggregate import ReleasePlan, calibrate_plan
+from graphveil._random import PublicStreams
+from graphveil.aggregate import GivenWeight, ReleasePlan, Similarity, calibrate_plan
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
@@ -22,10 +23,12 @@ from graphveil.models.classcode.posteriors import (
 )
 from graphveil.models.classcode.queries import TARGET, Steering, groups_of
 from graphveil.models.classcode.rounds import Rounds
+from graphveil.models.classcode.weights import Weigher
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
 from graphveil.models.record_plan import released_accuracies
 from graphveil.models.training import record_groups
+from graphveil.models.weighting import Weighting
 from graphveil.privacy import NodeOwner, NoUnit
 from graphveil.privacy.guarantee import EdgeUse
 
@@ -62,6 +65,12 @@ class ClassCode(Estimator):
         back: weight from targets back to labelled nodes in that variant (b).
         distil: train the feature networks a second time, on what the rows said, before the last decision;
             None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
+        weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
+            ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.aggregate.parse_weight``
+            knows. They read features or, all but ``"jaccard"``, posteriors from features: as probabilities,
+            or as codes where they take cosines. The noise grows with the largest value of the weight.
+        weight_rows: the posteriors that weights by cosine read: those of ``"input"``, from features, or of
+            the ``"previous"`` round of rows, if there are two.
         read_own_edges: unit ``node-owner``: predict a node from the rows of its own neighbours, too, which
             is worth most at small epsilon, and makes its prediction tell about its list.
         targets: unit ``node-owner``: whose rows are released; fewer rows are less noisy. None for all, or
@@ -87,6 +96,8 @@ class ClassCode(Estimator):
     few_labels: bool | None = None
     back: float = 0.3
     distil: bool | None = None
+    weights: str = "one"
+    weight_rows: str = "input"
     read_own_edges: bool = False
     targets: Literal["unlabelled", "test"] | tuple[int | str, ...] | None = None
     unlabelled_send: bool = True
@@ -96,6 +107,8 @@ class ClassCode(Estimator):
     _networks: tuple[FeedForward, ...] = field(default=(), init=False, repr=False)
     _heads: list[Head] = field(default_factory=list, init=False, repr=False)
     _owner: OwnerFit | None = field(default=None, init=False, repr=False)
+    _weighting: Weighting | None = field(default=None, init=False, repr=False)
+    _tower: FeedForward | None = field(default=None, init=False, repr=False)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -111,6 +124,19 @@ class ClassCode(Estimator):
                 "epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
             )
         check_options(self, on_records=self._on_records)
+        self._weighting = Weighting.named(
+            self.weights, self.weight_rows, encoder=True, records=self._on_records
+        )
+        if isinstance(self._similarity, GivenWeight):
+            raise ConfigError(
+                "weights='given' reads the weights of the graph's edges, and classcode counts edges whatever "
+                "their weights, so that it would not know how long a row is; use gap, which reads them, or "
+                "drop them (adjacency.without_weights(), or no --weight)"
+            )
+
+    @property
+    def _similarity(self) -> Similarity | None:
+        return None if self._weighting is None else self._weighting.similarity
 
     @property
     def _on_records(self) -> bool:
@@ -123,7 +149,7 @@ class ClassCode(Estimator):
         if isinstance(unit, NodeOwner):
             asked = self._asked(unit, num_nodes, num_classes)
             return calibrate_plan(unit, self._budgeted(), delta, asked.queries, num_nodes=num_nodes)
-        steering = Steering.choose(unit, self.count_share, bool(self.few_labels), self.back)
+        steering = Steering.choose(unit, self.count_share, bool(self.few_labels), self.back, self._similarity)
         return calibrate_plan(
             unit,
             self._budgeted(),
@@ -166,24 +192,38 @@ class ClassCode(Estimator):
             return self._fit_owner(graph, plan, context)
         with context.stage("encoder"):
             public = public_posteriors(graph, context)
+            weigher = self._learned_weigher(graph, public.log, context)
         self._networks = public.networks
         release = self._release(plan, graph, context, groups_of(graph))
-        rounds = Rounds(graph, plan, release)
+        rounds = Rounds(graph, plan, release, weigher)
         with context.stage("aggregate"):
             rounds.count()
-        decided = prior = public.log
+        decided = prior = seen = public.log
+        previous = self._weighting is not None and self._weighting.rows == "previous"
         for number, _ in enumerate(rounds.hops, start=1):
             with context.stage("aggregate"):
-                rounds.listen(decided)
-            decided = self._decide(graph, context, rounds, prior, public)
+                rounds.listen(decided, seen, context.streams.torch(f"weighed-pairs-{number}"))
+            likely, decided = self._decide(graph, context, rounds, prior, public)
             if self._distils(graph):
                 with context.stage("classifier"):
                     name = f"distilled-{number}"
                     prior = distilled_posteriors(graph, context, public, decided, name)
-                decided = self._decide(graph, context, rounds, prior, public)
+                likely, decided = self._decide(graph, context, rounds, prior, public)
+            seen = likely if previous else seen  # not what heads decided: they know their nodes' labels
         release.close()
         self.aggregates_ = rounds.released
         return decided.exp().to(torch.float32)
+
+    def _learned_weigher(self, graph: Graph, log: Tensor, context: FitContext) -> Weigher | None:
+        """Return the weights and what they learn from public labels; None for weights of one."""
+        if self._weighting is None:
+            return None
+        weighting, rows = self._weighting, log.exp()
+        self._tower = weighting.tower(graph.num_classes, context.streams.torch("weights"))
+        if self._tower is not None:
+            taught = context.once("weights", lambda: _state_of(weighting.learned(graph, rows, context)))
+            self._tower.load_state_dict(taught)
+        return Weigher(weighting.similarity, self._tower)
 
     def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: FitContext) -> Tensor:
         released = released_rows(graph, plan, self.targets)
@@ -205,15 +245,15 @@ class ClassCode(Estimator):
 
     def _decide(
         self, graph: Graph, context: FitContext, rounds: Rounds, prior: Tensor, public: Posteriors
-    ) -> Tensor:
-        """Return log-posteriors from what the features and the rows so far say."""
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-posteriors from what the features and the rows so far say: the likelihood's, and all."""
         train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
         with context.stage("classifier"):
             likely, inputs = rounds.evidence(prior)
             self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
             experts = (headed, likely, public.log.to(torch.float64))
             self.gate_, decided = fit_gate(experts, graph.y, val_nodes)
-        return decided
+        return likely, decided
 
     # -- prediction and files ------------------------------------------------------------------------------
 
@@ -227,9 +267,10 @@ class ClassCode(Estimator):
         if self._on_records:
             return {} if self._owner is None else self._owner.state()
         state: State = {"gate": torch.tensor(self.gate_)}
-        for part, modules in (("features", self._networks), ("heads", self._heads)):
+        towers = () if self._tower is None else (self._tower,)
+        for part, modules in (("features", self._networks), ("heads", self._heads), ("weights", towers)):
             for k, module in enumerate(modules):
-                state |= {f"{part}/{k}/{name}": value for name, value in module.state_dict().items()}
+                state |= {f"{part}/{k}/{name}": value for name, value in _state_of(module).items()}
         return state
 
     def _restore(self, state: State) -> None:
@@ -240,6 +281,15 @@ class ClassCode(Estimator):
         features = [part_of(state, f"features/{k}/") for k in range(FOLDS)]
         self._networks = tuple(restore_network(part) for part in features)
         self._heads = [Head.restore(part_of(state, f"heads/{k}/")) for k in range(SEEDS)]
+        if self._weighting is not None:
+            self._tower = self._weighting.tower(self._shape["classes"], PublicStreams(0).torch("restore"))
+        if self._tower is not None:
+            self._tower.load_state_dict(part_of(state, "weights/0/"))
+
+
+def _state_of(network: nn.Module | None) -> State:
+    """Return a network's weights."""
+    return {} if network is None else dict(network.state_dict())
 
 
 def part_of(state: State, prefix: str) -> State:

@@ -78,28 +78,43 @@ SHAPES = tuple(
 )
 
 
-def row_log_likelihood(
-    rows: Tensor, scaled_degree: Tensor, means: Tensor, spread: float, overdispersion: float
-) -> Tensor:
+@dataclass(frozen=True)
+class Signal:
+    """What a row is expected to be, but for its class, its degree and its noise, which has variance one.
+
+    Args:
+        length: D, the expected length of a row per unit of mean code, (N).
+        means: b, the mean code of a neighbour of each class, (C, C-1), or (N, C, C-1) where it depends on the
+            node that listens.
+        scatter: mean square over mean of a neighbour's weight, by which single neighbours add to a row's
+            variance: one, or (N).
+    """
+
+    length: Tensor
+    means: Tensor
+    scatter: Tensor
+
+
+def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersion: float) -> Tensor:
     """Return log p(row | class) for every node, shape (N, C).
 
     A mixture over the unknown degree a D (a: Gamma of mean 1): given it, the row is Gaussian around
-    a D b_k with variance 1 + .3 a D / (C-1) + om (a D)^2 per dimension.
+    a D b_k with variance 1 + .3 q a D / (C-1) + om (a D)^2 per dimension, q being the scatter.
 
     Args:
         rows: noisy rows in noise units, (N, C-1).
-        scaled_degree: D, the expected length of a row per unit of mean code, (N).
-        means: b, the mean code of a neighbour of each class, (C, C-1).
+        signal: D, b and q.
         spread: coefficient of variation of the degree.
         overdispersion: om.
     """
     r = rows.to(torch.float64)
     dim = r.shape[1]
-    degree = DEGREE_FACTORS[:, None] * scaled_degree[None, :].to(torch.float64)  # (14, N)
-    variance = 1 + 0.3 * degree / dim + overdispersion * degree.square()
+    means = signal.means
+    degree = DEGREE_FACTORS[:, None] * signal.length[None, :].to(torch.float64)  # (14, N)
+    variance = 1 + 0.3 * signal.scatter * degree / dim + overdispersion * degree.square()
     squared = r.square().sum(dim=1)[None, :, None]
-    cross = (r @ means.T)[None, :, :]
-    distance = squared - 2 * degree[:, :, None] * cross + degree.square()[:, :, None] * means.square().sum(1)
+    cross = (r @ means.T if means.ndim == 2 else torch.einsum("nd,nkd->nk", r, means))[None, :, :]
+    distance = squared - 2 * degree[:, :, None] * cross + degree.square()[:, :, None] * means.square().sum(-1)
     log_normal = -distance / (2 * variance[:, :, None]) - dim / 2 * variance.log()[:, :, None]
     return (log_normal + _log_gamma_weights(spread)[:, None, None]).logsumexp(dim=0)
 
@@ -112,7 +127,7 @@ def _log_gamma_weights(spread: float) -> Tensor:
 
 
 def fit_shape(
-    rows: Tensor, scaled_degree: Tensor, means: Tensor, log_posteriors: Tensor, labels: Tensor, nodes: Tensor
+    rows: Tensor, signal: Signal, log_posteriors: Tensor, labels: Tensor, nodes: Tensor
 ) -> tuple[Shape, Tensor]:
     """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
 
@@ -121,7 +136,7 @@ def fit_shape(
     """
     best, best_loss, out = SHAPES[0], math.inf, log_posteriors
     for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in SHAPES}):
-        likelihood = row_log_likelihood(rows, scaled_degree, means, spread, overdispersion)
+        likelihood = row_log_likelihood(rows, signal, spread, overdispersion)
         for temper in sorted({s.temper for s in SHAPES}):
             updated = (log_posteriors + temper * likelihood).log_softmax(dim=1)
             loss = float(nll_loss(updated[nodes], labels[nodes]))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import CellQuery, GroupWeights, HopQuery
+from graphveil.aggregate import CellQuery, GroupWeights, HopQuery, Similarity
 from graphveil.aggregate.plan import Query
+from graphveil.aggregate.queries import GRID_BITS, SIMILARITY_GRID_BITS
 from graphveil.graph import Graph
 from graphveil.privacy import DirectedEdge, Unit
 
@@ -29,21 +30,31 @@ class Steering:
     """The public shape of the release: weights by group, shares of the rows' rounds, share of the counts.
 
     A labelled pair pays for the counts out of its own budget (rows into labelled nodes are noisier by
-    1/sqrt(1 - count_share)); a pair with a target spends everything on rows.
+    1/sqrt(1 - count_share)); a pair with a target spends everything on rows. Weights of a ``similarity``
+    multiply those of the groups; every code may then be as long as its bound, and the noise grows by it.
     """
 
     weights: GroupWeights
     shares: tuple[float, ...]
     count_share: float
+    similarity: Similarity | None = None
 
     @classmethod
-    def choose(cls, unit: Unit, count_share: float, few_labels: bool, back: float) -> "Steering":
+    def choose(
+        cls,
+        unit: Unit,
+        count_share: float,
+        few_labels: bool,
+        back: float,
+        similarity: Similarity | None = None,
+    ) -> "Steering":
         """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
         shares = (0.5, 0.5) if few_labels else (1.0,)
         if isinstance(unit, DirectedEdge):
-            return cls(GroupWeights.equal("train/val/target", GROUPS), shares, count_share)
+            equal = GroupWeights.equal("train/val/target", GROUPS)
+            return cls(equal, shares, count_share, similarity)
         weights = GroupWeights.few_labels(back) if few_labels else GroupWeights.steered()
-        return cls(weights, shares, count_share)
+        return cls(weights, shares, count_share, similarity)
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
         """Return the counts and the rounds of rows that together cost mu in every pair of groups."""
@@ -54,8 +65,11 @@ class Steering:
         return (cells, *rounds)
 
     def _round(self, mu: float, classes: int) -> HopQuery:
-        labelled = 1 / (mu * math.sqrt(1 - self.count_share))
-        return HopQuery(self.weights, (labelled, labelled, 1 / mu), classes - 1)
+        bound = 1.0 if self.similarity is None else self.similarity.bound
+        bits = GRID_BITS if self.similarity is None else SIMILARITY_GRID_BITS
+        labelled = bound / (mu * math.sqrt(1 - self.count_share))
+        sigma = (labelled, labelled, bound / mu)
+        return HopQuery(self.weights, sigma, classes - 1, bits, self.similarity)
 
 
 def expected_length(query: HopQuery, groups: Tensor, mean_degree: float) -> Tensor:

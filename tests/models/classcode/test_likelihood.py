@@ -3,7 +3,7 @@
 import torch
 
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.likelihood import affinity_from_counts, fit_shape, row_log_likelihood
+from graphveil.models.classcode.likelihood import Signal, affinity_from_counts, fit_shape, row_log_likelihood
 
 
 def test_noiseless_counts_give_the_exact_affinities() -> None:
@@ -38,7 +38,7 @@ def test_the_likelihood_points_rows_to_the_class_that_sent_them() -> None:
     means = 0.7 * codes
     rows = 5 * means[labels] + torch.randn(600, 2, generator=generator, dtype=torch.float64)
     length = torch.full((600,), 5.0, dtype=torch.float64)
-    likelihood = row_log_likelihood(rows, length, means, spread=0.6, overdispersion=0.0)
+    likelihood = row_log_likelihood(rows, Signal(length, means, torch.ones(())), 0.6, 0.0)
     assert float((likelihood.argmax(dim=1) == labels).float().mean()) > 0.95
 
 
@@ -48,5 +48,6 @@ def test_rows_without_signal_leave_the_prior_nearly_alone() -> None:
     prior = torch.nn.functional.one_hot(labels, 3).double().mul(2).log_softmax(dim=1)
     rows = torch.randn(900, 2, generator=generator, dtype=torch.float64)
     length = torch.full((900,), 1e-3, dtype=torch.float64)
-    _, updated = fit_shape(rows, length, 0.5 * simplex_codes(3), prior, labels, torch.arange(900))
+    signal = Signal(length, 0.5 * simplex_codes(3), torch.ones(()))
+    _, updated = fit_shape(rows, signal, prior, labels, torch.arange(900))
     torch.testing.assert_close(updated.exp(), prior.exp(), atol=0.01, rtol=0)

@@ -1,0 +1,107 @@
+"""Weights of pairs in ClassCode: what they read, and what a row with them is expected to be.
+
+A weight is large where two nodes look alike, so a row's mean depends on the classes of its node and of its
+neighbours, and on what its node looks like. All of that is known without an edge: the weights of pairs of
+*any* two nodes say how much a node listens to each class.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphveil.aggregate import Similarity
+from graphveil.aggregate.public_pairs import weights_from
+from graphveil.aggregate.release import Keys
+from graphveil.graph import Features
+from graphveil.models.classcode.codes import simplex_codes, soft_codes
+from graphveil.models.classcode.likelihood import Signal
+from graphveil.models.layers import FeedForward
+
+_SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
+_LEAST = 1e-3  # of the bound: below it a node is taken to hear next to nothing
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and mean square of the weights into each node v, by the class j of the other end, each (N, C)."""
+
+    mean: Tensor
+    square: Tensor
+
+    @staticmethod
+    def averaged(several: list["Moments"]) -> "Moments":
+        """Return the moments of rows that are averaged."""
+        mean = torch.stack([one.mean for one in several]).mean(dim=0)
+        return Moments(mean, torch.stack([one.square for one in several]).mean(dim=0))
+
+    def __getitem__(self, nodes: slice) -> "Moments":
+        """Return those of some nodes."""
+        return Moments(self.mean[nodes], self.square[nodes])
+
+
+@dataclass(frozen=True)
+class Weigher:
+    """A weight, and the network of ``learned_public`` if it is that.
+
+    Its keys are functions of cross-fitted posteriors and of features: a labelled node's own label has no part
+    in the weights into it, and thereby none in its row.
+    """
+
+    similarity: Similarity
+    tower: FeedForward | None = None
+
+    @torch.no_grad()
+    def keys(self, x: Features, log_posteriors: Tensor) -> Keys:
+        """Return what the weight reads: features, probabilities, what the network makes of them, or codes."""
+        if self.similarity.reads == "features":
+            return x
+        probabilities = log_posteriors.exp()
+        if self.tower is not None:
+            learned: Tensor = self.tower.eval()(probabilities.float())
+            return learned
+        if self.similarity.reads == "posteriors":
+            return probabilities
+        return soft_codes(log_posteriors, simplex_codes(log_posteriors.shape[1]))
+
+    def moments(self, keys: Keys, classes: Tensor, generator: torch.Generator) -> Moments:
+        """Estimate the moments from a sample of nodes that all others listen to, whatever the edges.
+
+        Args:
+            keys: what the weight reads.
+            classes: what is publicly known of each node's class, probabilities of shape (N, C).
+            generator: draws the sample.
+        """
+        count = len(classes)
+        drawn = torch.randperm(count, generator=generator)[: min(_SOURCES, max(1, _PAIRS // count))]
+        sources = drawn.sort().values
+        member = classes[sources].to(torch.float64)
+        total = member.sum(dim=0) + 1  # one more that is like all, for a class that the sample misses
+        first, parts = 0, []
+        for block in weights_from(self.similarity, keys, sources):
+            w = block.to(torch.float64)
+            own = sources == torch.arange(first, first + len(w))[:, None]
+            w[own] = w.mean(dim=1, keepdim=True).expand_as(w)[own]  # nobody listens to itself
+            both = [(p @ member + p.mean(dim=1, keepdim=True)) / total for p in (w, w.square())]
+            parts.append(torch.stack(both))
+            first += len(w)
+        return Moments(*torch.cat(parts, dim=1))
+
+
+def weighted(signal: Signal, neighbours: Tensor, codes: Tensor, moments: Moments, bound: float) -> Signal:
+    """Return the signal of weighted rows: a neighbour of class j counts as much as its mean weight m_vj.
+
+        b_vk = sum_j B_kj (m_vj / m_v) c_j,   D_v = m_v D,   q_v = (mean square) / m_v
+
+    Args:
+        signal: that of rows with weights of one.
+        neighbours: B, the class shares among the neighbours of each class, (C, C).
+        codes: c, (C, C-1).
+        moments: those of the weights into each node.
+        bound: the largest weight.
+    """
+    gain = moments.mean.mean(dim=1).clamp_min(_LEAST * bound)
+    relative = moments.mean / gain[:, None]
+    means = torch.einsum("kj,nj,jd->nkd", neighbours, relative, codes)
+    scatter = moments.square.mean(dim=1) / gain
+    return replace(signal, length=signal.length * gain, means=means, scatter=scatter)
