@@ -1,9 +1,8 @@
 """SAGE: message passing with sums, the non-private reference of the GAP and ProGAP papers, and SAGE-NDP."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +11,11 @@ from graphveil import _check
 from graphveil.aggregate import PushQuery, Release, ReleasePlan, sum_in_neighbors
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency, Graph
-from graphveil.models.bounded import at_most
+from graphveil.models.bounded import at_most_in_all
 from graphveil.models.context import FitContext
 from graphveil.models.full_graph import FullGraphEstimator
 from graphveil.models.layers import Batch, FeedForward, Hidden, Linear, batch_of, unit_rows
-from graphveil.models.subgraphs import Maps, SubgraphSum, table_of
+from graphveil.models.subgraphs import Maps, RootSum, RowSum, table_of
 from graphveil.models.training import (
     Training,
     count_parameters,
@@ -33,8 +32,11 @@ _EPOCHS, _BATCH = 10, 256
 PAPER_DEVIATIONS = (
     "noise calibrated by the paper's accounting of sampled subgraphs, which is unproved: its batches have a "
     "fixed size and those that are run do not; the epsilon that is told holds for steps on everybody",
-    "the epoch of the best exact validation accuracy is kept, for which nobody pays",
-    "the edges that a node receives are sampled, too, so a record changes which edges of others are kept",
+    "which of a node's edges are kept depends on the edges of others, so a record changes theirs, too",
+)
+CLIPPED_BY_ROW = (
+    "what each node's row adds to a batch's gradient is clipped, as in the reference, and the noise is that "
+    "for clipped losses of roots: a record changes up to D^2 + 1 rows, where the paper counts D + 1 roots"
 )
 
 
@@ -49,11 +51,14 @@ class SAGE(FullGraphEstimator):
     Guarantee: none. It is the reference that private methods are measured against; a private unit is refused.
 
     Unit ``node-owner`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
-    Node-level differentially private graph neural networks, 2021): one round, rows of norm one before it, a
-    sample of at most D edges a node in both directions; DP-Adam on the clipped gradients of training nodes,
-    each over the subgraph of its in-neighbours, with noise 2 z (D + 1) C; and one noisy aggregation of
-    multiplier z to predict with, drawn once and kept. Its accounting is unproved, so strict mode refuses it,
-    and the epsilon that a fit tells counts every step as if it were on everybody.
+    Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
+    after it, a sample of at most D edges a node, those sent and those received together; DP-Adam on clipped
+    gradients of training nodes' losses, each over the subgraph of its in-neighbours, with noise 2 z (D + 1)
+    C; and one noisy aggregation of multiplier z to predict with, drawn once and kept. The last weights count.
+    The theory clips the gradient of each root's loss, and the public reference what each node's row adds to
+    the batch's (:class:`~graphveil.models.subgraphs.RowSum`), with the same noise: see ``clip_per``. Either
+    way the accounting is unproved, so strict mode refuses it, and the epsilon that a fit tells counts every
+    step as if it were on everybody.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -63,7 +68,9 @@ class SAGE(FullGraphEstimator):
         post_layers: dense layers after them, the output layer included.
         epochs: training epochs; None for 100, under a node unit 10.
         batch_size: expected nodes in a batch, under a node unit; None for 256.
-        clip: the norm that a root's gradient is clipped to, under a node unit.
+        clip: the norm C that a gradient is clipped to, under a node unit.
+        clip_per: under a node unit, what is clipped: a ``"row"``'s part of the batch's gradient, as in the
+            reference, whose accuracies it has; or the gradient of a ``"root"``'s loss.
 
     Raises:
         NotYetError: the unit is not ``"none"``, and not ``"node-owner"`` in paper mode.
@@ -84,6 +91,7 @@ class SAGE(FullGraphEstimator):
     post_layers: int = 1
     batch_size: int | None = None
     clip: float = 1.0
+    clip_per: Literal["row", "root"] = "row"
 
     def _check_available(self) -> None:
         if self.unit != NodeOwner.name:
@@ -99,6 +107,7 @@ class SAGE(FullGraphEstimator):
     def _check_config(self) -> None:
         super()._check_config()
         _check.integer_at_least(1, pre_layers=self.pre_layers, post_layers=self.post_layers)
+        _check.one_of(("row", "root"), clip_per=self.clip_per)
         if self._on_records:
             self._refuse_for_records()
             self._private_schedule()
@@ -131,7 +140,10 @@ class SAGE(FullGraphEstimator):
     def _build(self, generator: torch.Generator) -> "SageNetwork":
         width, style = self.hidden, {"generator": generator, **self._layers()}
         before = FeedForward([self._shape["features"], *[width] * self.pre_layers], plain_last=False, **style)
-        rounds = [SageLayer(width, Hidden(width, **style), generator=generator) for _ in range(self._depth)]
+        rounds = [
+            SageLayer(width, Hidden(width, **style), generator=generator, unit=self._on_records)
+            for _ in range(self._depth)
+        ]
         after = FeedForward([*[width] * self.post_layers, self._shape["classes"]], **style)
         return SageNetwork(before, rounds, after, unit=self._on_records)
 
@@ -155,8 +167,18 @@ class SAGE(FullGraphEstimator):
         return Training(schedule=self._private_schedule(), parameters=parameters, records=records)
 
     @property
-    def _reach(self) -> int:
+    def _most(self) -> int:
         return self.degree_budget or 1
+
+    @property
+    def _reach(self) -> int:
+        """How many clipped gradients a record changes, besides its own or with it.
+
+        Nulling a record changes the losses of the up to D roots that it sends to, and its own. A row's part
+        changes with its own record and with the losses of the roots that it sends to: so do those of the
+        roots in question, of all that send to these, D a root, and of the record itself.
+        """
+        return self._most**2 + 1 if self.clip_per == "row" else self._most
 
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
         """Return the steps and the one aggregation, by the paper's accounting."""
@@ -166,11 +188,11 @@ class SAGE(FullGraphEstimator):
             delta,
             records=training.records,
             batch=math.ceil(training.rate * training.records),
-            reach=self._reach,
+            reach=self._most,
             steps=training.steps,
         )
-        steps = replace(training.query(2 * (self._reach + 1) * z), reach=self._reach)
-        push = PushQuery(dim=self.hidden, sigma=z, degree_budget=self._reach)
+        steps = replace(training.query(2 * (self._most + 1) * z), reach=self._reach)
+        push = PushQuery(dim=self.hidden, sigma=z, degree_budget=self._most)
         return ReleasePlan(self.protected_unit, (steps, push), delta)
 
     def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
@@ -199,43 +221,37 @@ class SAGE(FullGraphEstimator):
     def _train_subgraphs(
         self, network: "SageNetwork", sample: Graph, release: Release, context: FitContext
     ) -> None:
-        """Train, and keep the epoch of the best exact validation accuracy."""
+        """Train, and keep the last weights."""
         training = self._training(sample.num_nodes, sample.num_classes)
         roots = members(sample, "train")
-        table, labels = table_of(sample.adjacency, roots, self._reach), sample.y[roots]
-        states = fit_sums(
+        table, labels = table_of(sample.adjacency, roots, self._most), sample.y[roots]
+        kind = RowSum if self.clip_per == "row" else RootSum
+        fit_sums(
             "classifier",
             network,
-            lambda: SubgraphSum(network.maps(), self.activation, sample.x, table, labels),
+            lambda: kind(network.maps(), self.activation, sample.x, table, labels),
             (*tensors_of(sample.x), table, labels),
             training,
             release,
             context,
-            candidates=min(training.schedule.epochs, training.steps),
         )
-        checked, everything = members(sample, "val"), batch_of(sample.x)
-
-        @torch.no_grad()
-        def correct(state: Mapping[str, Any]) -> int:
-            network.load_state_dict(state)
-            found = network(everything, sample.adjacency)[checked].argmax(dim=1)
-            return int((found == sample.y[checked]).sum())
-
-        network.load_state_dict(max(states, key=correct) if len(checked) else states[-1])
 
     @torch.no_grad()
     def _asked(self, network: "SageNetwork", sample: Graph, release: Release) -> Tensor:
         """Return probabilities from one noisy aggregation, the release's next question."""
         rows = network.rows(batch_of(sample.x))
-        noisy = release.push(rows) * math.sqrt(self._reach)  # the push divides by it
+        noisy = release.push(rows) * math.sqrt(self._most)  # the push divides by it
         self.aggregates_ = {"hop1": noisy}
         return network.read(rows, noisy).softmax(dim=1)
 
     def _sampled(self, graph: Graph, context: FitContext) -> Graph:
-        """Return the graph with a sample of its edges, at most D a node in either direction."""
+        """Return the graph with a sample of its edges, at most D a node."""
         rng = context.streams.numpy("edges")
-        sent = at_most(graph.adjacency, self._reach, rng)
-        return graph.replace(adjacency=at_most(sent, self._reach, rng, received=True))
+        return graph.replace(adjacency=at_most_in_all(graph.adjacency, self._most, rng))
+
+    def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
+        more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
+        return (*super()._deviations(plan, graph), *more)
 
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph, from its exact edges."""
@@ -244,17 +260,18 @@ class SAGE(FullGraphEstimator):
 
 
 class SageLayer(nn.Module):
-    """One round of messages.
+    """One round of messages, with ``unit`` to rows of norm one before the activation.
 
     Shapes: (N, width) -> (N, width).
     """
 
-    def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, hidden: Hidden, *, generator: torch.Generator, unit: bool = False) -> None:
         """Draw the weights."""
         super().__init__()
         self._own = Linear(width, width, generator=generator)
         self._incoming = Linear(width, width, generator=generator)
         self._hidden = hidden
+        self._unit = unit
 
     def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
         """Return act(norm(W_self x + W_in A^T x + b))."""
@@ -262,7 +279,10 @@ class SageLayer(nn.Module):
 
     def read(self, x: Tensor, sums: Tensor) -> Tensor:
         """Return the same for sums that are known already."""
-        return cast(Tensor, self._hidden(self._own(x) + self._incoming(sums)))
+        mixed = self._own(x) + self._incoming(sums)
+        if self._unit:
+            mixed = unit_rows(mixed).clone()  # the activation overwrites its input
+        return cast(Tensor, self._hidden(mixed))
 
 
 class SageNetwork(nn.Module):

@@ -1,11 +1,11 @@
-"""A sample of each node's edges."""
+"""Samples of edges that bound the degree."""
 
 import numpy as np
 import pytest
 import torch
 
 from graphveil.graph import Adjacency
-from graphveil.models.bounded import at_most
+from graphveil.models.bounded import at_most, at_most_in_all
 
 
 def drawn(directed: bool, seed: int = 0) -> Adjacency:
@@ -37,3 +37,32 @@ def test_every_edge_is_as_likely():
     rng = np.random.default_rng(2)
     hits = sum(at_most(star, 3, rng).edge_index()[1].bincount(minlength=11) for _ in range(2000))
     assert hits[1:].tolist() == pytest.approx([600] * 10, abs=90)  # four standard deviations
+
+
+def in_turn(edges: Adjacency, count: int, seed: int) -> set[tuple[int, int]]:
+    """Keep edges one after the other, as long as there is room at both ends."""
+    stored = list(zip(*(ends.tolist() for ends in edges.edge_index()), strict=True))
+    room, kept = [count] * edges.num_nodes, set()
+    for place in np.random.default_rng(seed).permutation(len(stored)).tolist():
+        source, target = stored[place]
+        if room[source] and room[target]:
+            room[source] -= 1
+            room[target] -= 1
+            kept.add((source, target))
+    return kept
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_nobody_keeps_more_edges_sent_and_received_together(directed, count):
+    edges = drawn(directed)
+    kept = at_most_in_all(edges, count, np.random.default_rng(3))
+    assert pairs(kept) == in_turn(edges, count, 3)
+    assert torch.cat(list(kept.edge_index())).bincount().max() <= count
+    assert len(pairs(kept)) == len(kept.indices)
+    assert kept.edge_set is edges.edge_set
+
+
+def test_a_graph_without_edges_keeps_none():
+    empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
+    assert not len(at_most_in_all(empty, 2, np.random.default_rng(0)).indices)

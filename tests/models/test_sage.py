@@ -96,6 +96,7 @@ class TestOverSubgraphs:
             ({"patience": 2}, "not available here"),
             ({"private_metrics": True}, "not available here"),
             ({"clip": 0.0}, "clip=0.0"),
+            ({"clip_per": "node"}, "clip_per='node'"),
         ],
     )
     def test_what_it_does_not_do_is_refused(self, options, words):
@@ -108,19 +109,24 @@ class TestOverSubgraphs:
         """Noise 2 z (D + 1) on the sums, z on the aggregation, whose price alone is most of the budget."""
         model = SAGE(**{**self.OPTIONS, "epochs": None, "batch_size": None, "degree_budget": 100})
         steps, push = model.plan(num_nodes=18_939, num_classes=6).queries
-        assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100)
+        assert (steps.steps, steps.clip, steps.reach) == (554, 1.0, 100**2 + 1)
         assert steps.noise_multiplier == pytest.approx(202 * push.sigma)
         assert renyi.mu_of(8.0, 1e-5) > 1 / push.sigma > 0.8 * renyi.mu_of(8.0, 1e-5)
 
-    def test_what_is_told_holds_for_steps_on_everybody(self, graph):
-        model = SAGE(**self.OPTIONS)
+    @pytest.mark.parametrize(("clip_per", "changed"), [("root", 2 * 5 + 1), ("row", 2 * (5**2 + 1) + 1)])
+    def test_what_is_told_holds_for_steps_on_everybody(self, graph, clip_per, changed):
+        model = SAGE(**self.OPTIONS, clip_per=clip_per)
         plan, guarantee = model.promise(graph)
         steps, push = plan.queries
-        mu = 11 * math.sqrt(steps.steps) / steps.noise_multiplier
+        mu = changed * math.sqrt(steps.steps) / steps.noise_multiplier
         assert plan.mu == pytest.approx(math.hypot(mu, 1 / push.sigma))
+        assert steps.noise_multiplier == pytest.approx(2 * (5 + 1) * push.sigma)
         assert guarantee.epsilon > 8.0
         assert not guarantee.valid
         assert "accounting of sampled subgraphs" in guarantee.deviations[0]
+        assert any("a record changes up to D^2 + 1 rows" in why for why in guarantee.deviations) == (
+            clip_per == "row"
+        )
 
     def test_a_fit_is_one_booking_and_predicts_from_one_noisy_sum(self, graph):
         model = SAGE(**self.OPTIONS).fit(graph)
@@ -130,9 +136,10 @@ class TestOverSubgraphs:
         proba = model._network.read(model._network.rows(batch_of(graph.x)), model.aggregates_["hop1"])
         torch.testing.assert_close(proba.softmax(dim=1), model.predict_proba())
 
-    def test_learns_where_noise_is_small(self, make_graph):
+    @pytest.mark.parametrize("clip_per", ["root", "row"])
+    def test_learns_where_noise_is_small(self, make_graph, clip_per):
         graph = make_graph(nodes=600)
-        model = SAGE(**{**self.OPTIONS, "epsilon": 4000.0, "epochs": 30}).fit(graph)
+        model = SAGE(**{**self.OPTIONS, "epsilon": 4000.0, "epochs": 30}, clip_per=clip_per).fit(graph)
         assert model.score(graph) > 0.6
 
     @pytest.mark.parametrize("done", [0, 1, 7, 12])

@@ -1,4 +1,4 @@
-"""Clipped gradients of roots over their subgraphs, against autograd one root at a time."""
+"""Clipped gradients over subgraphs, against autograd: root by root, or with weights of its own a row."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.graph import Adjacency
-from graphveil.models.bounded import at_most
+from graphveil.models.bounded import at_most_in_all
 from graphveil.models.layers import FeedForward, Hidden
 from graphveil.models.sage import SageLayer, SageNetwork
-from graphveil.models.subgraphs import SubgraphSum, table_of
+from graphveil.models.subgraphs import RootSum, RowSum, SubgraphSum, table_of
 
-NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 3
+NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 
 
 def network(pre: int, post: int, activation: str) -> SageNetwork:
@@ -27,7 +27,7 @@ def network(pre: int, post: int, activation: str) -> SageNetwork:
         "dropout": 0.0,
     }
     before = FeedForward([FEATURES, *[WIDTH] * pre], plain_last=False, **style)
-    rounds = [SageLayer(WIDTH, Hidden(WIDTH, **style), generator=generator)]
+    rounds = [SageLayer(WIDTH, Hidden(WIDTH, **style), generator=generator, unit=True)]
     after = FeedForward([*[WIDTH] * post, CLASSES], **style)
     return SageNetwork(before, rounds, after, unit=True).double()
 
@@ -36,7 +36,7 @@ def graph(seed: int = 0) -> Adjacency:
     rng = np.random.default_rng(seed)
     source, target = rng.integers(NODES, size=(2, 120))
     edges = Adjacency.from_edges(source, target, num_nodes=NODES, directed=True)
-    return at_most(at_most(edges, MOST, rng), MOST, rng, received=True)
+    return at_most_in_all(edges, MOST, rng)
 
 
 def features(seed: int = 0) -> Tensor:
@@ -50,8 +50,15 @@ ROOTS = torch.arange(0, NODES, 2)
 LABELS = torch.arange(len(ROOTS)) % CLASSES
 
 
-def summed(model: SageNetwork, x: Any, edges: Adjacency, labels: Tensor, clip: float) -> Tensor:
-    sums = SubgraphSum(model.maps(), "selu", x, table_of(edges, ROOTS, MOST), labels)
+def summed(
+    model: SageNetwork,
+    x: Any,
+    edges: Adjacency,
+    labels: Tensor,
+    clip: float,
+    kind: type[SubgraphSum] = RootSum,
+) -> Tensor:
+    sums = kind(model.maps(), "selu", x, table_of(edges, ROOTS, MOST), labels)
     sums.add(torch.arange(len(ROOTS)), clip)
     return sums.sums.clone()
 
@@ -92,6 +99,102 @@ def test_sums_are_those_of_autograd(as_sparse, pre, post, clip):
     torch.testing.assert_close(found, expected, rtol=3e-6, atol=1e-6)
 
 
+def parts_of_rows(model: SageNetwork, x: Tensor, edges: Adjacency, labels: Tensor) -> Tensor:
+    """Return what each row adds to the gradient of the batch, (N, p): each has a copy of the weights."""
+    maps = model.maps()
+    linears = [*maps.before, maps.own, maps.incoming, *maps.after]
+    copies = [
+        part.detach().expand(NODES, *part.shape).clone().requires_grad_()
+        for one in linears
+        for part in (one.weight, one.bias)
+    ]
+    passed = iter(zip(copies[::2], copies[1::2], strict=True))
+
+    def affine(h: Tensor) -> Tensor:
+        weight, bias = next(passed)
+        return torch.einsum("ni,nio->no", h, weight) + bias
+
+    h = x.double()
+    for _ in maps.before:
+        h = selu(affine(h))
+    h = normalize(h)
+    source, target = edges.edge_index()
+    sums = torch.zeros_like(h).index_add(0, target, h[source])
+    h = selu(normalize(affine(h) + affine(sums)))
+    for _ in maps.after[:-1]:
+        h = selu(affine(h))
+    (NODES * cross_entropy(affine(h)[ROOTS], labels)).backward()
+    return torch.cat([copy.grad.reshape(NODES, -1) for copy in copies if copy.grad is not None], dim=1)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize(("pre", "post"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("clip", [0.3, 1e6])
+def test_rows_are_clipped_one_by_one(as_sparse, pre, post, clip):
+    model, edges, x = network(pre, post, "selu"), graph(), features()
+    parts = parts_of_rows(model, x, edges, LABELS)
+    norms = parts.norm(dim=1, keepdim=True)
+    assert (norms == 0).any()  # of nodes that neither are roots nor send to one
+    expected = (parts * (clip / norms.clamp_min(1e-12)).clamp(max=1)).sum(dim=0)
+    given = sparse.csr_array(x.numpy()) if as_sparse else x
+    found = summed(model, given, edges, LABELS, clip, RowSum)
+    torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
+    if clip > 1:
+        whole = summed(model, given, edges, LABELS, clip, RootSum)
+        torch.testing.assert_close(found, NODES / len(ROOTS) * whole, rtol=3e-6, atol=3e-6)
+
+
+class WholeGraph(nn.Module):
+    """The network on all nodes at once, of layers that opacus has hooks for."""
+
+    def __init__(self, model: SageNetwork, edges: Adjacency) -> None:
+        super().__init__()
+        maps = model.maps()
+        self._pre, self._edges = len(maps.before), edges
+        self.layers = nn.ModuleList()
+        for one in (*maps.before, maps.own, maps.incoming, *maps.after):
+            layer = nn.Linear(*one.weight.shape).double()
+            layer.load_state_dict({"weight": one.weight.detach().t(), "bias": one.bias.detach()})
+            self.layers.append(layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        before, (own, incoming, last) = self.layers[: self._pre], self.layers[self._pre :]
+        for layer in before:
+            x = selu(layer(x))
+        x = normalize(x)
+        source, target = self._edges.edge_index()
+        sums = torch.zeros_like(x).index_add(0, target, x[source])
+        return last(selu(normalize(own(x) + incoming(sums))))
+
+
+def test_clipped_rows_are_what_opacus_makes_of_a_whole_graph():
+    from opacus import GradSampleModule
+
+    model, edges, x, clip = network(2, 1, "selu"), graph(), features().double(), 0.7
+    whole = GradSampleModule(WholeGraph(model, edges))
+    given = x.clone().requires_grad_()  # without it a hook of torch's warns that no input needs a gradient
+    cross_entropy(whole(given)[ROOTS], LABELS).backward()
+    samples = [part.grad_sample for part in whole.parameters()]
+    norms = torch.stack([part.flatten(1).square().sum(dim=1) for part in samples]).sum(dim=0).sqrt()
+    factors = (clip / norms.clamp_min(1e-12)).clamp(max=1)
+    sums = [torch.tensordot(factors, part, dims=1) for part in samples]
+    expected = torch.cat([part.t().reshape(-1) if part.ndim == 2 else part for part in sums])
+    found = summed(model, x.float(), edges, LABELS, clip, RowSum)
+    torch.testing.assert_close(found, expected, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_rows_that_are_not_finite_are_left_out(as_sparse):
+    model, edges, x = network(2, 1, "selu"), graph(), features()
+    x[5] = float("inf")
+    found = summed(model, sparse.csr_array(x.numpy()) if as_sparse else x, edges, LABELS, 1.0, RowSum)
+    assert found.isfinite().all()
+    assert float(found.norm()) > 0
+    sums = RowSum(model.maps(), "selu", x, table_of(edges, ROOTS, MOST), LABELS)
+    sums.add(torch.arange(0), 1.0)
+    assert not sums.sums.any()
+
+
 def test_a_root_without_a_label_contributes_nothing_and_nobody_an_infinity():
     model, edges, x = network(2, 1, "selu"), graph(), features()
     without = LABELS.clone()
@@ -103,10 +206,14 @@ def test_a_root_without_a_label_contributes_nothing_and_nobody_an_infinity():
     assert summed(model, x, edges, LABELS, 1.0).isfinite().all()
 
 
-def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it():
-    """Null every record on fixed samples: at most C for the root, 2 C for each of up to D readers."""
+@pytest.mark.parametrize("kind", [RootSum, RowSum])
+def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it(kind):
+    """Null every record on fixed samples: at most C for the root, 2 C for each of up to D readers.
+
+    If rows are clipped, at most 2 C for each of up to D^2 + 1 rows, and more than what the paper counts.
+    """
     model, edges, x, clip = network(2, 1, "selu"), graph(), features(), 0.05
-    whole, attained = summed(model, x, edges, LABELS, clip), 0.0
+    whole, attained = summed(model, x, edges, LABELS, clip, kind), 0.0
     source, target = edges.edge_index()
     for q in range(NODES):
         nulled, labels = x.clone(), LABELS.clone()
@@ -114,9 +221,14 @@ def test_a_record_moves_the_sum_by_its_own_gradient_and_by_those_that_read_it():
         labels[q == ROOTS] = -1
         kept = source != q
         fewer = Adjacency.from_edges(source[kept], target[kept], num_nodes=NODES, directed=True)
-        readers = int(torch.isin(target[~kept], ROOTS).sum())
-        moved = float((whole - summed(model, nulled, fewer, labels, clip)).norm())
-        bound = clip * (2 * readers + int((q == ROOTS).any()))
-        assert moved <= bound * (1 + 1e-5)
+        readers = target[~kept][torch.isin(target[~kept], ROOTS)]
+        moved = float((whole - summed(model, nulled, fewer, labels, clip, kind)).norm())
+        is_root = bool((q == ROOTS).any())
+        changed = {q, *readers.tolist()}
+        for root in [*readers.tolist(), *[q] * is_root]:
+            changed |= set(source[target == root].tolist())
+        assert len(changed) <= MOST**2 + 1
+        bound = 2 * len(changed) if kind is RowSum else 2 * len(readers) + is_root
+        assert moved <= clip * bound * (1 + 1e-5)
         attained = max(attained, moved / clip)
-    assert 1 < attained <= 2 * MOST + 1
+    assert 1 < attained <= (2 * (MOST**2 + 1) if kind is RowSum else 2 * MOST + 1)
