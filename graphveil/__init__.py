@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphveil.models.classcode import ClassCode
     from graphveil.models.gap import GAP
     from graphveil.models.gcn import GCN
+    from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
     from graphveil.models.sage import SAGE
     from graphveil.models.storage import load_model
@@ -33,6 +34,7 @@ _HOMES = {
     "GCN": "graphveil.models.gcn",
     "Graph": "graphveil.graph",
     "Guarantee": "graphveil.privacy",
+    "LPGNN": "graphveil.models.lpgnn",
     "METHODS": "graphveil.models",
     "MLP": "graphveil.models.mlp",
     "MemoryBudget": "graphveil.privacy",
@@ -51,6 +53,7 @@ _HOMES = {
 __all__ = [
     "GAP",
     "GCN",
+    "LPGNN",
     "METHODS",
     "MLP",
     "SAGE",

@@ -30,10 +30,11 @@ HOMES = {  # foreign packages that only one part may import
     "uvicorn": {"serve"},
     "sqlalchemy": {"ledger"},
     "gensim": {"structure"},
+    "shap": {"mechanisms"},
     "plotly": {"experiment"},
     "typer": {"cli"},
 }
-LAZY = {"torch_geometric", "dp_accounting", "pyarrow", "gensim"}  # heavy: imported where they are used
+LAZY = {"torch_geometric", "dp_accounting", "pyarrow", "gensim", "shap"}  # heavy: imported where used
 FORBIDDEN = ("pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "random")
 FORBIDDEN_CALLS = {
     "torch.load",

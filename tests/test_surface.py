@@ -16,6 +16,7 @@ PUBLIC = {
     "GCN",
     "Graph",
     "Guarantee",
+    "LPGNN",
     "METHODS",
     "MLP",
     "MemoryBudget",
@@ -49,7 +50,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
-    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "classcode"]
+    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "classcode", "lpgnn"]
     for name, cls in gv.METHODS.items():
         assert cls.method == name
     with pytest.raises(KeyError):

@@ -10,12 +10,14 @@ from graphveil.aggregate.given import GivenWeight
 from graphveil.aggregate.jaccard import Jaccard
 from graphveil.aggregate.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.aggregate.keys import KeyStore, ReleaseKey
+from graphveil.aggregate.kprop import KProp
 from graphveil.aggregate.memory import InMemoryEngine
 from graphveil.aggregate.named import parse_weight, register_weight
 from graphveil.aggregate.normalize import plain_unit, safe_unit, shrink_unit
 from graphveil.aggregate.plain import sum_in_neighbors, weighted_sum_in_neighbors
 from graphveil.aggregate.plan import ReleasePlan
 from graphveil.aggregate.posterior import ClassAgree, PosteriorDot
+from graphveil.aggregate.propagation import Chain, Propagation, SparseMap, propagate
 from graphveil.aggregate.push import PushQuery
 from graphveil.aggregate.queries import CellQuery, HopQuery, Query
 from graphveil.aggregate.records import StepsQuery, TallyQuery
@@ -27,6 +29,7 @@ __all__ = [
     "Attention",
     "AttentionStepsQuery",
     "CellQuery",
+    "Chain",
     "ClassAgree",
     "Coarse",
     "DotWeight",
@@ -41,10 +44,12 @@ __all__ = [
     "InMemoryEngine",
     "Jaccard",
     "Journal",
+    "KProp",
     "KeyStore",
     "LearnedPublic",
     "MemoryJournal",
     "PosteriorDot",
+    "Propagation",
     "PushQuery",
     "Query",
     "Release",
@@ -53,11 +58,13 @@ __all__ = [
     "ReluCos",
     "SigmoidCos",
     "Similarity",
+    "SparseMap",
     "StepsQuery",
     "TallyQuery",
     "calibrate_plan",
     "parse_weight",
     "plain_unit",
+    "propagate",
     "register_weight",
     "safe_unit",
     "shrink_unit",

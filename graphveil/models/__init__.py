@@ -15,6 +15,7 @@ _CLASSES = {
     "sage": ("graphveil.models.sage", "SAGE"),
     "gcn": ("graphveil.models.gcn", "GCN"),
     "classcode": ("graphveil.models.classcode", "ClassCode"),
+    "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
 }
 
 

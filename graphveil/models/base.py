@@ -38,6 +38,7 @@ from graphveil.privacy import (
     Composed,
     DirectedEdge,
     Guarantee,
+    NodeFeatures,
     NodeUnit,
     NoUnit,
     UndirectedEdge,
@@ -53,7 +54,7 @@ from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]
 
-_SEEDED = "the noise is reproducible from a seed"
+SEEDED = "the noise is reproducible from a seed"
 _SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
 
 
@@ -80,6 +81,7 @@ class Estimator(ABC):
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
+    local: ClassVar[bool] = False  # whether records are randomised before the method sees them
     grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
     needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
@@ -338,6 +340,19 @@ class Estimator(ABC):
         """Return the plan for predicting a graph that was not fitted; only its public shape may be read."""
         return self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
 
+    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
+        """Return the plan for new rows of a graph that has grown, with the noise of the plan of old ones."""
+        return plan
+
+    def _check_other(self, plan: ReleasePlan) -> None:
+        """Refuse a plan for another graph that the method has no answer from."""
+        if any(query.groups > 1 for query in plan.queries):
+            raise NotYetError(
+                f"{self.method} with unit {self.unit!r} asks by who has a public label, which another graph "
+                "need not say, and does not yet predict one; fit it on that graph (its own release and "
+                "budget), or use gap, which predicts other graphs"
+            )
+
     def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
         of_edges = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
@@ -355,17 +370,12 @@ class Estimator(ABC):
         if plan is None:
             return []
         check_weights(plan, graph.adjacency)
-        if any(query.groups > 1 for query in plan.queries):
-            raise NotYetError(
-                f"{self.method} asks by who has a public label, which another graph need not say, and does "
-                "not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
-                "predicts other graphs"
-            )
+        self._check_other(plan)
         return questions(self, graph, plan, disjoint_edges)
 
     def _price_of(self, plan: ReleasePlan, graph: Graph) -> Guarantee:
         """Return the guarantee of another graph's release alone, no more valid than the model's own."""
-        return _with_deviations(self._guarantee_for(plan, graph), self.guarantee.deviations)
+        return self._guarantee_for(plan, graph).with_deviations(*self.guarantee.deviations)
 
     def _ask(self, question: Question) -> None:
         """Book one question, ask it, and keep the answer."""
@@ -409,7 +419,7 @@ class Estimator(ABC):
         )
         context.on_booked()
         if release.reproducible:
-            self.guarantee_ = _with_deviations(self.guarantee, (_SEEDED,))
+            self.guarantee_ = self.guarantee.with_deviations(SEEDED)
         return release
 
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
@@ -443,7 +453,7 @@ class Estimator(ABC):
                     f"is protected at eps = {figure_up(mutual)} only"
                 )
         if self.unsafe_noise_seed is not None:
-            found.append(_SEEDED)
+            found.append(SEEDED)
         return tuple(found)
 
     def _notes(self, graph: Graph) -> tuple[str, ...]:
@@ -536,7 +546,7 @@ class Estimator(ABC):
         if self.reads_edges:
             check_promise(graph, unit)
         weighted = self.reads_edges and graph.adjacency.weights is not None
-        if weighted and isinstance(unit, NoUnit | NodeUnit):
+        if weighted and isinstance(unit, NoUnit | NodeUnit | NodeFeatures):
             raise NotYetError(
                 f"{self.method} with unit {unit.name!r} does not yet read the weights of edges; drop them "
                 "(adjacency.without_weights(), or no --weight)"
@@ -564,12 +574,6 @@ class Estimator(ABC):
             "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
             "listed"
         )
-
-
-def _with_deviations(guarantee: Guarantee, more: tuple[str, ...]) -> Guarantee:
-    """Return a guarantee that lists further deviations, each once."""
-    listed = tuple(dict.fromkeys((*guarantee.deviations, *more)))
-    return dataclasses.replace(guarantee, deviations=listed, valid=guarantee.valid and not listed)
 
 
 def _edge_mu(plan: ReleasePlan, num_nodes: int) -> float | None:

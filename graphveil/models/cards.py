@@ -10,6 +10,7 @@ from graphveil.privacy import (
     DirectedEdge,
     Event,
     Guarantee,
+    NodeFeatures,
     NodeOwner,
     NodePromise,
     NodeUnit,
@@ -35,6 +36,8 @@ _KINDS = {
     "steps": "training",
     "attention": "training on edges",
     "tally": "count of correct predictions",
+    "features": "randomised features",
+    "label": "randomised label",
 }
 _RECORD = {
     NodeOwner.name: "features, label and the edges that the person declares",
@@ -141,6 +144,8 @@ def plain_words(guarantee: Guarantee) -> str:
             "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
             "trained on. Use it inside, as a reference, and do not publish it."
         )
+    if guarantee.unit == NodeFeatures.name:
+        return _plain_words_on_reports(guarantee)
     if guarantee.unit in _RECORD:
         return _plain_words_on_records(guarantee)
     secret = _SECRET[guarantee.unit]
@@ -167,6 +172,23 @@ def _plain_words_on_records(guarantee: Guarantee) -> str:
         f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
         f"{classes[1]}; guessing blindly finds 1. This holds for every method and any computing power."
         f"{_proviso(guarantee)}"
+    )
+
+
+def _plain_words_on_reports(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return (
+            "A part of each person's record is used as it is, and whoever sees what this run gives out may "
+            "learn it. What is randomised, and how strongly, stands above."
+        )
+    return (
+        "Suppose that an attacker sees everything that was computed here, the randomised records included, "
+        "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
+        "for 1 in 100 of those with the one, any test finds at most "
+        f"{percent_up(guarantee.attacker_rate)} in 100 of those with the other; guessing blindly finds 1. "
+        "This holds for every method and any computing power, and nobody who collects the randomised "
+        "records has to be trusted. It is not about labels of "
+        "test nodes, which the test score reads, nor about who is connected with whom."
     )
 
 
@@ -221,7 +243,7 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
     """Return what the guarantee says nothing about, a line each."""
-    if guarantee.unit in _RECORD:
+    if secrets_of(guarantee) == "records":
         return (
             guarantee.not_covered,
             _SIDE_CHANNELS,
@@ -241,7 +263,7 @@ def secrets_of(guarantee: Guarantee) -> str:
     >>> secrets_of(Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
     'edges'
     """
-    return "records" if guarantee.unit in _RECORD else "edges"
+    return "records" if guarantee.unit in (*_RECORD, NodeFeatures.name) else "edges"
 
 
 def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> str:
@@ -283,6 +305,12 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
 
 def _limits(guarantee: Guarantee) -> str:
     about = secrets_of(guarantee)
+    if guarantee.unit == NodeFeatures.name:
+        return (
+            "* Predictions are for the nodes of the graph it was trained on; nodes of another one would have "
+            f"to randomise their records first.\n* Other collections of the same {about} add to what is "
+            "given away.\n* Accuracy on other data is unknown."
+        )
     served = (
         "Predictions are no part of this release: each is only for someone entitled to its node's record"
         if about == "records"
@@ -296,7 +324,7 @@ def _limits(guarantee: Guarantee) -> str:
 
 
 def _use(guarantee: Guarantee) -> str:
-    call = "model.predict()" if secrets_of(guarantee) == "edges" else "model.guarantee"
+    call = "model.guarantee" if guarantee.unit in _RECORD else "model.predict()"
     return f'```\nimport graphveil as gv\n\nmodel = gv.load_model("this folder")\n{call}\n```'
 
 

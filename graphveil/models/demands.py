@@ -6,7 +6,7 @@ import torch
 
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
-from graphveil.privacy import NodeOwner, NodePromise, NodeUnit, Unit
+from graphveil.privacy import NodeFeatures, NodeOwner, NodePromise, NodeUnit, NoUnit, Unit
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
@@ -22,6 +22,7 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
         UnitError: a parameter belongs to another unit, or one that the unit needs is missing.
         ConfigError: private metrics are asked for where accuracies need none.
     """
+    check_local(model, unit)
     if isinstance(unit, NodeUnit) and unit.name not in model.node_units:
         raise NotYetError(
             f"{model.method} does not yet protect {unit.name!r}: it would train on records in the clear; "
@@ -47,6 +48,26 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
             f"{model.method} with unit 'node-owner' needs a degree budget D, which a node of more than D "
             "edges shares among them: pass degree_budget= (--degree-budget). Any D keeps the guarantee; "
             "about half of the expected degree serves accuracy"
+        )
+
+
+def check_local(model: "Estimator", unit: Unit) -> None:
+    """Refuse randomised records for a method that reads raw ones, and other units for one that does not.
+
+    Raises:
+        UnitError: the two do not fit.
+    """
+    if isinstance(unit, NodeFeatures) and not model.local:
+        raise UnitError(
+            f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
+            "they are randomised before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
+            "records, or another unit"
+        )
+    if model.local and not isinstance(unit, NodeFeatures | NoUnit):
+        raise UnitError(
+            f"{model.method} learns from records that each node randomises, over public edges, so it "
+            f"protects 'node-features' and not {unit.name!r}: pass unit='node-features' with eps_x and "
+            "eps_y, or use 'classcode' or 'gap'"
         )
 
 

@@ -14,6 +14,7 @@ from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.context import FitContext
+from graphveil.models.demands import check_local
 from graphveil.models.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.train import Schedule, train
@@ -67,7 +68,7 @@ class FullGraphEstimator(Estimator):
     def _check_available(self) -> None:
         """Refuse every unit that protects something."""
         if self.unit != NoUnit.name:
-            parse_unit(self.unit, max_degree=self.assured_max_degree)
+            check_local(self, parse_unit(self.unit, max_degree=self.assured_max_degree))
             raise NotYetError(
                 f"{self.method} reads the exact edges in every training step and is available with unit "
                 f"'none' only, got unit {self.unit!r}; use 'classcode' or 'gap' for private edges"

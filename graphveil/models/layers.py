@@ -102,6 +102,17 @@ class _SparseProduct(torch.autograd.Function):
         return batch.transposed_times(grads[0].contiguous()), None
 
 
+def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
+    """Return X W for sparse rows X (B, width) and a dense W (width, m), with gradients in W.
+
+    >>> rows = SparseRows.of(sparse.csr_array([[0.0, 2.0], [0.0, 0.0]]))
+    >>> sparse_product(rows, torch.tensor([[1.0], [3.0]])).flatten().tolist()
+    [6.0, 0.0]
+    """
+    product: Tensor = _SparseProduct.apply(weight, x)  # type: ignore[no-untyped-call]  # torch's own
+    return product
+
+
 Batch = Tensor | SparseRows | tuple[Tensor, ...]  # a tuple holds blocks of columns, side by side
 
 
@@ -141,8 +152,7 @@ class Linear(nn.Module):
         """Return x W + b."""
         if not isinstance(x, SparseRows):
             return self._dense((x,) if isinstance(x, Tensor) else x)
-        product: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]  # torch's own
-        return product + self.bias
+        return sparse_product(x, self.weight) + self.bias
 
     def _dense(self, blocks: Sequence[Tensor]) -> Tensor:
         """Return the sum of the blocks' products: what the blocks side by side would give."""

@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -19,6 +20,7 @@ VERSION: Literal[1] = 1
 MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _MAX_BYTES = 16 << 20
+INFINITE = "inf"  # how a file writes it
 
 
 class Record(BaseModel):
@@ -129,7 +131,7 @@ def parameter_types(cls: "type[Estimator]") -> dict[str, Any]:
 def build(cls: "type[Estimator]", parameters: dict[str, Any], path: Path) -> "Estimator":
     """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
     try:
-        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(parameters)))
+        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(_with_infinities(cls, parameters))))
     except ValidationError as error:
         raise ArtifactError(
             f"{path.name}: parameters.{_first(error)}; take it from the original run"
@@ -141,6 +143,25 @@ def build(cls: "type[Estimator]", parameters: dict[str, Any], path: Path) -> "Es
         return cls(**checked)
     except GraphveilError as error:
         raise ArtifactError(f"{path.name}: {error}") from None
+
+
+def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON has them, which knows no infinity: a budget of inf becomes text.
+
+    >>> plain_parameters({"eps_x": math.inf, "hidden": 16})
+    {'eps_x': 'inf', 'hidden': 16}
+    """
+    return {name: INFINITE if value == math.inf else value for name, value in parameters.items()}
+
+
+def _with_infinities(cls: "type[Estimator]", parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return stored parameters with the infinities of numbers that may be infinite."""
+    hints = parameter_types(cls)
+    texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
+    return {
+        name: math.inf if value == INFINITE and name not in texts else value
+        for name, value in parameters.items()
+    }
 
 
 @cache

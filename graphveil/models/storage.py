@@ -29,6 +29,7 @@ from graphveil.models.records import (
     ReleaseRecord,
     Shape,
     build,
+    plain_parameters,
     read_record,
     refusing,
     write_record,
@@ -216,7 +217,7 @@ def _model_file(model: "Estimator") -> ModelFile:
     return ModelFile(
         library=__version__,
         method=model.method,
-        parameters=model.get_params(),
+        parameters=plain_parameters(model.get_params()),
         shape=Shape(**model._shape),
         class_names=list(class_names(model)),
     )
@@ -291,7 +292,7 @@ class _Allowance(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch s
 def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
     """Return whether a written guarantee says what was computed; figures may differ by rounding."""
     exact = ("valid", "unit", "releases", "mode", "deviations", "notes", "replace_one", "max_degree")
-    figures = ("epsilon", "delta", "mu", "tpr_at_1pct_fpr", "edge_epsilon")
+    figures = ("epsilon", "delta", "mu", "tpr_at_1pct_fpr", "edge_epsilon", "eps_x", "eps_y")
     return (
         computed.keys() == written.keys()  # the last of each are there under node units only
         and all(computed.get(name) == written.get(name) for name in exact)

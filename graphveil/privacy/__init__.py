@@ -8,6 +8,7 @@ from graphveil.privacy.events import (
     Composed,
     Event,
     Gaussian,
+    LocalReport,
     PairwiseGaussian,
     PoissonGaussian,
     compose,
@@ -16,6 +17,7 @@ from graphveil.privacy.events import (
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import (
     DirectedEdge,
+    NodeFeatures,
     NodeOwner,
     NodePromise,
     NodeUnit,
@@ -35,8 +37,10 @@ __all__ = [
     "Event",
     "Gaussian",
     "Guarantee",
+    "LocalReport",
     "MemoryBudget",
     "NoUnit",
+    "NodeFeatures",
     "NodeOwner",
     "NodePromise",
     "NodeUnit",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from graphveil._local_words import exact_sum
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss
 from graphveil.privacy.events import (
@@ -22,6 +23,7 @@ from graphveil.privacy.events import (
     Composed,
     Event,
     Gaussian,
+    LocalReport,
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
@@ -89,6 +91,35 @@ class NoPrivacyCurve(Curve):
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """Return 1."""
         return 1.0
+
+
+@dataclass(frozen=True)
+class LocalCurve(Curve):
+    """The curve of randomised reports on one record: their budgets add up, and so do their deltas.
+
+    >>> LocalCurve(1.5).epsilon(0.0), LocalCurve(1.5, 1e-10).epsilon(1e-11)
+    (1.5, inf)
+    """
+
+    total: float
+    least: float = 0.0  # the delta that the reports need
+
+    def delta(self, epsilon: float) -> float:
+        """Return the reports' delta from their epsilon on, and below it what is left of the ratio."""
+        if epsilon >= self.total:
+            return self.least
+        return min(1.0, self.least - math.expm1(epsilon - self.total))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the sum of the budgets at their delta or a larger one, infinity at a smaller one."""
+        return self.total if delta >= self.least else math.inf
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Return the least of e^epsilon FPR + delta and 1 - e^-epsilon (1 - delta - FPR)."""
+        if self.total > MOST_LOSS:
+            return 1.0
+        missed = math.exp(-self.total) * (1 - self.least - false_positive_rate)
+        return min(1.0, math.exp(self.total) * false_positive_rate + self.least, 1 - max(0.0, missed))
 
 
 @dataclass(frozen=True)
@@ -274,6 +305,8 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
 def _curve(total: Total, interval: float) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
+    if all(isinstance(part, LocalReport) for part in total.rest) and not total.mu_squared:
+        return _local_curve(total.rest)
     for part in total.rest:
         if not isinstance(part, PoissonGaussian | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
@@ -283,6 +316,14 @@ def _curve(total: Total, interval: float) -> Curve:
     if total.mu_squared:
         training = training.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
     return PldCurve(training, _ROUNDING * sum(total.rest.values()))
+
+
+def _local_curve(reports: Counter[Event]) -> LocalCurve:
+    """Return the curve of reports; the sums are exact, so that 0.1 three times is 0.3."""
+    found = [(part, count) for part, count in reports.items() if isinstance(part, LocalReport)]
+    epsilons = [epsilon for part, count in found for epsilon in [part.epsilon] * count]
+    deltas = [delta for part, count in found for delta in [part.delta] * count]
+    return LocalCurve(float(exact_sum(epsilons)), float(exact_sum(deltas)))
 
 
 def _out_of_bounds(total: Total) -> bool:

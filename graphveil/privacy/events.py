@@ -88,6 +88,28 @@ class NonPrivate:
 
 
 @dataclass(frozen=True)
+class LocalReport:
+    """What left the randomiser of one record's part: its features, or its label.
+
+    It is (epsilon, delta)-indistinguishable whatever the record holds; epsilon inf leaves the part as it is.
+
+    >>> LocalReport("label", 1.0)
+    LocalReport(part='label', epsilon=1.0, delta=0.0)
+    """
+
+    part: Literal["features", "label"]
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.one_of(("features", "label"), part=self.part)
+        if not self.epsilon >= 0:
+            raise ConfigError(f"epsilon={self.epsilon!r} must be a number of at least 0, or inf")
+        _check.within(0, 1, delta=self.delta)
+
+
+@dataclass(frozen=True)
 class ByGroup:
     """What a step does to one record, by the public group of the record: one event a group.
 
@@ -120,7 +142,7 @@ class Composed:
     events: tuple["Event", ...]
 
 
-Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | ByGroup | Composed
+Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ByGroup | Composed
 
 
 def compose(*events: Event) -> Composed:

@@ -8,12 +8,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from graphveil._local_words import exact_sum, local_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, Total, privacy_curve, total_mu, totals_of
-from graphveil.privacy.events import Event, Gaussian, PoissonGaussian, compose, within_partition
+from graphveil.privacy.events import (
+    Event,
+    Gaussian,
+    LocalReport,
+    PoissonGaussian,
+    compose,
+    within_partition,
+)
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, NoUnit, Unit, parse_unit
+from graphveil.privacy.unit import (
+    DirectedEdge,
+    NodeFeatures,
+    NodePromise,
+    NodeUnit,
+    NoUnit,
+    Unit,
+    parse_unit,
+)
 
 Mode = Literal["strict", "paper"]
 EdgeUse = Literal["never", "asked", "read"]
@@ -149,9 +165,12 @@ class Guarantee:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
         numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
         event = compose(*numbered)
+        local = isinstance(first.protected, NodeFeatures)  # whose reports have a delta of their own each
+        delta = float(exact_sum([guarantee.delta for guarantee in guarantees])) if local else first.delta
         whole = replace(
             first,
             event=event,
+            delta=delta,
             slack=slack,
             releases=sum(guarantee.releases for guarantee in guarantees),
             valid=all(guarantee.valid for guarantee in guarantees),
@@ -162,7 +181,7 @@ class Guarantee:
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=_together(guarantees),
         )
-        left = first.delta - slack
+        left = delta - slack
         return replace(whole, epsilon=whole.curve.epsilon(left) if left > 0 or slack == 0 else math.inf)
 
     @classmethod
@@ -219,11 +238,24 @@ class Guarantee:
         return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
     @property
+    def local_budgets(self) -> tuple[float, float] | None:
+        """Under ``node-features``: what the reports on one record's features cost, and those on its label."""
+        if self.unit != NodeFeatures.name:
+            return None
+        features, label = (float(exact_sum(self._reported(part))) for part in ("features", "label"))
+        return features, label
+
+    @property
     def edge_epsilon(self) -> float | None:
         """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
         if self.edge_use == "never":
             return 0.0
         return None if self.edge_mu is None or self.edge_use == "read" else self._epsilon_at(self.edge_mu)
+
+    def with_deviations(self, *more: str) -> "Guarantee":
+        """Return the guarantee with further deviations listed, each once; with any it is not valid."""
+        listed = tuple(dict.fromkeys((*self.deviations, *more)))
+        return replace(self, deviations=listed, valid=self.valid and not listed)
 
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
@@ -234,7 +266,7 @@ class Guarantee:
         parts = self._core()
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
-            parts.append(wording.ADDS_UP)
+            parts.append(wording.LOCAL_ADDS_UP if self.local_budgets else wording.ADDS_UP)
         if self.deviations:
             listed = "; ".join(self.deviations)
             parts.insert(
@@ -261,7 +293,10 @@ class Guarantee:
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
-        """Return what the record says under node units only."""
+        """Return what the record says under units of records only."""
+        if self.local_budgets is not None:
+            finite = [each if math.isfinite(each) else None for each in self.local_budgets]
+            return dict(zip(("eps_x", "eps_y"), finite, strict=True))
         if not isinstance(self.protected, NodeUnit):
             return {}
         edge = self.edge_epsilon
@@ -275,6 +310,9 @@ class Guarantee:
         unit = self.protected
         if isinstance(unit, NodeUnit):
             return self._core_of_records(unit)
+        if isinstance(unit, NodeFeatures):
+            deltas = [part.delta for part in self._reports()]
+            return [local_statement(self._reported("features"), self._reported("label"), deltas)]
         if isinstance(unit, NoUnit):
             return [wording.NONE]
         if self.releases == 0:
@@ -291,6 +329,13 @@ class Guarantee:
             first = [self._filled(wording.OWNER[self.edge_use], edge=self._edge_words())]
         sampled = [] if math.isfinite(self._mu()) else [wording.SAMPLED]
         return [*first, wording.REPLACED if unit.replace_one else wording.NULLED, *sampled]
+
+    def _reports(self) -> list[LocalReport]:
+        return [part for part in compose(self.event).events if isinstance(part, LocalReport)]
+
+    def _reported(self, part: str) -> list[float]:
+        """Return the budgets of all reports on one part of a record."""
+        return [report.epsilon for report in self._reports() if report.part == part]
 
     def _edge_words(self) -> str:
         edge = self.edge_epsilon

@@ -4,6 +4,7 @@ What comes back is computed, never believed: a guarantee is accounted anew from 
 """
 
 import json
+import math
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -13,6 +14,7 @@ from graphveil.privacy.events import (
     Composed,
     Event,
     Gaussian,
+    LocalReport,
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
@@ -21,12 +23,13 @@ from graphveil.privacy.events import (
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
 
-_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate
+_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport
 _KINDS: dict[str, type[_Simple]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "poisson_gaussian": PoissonGaussian,
     "non_private": NonPrivate,
+    "local_report": LocalReport,
 }
 _GROUPS = "by_group"
 _MOST_GROUPS = 100
@@ -81,7 +84,8 @@ def _record(part: Event) -> dict[str, Any]:
         groups = [events_to_plain(event) for event in part.events]
         return {"kind": _GROUPS, "partition": part.partition, "events": groups}
     assert not isinstance(part, Composed), "compose() flattens"
-    return {"kind": _NAMES[type(part)], **asdict(part)}
+    values = {name: None if value == math.inf else value for name, value in asdict(part).items()}
+    return {"kind": _NAMES[type(part)], **values}  # JSON has no infinity
 
 
 def _event(record: object) -> Event:
@@ -115,6 +119,8 @@ def _plain_event(record: object) -> Event:
         raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
     cls = _KINDS[record["kind"]]
     values = {name: value for name, value in record.items() if name != "kind"}
+    if cls is LocalReport and values.get("epsilon", 0) is None:
+        values["epsilon"] = math.inf
     if set(values) != {field.name for field in fields(cls)}:
         raise ArtifactError(f"an event of kind {record['kind']!r} has missing or unknown fields")
     try:

@@ -141,6 +141,33 @@ class NodePromise(NodeUnit):
 
 
 @dataclass(frozen=True)
+class NodeFeatures(Unit):
+    """Each node's own features and label, randomised before they leave the node. Edges are public.
+
+    The two have budgets of their own (``eps_x``, ``eps_y``), which add up for one record.
+
+    >>> NodeFeatures().pair_shift(1.0, 1.0)
+    Traceback (most recent call last):
+    graphveil.errors.UnitError: unit 'node-features' protects what each node says about itself, before any \
+sum: nothing is left to protect in sums of what was said
+    """
+
+    name: ClassVar[str] = "node-features"
+    delta_cap: ClassVar[float] = 1e-10
+    covers: ClassVar[str] = "each node's own features and label, randomised before they leave the node"
+    not_covered: ClassVar[str] = (
+        "edges, identities, the split, and test labels, which are used in the clear for the test score"
+    )
+
+    def pair_shift(self, forward: float, backward: float) -> float:
+        """Refuse: edges are public under this unit."""
+        raise UnitError(
+            "unit 'node-features' protects what each node says about itself, before any sum: nothing is left "
+            "to protect in sums of what was said"
+        )
+
+
+@dataclass(frozen=True)
 class NoUnit(Unit):
     """No protection at all: the non-private reference."""
 
@@ -155,9 +182,9 @@ class NoUnit(Unit):
 
 
 UNITS: dict[str, type[Unit]] = {
-    unit.name: unit for unit in (UndirectedEdge, DirectedEdge, NodeOwner, NodePromise, NoUnit)
+    unit.name: unit for unit in (UndirectedEdge, DirectedEdge, NodeOwner, NodePromise, NodeFeatures, NoUnit)
 }
-LATER_UNITS = ("node-features", "private-slot-edge")
+LATER_UNITS = ("private-slot-edge",)
 
 
 def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:

@@ -75,6 +75,10 @@ REPLACED = "To differ means here that q has two different records in the two, wh
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 
+LOCAL_ADDS_UP = (
+    "Other releases that randomise the same records again add up: r of them have r times the budgets."
+)
+
 LIST_NOT_COVERED = (
     "who is in the data, the split, edges that others declare towards the node, and the node's own "
     "prediction, which is for those entitled to its features and to its edge list"

@@ -81,7 +81,11 @@ class TestConfiguration:
             build(method, **wrong)
 
     def test_later_units_are_named_as_such(self, method):
-        with pytest.raises(NotYetError, match="unit 'node-features' is not available in this version"):
+        with pytest.raises(NotYetError, match="unit 'private-slot-edge' is not available in this version"):
+            build(method, unit="private-slot-edge")
+
+    def test_records_that_nodes_randomise_are_for_methods_that_read_no_others(self, method):
+        with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
             build(method, unit="node-features")
 
     @pytest.mark.parametrize("method", PRIVATE)

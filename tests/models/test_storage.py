@@ -1,6 +1,7 @@
 """Saved models: what comes back is what was saved, and a hostile folder is refused."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "sage": {"unit": "none", "epochs": 2},
     "gcn": {"unit": "none", "epochs": 2},
     "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
+    "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
 }
 
 

@@ -259,7 +259,7 @@ class FeatureRR(FeatureMechanism):
         place = Place(stream, rows, self.dim)
         out.values[:] = self._sampler.cross(inputs, high, place, self._starts)
 
-    def _estimate(self, reports: Reports, out: Single) -> None:
+    def _told(self, reports: Reports, out: Single) -> None:
         numbers, firsts = self._numbers
         which = reports.values if firsts is None else reports.values + firsts
         np.take(numbers, which, out=out, mode="clip")  # in range; mode "raise" would buffer the output

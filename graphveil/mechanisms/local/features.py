@@ -103,6 +103,45 @@ class FeatureMechanism(ABC):
             self.bounds.real(out[part])
         return out
 
+    def _estimate(self, reports: Reports, out: Single) -> None:
+        """Write the estimates on the unit scale."""
+        if reports.indices is None:
+            self._told(reports, out)
+            return
+        told = np.empty(reports.values.shape, dtype=np.float32)
+        self._told(reports, told)
+        out[:] = 0.5
+        np.put_along_axis(out, reports.indices, told, axis=1)
+
+    def _real(self, told: Single, indices: npt.NDArray[np.int32] | None) -> None:
+        """Bring what was told about some features to their own scale, in place."""
+        if indices is None or not isinstance(self.bounds.low, tuple):
+            self.bounds.real(told)
+            return
+        told *= self.bounds.width.astype(np.float32)[indices]
+        told += np.asarray(self.bounds.low, dtype=np.float32)[indices]
+
+    def told(self, reports: Reports) -> Single:
+        """Return the estimates of the features that reports are about, float32 (records, k).
+
+        What :meth:`estimate` says about all others is the middle of their range, which is public; so this is
+        all there is to know, in k numbers a record.
+
+        >>> from graphveil.mechanisms import MultiBit
+        >>> reports = Reports(np.array([[1]], dtype=np.uint8), np.array([[2]], dtype=np.int32))
+        >>> law = MultiBit(epsilon=1.0, dim=4)
+        >>> bool(law.told(reports)[0, 0] == law.estimate(reports)[0, 2])
+        True
+        """
+        self._check_reports(reports)
+        if math.isinf(self.epsilon):
+            return reports.values.astype(np.float32)
+        out = np.empty(reports.values.shape, dtype=np.float32)
+        for part in row_blocks(len(reports), reports.values.shape[1]):
+            self._told(_part(reports, part), out[part])
+            self._real(out[part], None if reports.indices is None else reports.indices[part])
+        return out
+
     def variance(self, x: Real) -> Floats:
         """Return the variance of each coordinate's estimate, for features (records, dim)."""
         if math.isinf(self.epsilon):
@@ -122,8 +161,8 @@ class FeatureMechanism(ABC):
         """Fill the reports of rows z in [0, 1]."""
 
     @abstractmethod
-    def _estimate(self, reports: Reports, out: Single) -> None:
-        """Write the estimates on the unit scale."""
+    def _told(self, reports: Reports, out: Single) -> None:
+        """Write, on the unit scale, the estimates of the features that reports are about (records, k)."""
 
     @abstractmethod
     def _variance(self, z: Floats) -> Floats:

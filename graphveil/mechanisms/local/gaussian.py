@@ -116,7 +116,7 @@ class AnalyticGaussian(FeatureMechanism):
         steps = np.rint(z * float(self._steps)) + self._noise.draw(stream, rows, self.dim)
         out.values[:] = steps / self._steps
 
-    def _estimate(self, reports: Reports, out: Single) -> None:
+    def _told(self, reports: Reports, out: Single) -> None:
         out[:] = reports.values
 
     def _variance(self, z: Floats) -> Floats:

@@ -121,13 +121,8 @@ class MultiBit(FeatureMechanism):
         place = Place(stream, rows, m)
         out.values[:] = self.bit.sampler.cross(round_up_or_down(z, low), high, place)
 
-    def _estimate(self, reports: Reports, out: Single) -> None:
-        bits = np.array([0.5 - self.scale, 0.5 + self.scale], dtype=np.float32)[reports.values]
-        if reports.indices is None:
-            out[:] = bits
-        else:
-            out[:] = 0.5
-            np.put_along_axis(out, reports.indices, bits, axis=1)
+    def _told(self, reports: Reports, out: Single) -> None:
+        out[:] = np.array([0.5 - self.scale, 0.5 + self.scale], dtype=np.float32)[reports.values]
 
     def _variance(self, z: Floats) -> Floats:
         return self.dim / self.samples * (self.bit.bound / 2) ** 2 - (z - 0.5) ** 2

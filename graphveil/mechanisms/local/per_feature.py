@@ -93,13 +93,8 @@ class PerFeature(FeatureMechanism):
             one, place = slice(column, column + 1), Place(stream, rows, 1, column)
             out.values[:, one] = law.draw(x[:, one], own[:, one], place)
 
-    def _estimate(self, reports: Reports, out: Single) -> None:
-        values = 0.5 + self.dim / (2 * self.samples) * reports.values
-        if reports.indices is None:
-            out[:] = values
-        else:
-            out[:] = 0.5
-            np.put_along_axis(out, reports.indices, values, axis=1)
+    def _told(self, reports: Reports, out: Single) -> None:
+        out[:] = 0.5 + self.dim / (2 * self.samples) * reports.values
 
     def _variance(self, z: Floats) -> Floats:
         x, more = 2 * z - 1, self.dim / self.samples

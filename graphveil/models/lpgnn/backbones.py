@@ -1,0 +1,209 @@
+"""The networks of LPGNN: two rounds of messages along public edges, on propagated inputs.
+
+Each network is two steps, :meth:`Backbone.first` up to the hidden layer and :meth:`Backbone.rest` after it,
+so that judging an epoch and beginning the next one share the first.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.aggregate import KProp, Propagation, propagate
+from graphveil.errors import ConfigError
+from graphveil.graph import Adjacency
+from graphveil.models.layers import ACTIVATIONS, Dropout, Linear
+from graphveil.models.lpgnn.inputs import Early, Inputs
+
+HEADS = 4  # of GAT's hidden layer, as in the paper
+_SLOPE = 0.2  # of GAT's leaky relu
+
+
+@dataclass(frozen=True, kw_only=True)
+class Widths:
+    """The sizes of a network: features, hidden, classes."""
+
+    features: int
+    hidden: int
+    classes: int
+
+
+class Backbone(nn.Module):
+    """Two rounds of messages with an activation and dropout between them."""
+
+    def __init__(self, activation: str, dropout: float, generator: torch.Generator) -> None:
+        """Keep what lies between the rounds."""
+        super().__init__()
+        self._activation, self._dropout = ACTIVATIONS[activation], Dropout(dropout, generator=generator)
+
+    @abstractmethod
+    def on(self, adjacency: Adjacency) -> Self:
+        """Take the public edges that messages go along; return itself."""
+
+    @abstractmethod
+    def first(self, inputs: Inputs) -> Tensor:
+        """Return the hidden layer before its activation, (N, width)."""
+
+    @abstractmethod
+    def last(self, hidden: Tensor) -> Tensor:
+        """Return logits (N, C) from the hidden layer after activation and dropout."""
+
+    def rest(self, hidden: Tensor) -> Tensor:
+        """Return logits (N, C) from the hidden layer, which may be overwritten."""
+        return self.last(cast(Tensor, self._dropout(self._activation(hidden))))
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Return logits (N, C)."""
+        return self.rest(self.first(inputs))
+
+
+class SageBackbone(Backbone):
+    """GraphSAGE with means: h_v <- W_self h_v + W_in mean_{u -> v} h_u + b."""
+
+    _mean: Propagation
+
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__(activation, dropout, generator)
+        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
+        self._incoming = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
+        self._own = nn.ParameterList(Linear(i, o, generator=generator).weight for i, o in sizes)
+
+    def on(self, adjacency: Adjacency) -> Self:
+        """Take the public edges."""
+        self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
+        return self
+
+    def first(self, inputs: Inputs) -> Tensor:
+        """Return the first round's output."""
+        return self._round(0, inputs)
+
+    def last(self, hidden: Tensor) -> Tensor:
+        """Return the second round's output."""
+        return self._round(1, Early(hidden))
+
+    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+        incoming, own = cast(Linear, self._incoming[depth]), self._own[depth]
+        width = own.shape[1]
+        both = inputs.times(torch.cat([incoming.weight, own], dim=1))
+        return propagate(self._mean, both[:, :width]) + both[:, width:] + incoming.bias
+
+
+class GcnBackbone(Backbone):
+    """GCN: H <- D^-1/2 (A + I) D^-1/2 H W + b, D = 1 + in-degree."""
+
+    _hop: Propagation
+
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__(activation, dropout, generator)
+        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
+        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
+
+    def on(self, adjacency: Adjacency) -> Self:
+        """Take the public edges."""
+        self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
+        return self
+
+    def first(self, inputs: Inputs) -> Tensor:
+        """Return the first round's output."""
+        return self._round(0, inputs)
+
+    def last(self, hidden: Tensor) -> Tensor:
+        """Return the second round's output."""
+        return self._round(1, Early(hidden))
+
+    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+        affine = cast(Linear, self._maps[depth])
+        return propagate(self._hop, inputs.times(affine.weight)) + affine.bias
+
+
+class GatBackbone(Backbone):
+    """GAT: a node weighs its neighbours and itself by softmax_u leaky_relu(a_src h_u + a_dst h_v).
+
+    The hidden layer has four heads side by side, each of the full width; the last layer has one.
+    """
+
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__(activation, dropout, generator)
+        hidden = HEADS * widths.hidden
+        self._rounds = nn.ModuleList(
+            [
+                Attending(widths.features, widths.hidden, HEADS, generator),
+                Attending(hidden, widths.classes, 1, generator),
+            ]
+        )
+
+    def on(self, adjacency: Adjacency) -> Self:
+        """Take the public edges, and a loop for every node."""
+        nodes = torch.arange(adjacency.num_nodes)
+        source, target = adjacency.edge_index()
+        self._source, self._target = torch.cat([source, nodes]), torch.cat([target, nodes])
+        return self
+
+    def first(self, inputs: Inputs) -> Tensor:
+        """Return the first round's output."""
+        return self._round(0, inputs)
+
+    def last(self, hidden: Tensor) -> Tensor:
+        """Return the second round's output."""
+        return self._round(1, Early(hidden))
+
+    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+        attending = cast(Attending, self._rounds[depth])
+        rows = inputs.times(attending.weight)
+        return cast(Tensor, attending(rows, self._source, self._target))
+
+
+class Attending(nn.Module):
+    """One round of attention over in-edges, after the linear map.
+
+    Shapes: (N, heads width) -> (N, heads width).
+    """
+
+    def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
+        """Draw the weights, as Glorot and Bengio do."""
+        super().__init__()
+        self._heads, self._width = heads, width
+        bound = (6 / (inputs + heads * width)) ** 0.5
+        self.weight = nn.Parameter(_uniform((inputs, heads * width), bound, generator))
+        bound = (6 / (heads + width)) ** 0.5
+        self._sends = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._gets = nn.Parameter(_uniform((heads, width), bound, generator))
+        self._bias = nn.Parameter(torch.zeros(heads * width))
+
+    def forward(self, rows: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        """Return the weighted sums."""
+        h = rows.view(-1, self._heads, self._width)
+        sends, gets = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
+        scores = nn.functional.leaky_relu(sends[source] + gets[target], _SLOPE)
+        with torch.no_grad():  # what is subtracted cancels
+            most = torch.full_like(sends, -torch.inf)
+            most.scatter_reduce_(0, target[:, None].expand_as(scores), scores, "amax")
+        weights = (scores - most[target]).exp()
+        total = torch.zeros_like(sends).index_add(0, target, weights)
+        sums = torch.zeros_like(h).index_add(0, target, weights[:, :, None] * h[source])
+        return (sums / total[:, :, None]).flatten(1) + self._bias
+
+
+BACKBONES: dict[str, type[SageBackbone] | type[GcnBackbone] | type[GatBackbone]] = {
+    "sage": SageBackbone,
+    "gcn": GcnBackbone,
+    "gat": GatBackbone,
+}
+
+
+def backbone(
+    name: str, widths: Widths, *, activation: str, dropout: float, generator: torch.Generator
+) -> Backbone:
+    """Return an untrained network of this name."""
+    if name not in BACKBONES:
+        raise ConfigError(f"backbone={name!r} is not one of {', '.join(BACKBONES)}")
+    return BACKBONES[name](widths, activation, dropout, generator)
+
+
+def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)

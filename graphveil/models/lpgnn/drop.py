@@ -1,0 +1,162 @@
+"""Learning from randomised labels: the loss of LPGNN (Drop), the training loop, and which epoch is kept."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphveil.aggregate import Propagation, propagate
+from graphveil.models.lpgnn.backbones import Backbone
+from graphveil.models.lpgnn.inputs import Inputs
+from graphveil.models.lpgnn.records import UNKNOWN
+from graphveil.train import EpochRecord, Schedule
+from graphveil.train.adam import Adam
+
+_TINY = 1e-20
+_TRAIN_EXCESS = 1.05  # how far the accuracy on noisy training labels may pass the best possible one
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyLabels:
+    """What is known about labels, and how it came about.
+
+    Args:
+        labels: randomised classes, int64 (N), -1 where none was told.
+        classes: C.
+        train, val: the nodes to fit and to select on, int64.
+        keep: p, the probability that a label was kept: the most that agrees without learning the noise.
+        transition: T (C, C), row y the law of what is said for y; None to learn noisy labels as they are.
+        smoothing: what labels are propagated by; None for none.
+    """
+
+    labels: Tensor
+    classes: int
+    train: Tensor
+    val: Tensor
+    keep: float = 1.0
+    transition: Tensor | None = None
+    smoothing: Propagation | None = None
+
+    def one_hot(self) -> Tensor:
+        """Return Y', float32 (N, C): zero rows where no label was told."""
+        known = self.labels != UNKNOWN
+        return functional.one_hot(self.labels.clamp(min=0), self.classes).float() * known[:, None]
+
+    def targets(self) -> Tensor:
+        """Return the classes to learn at the training nodes: the largest of softmax(KProp(Y')).
+
+        A node that no label reaches keeps what it said itself.
+        """
+        own = self.labels[self.train]
+        if self.smoothing is None:
+            return own
+        smooth = self.smoothing.apply(self.one_hot())[self.train]
+        return torch.where(smooth.abs().sum(dim=1) > 0, smooth.argmax(dim=1), own)
+
+    def said(self, proba: Tensor) -> Tensor:
+        """Return P(y'|x) = P(y|x) T."""
+        return proba if self.transition is None else proba @ self.transition
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the cross entropy of P(y~|x) = softmax(KProp(P(y'|x))) at the training nodes.
+
+        Without smoothing it is that of P(y'|x) itself: the softmax belongs to the propagation.
+        """
+        if self.smoothing is None:
+            return negative_log(self.said(logits[self.train].softmax(dim=1)), targets)
+        smooth = propagate(self.smoothing, self.said(logits.softmax(dim=1)))
+        return functional.cross_entropy(smooth[self.train], targets)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An epoch by noisy labels alone: validation loss, and the shares that predictions agree with."""
+
+    val_loss: float
+    val_accuracy: float
+    train_accuracy: float
+
+    def replaces(self, kept: "Judged | None", keep: float) -> bool:
+        """Whether this epoch is better than the one that is kept.
+
+        All three have to improve, and no accuracy may pass what is possible without learning the noise: p,
+        the probability that a label was kept.
+
+        >>> first, later = Judged(1.2, 0.3, 0.3), Judged(1.1, 0.5, 0.4)
+        >>> later.replaces(first, keep=0.6), later.replaces(first, keep=0.45)
+        (True, False)
+        """
+        if kept is None:
+            return True
+        return (
+            self.val_loss < kept.val_loss
+            and kept.val_accuracy < self.val_accuracy <= keep
+            and kept.train_accuracy < self.train_accuracy <= _TRAIN_EXCESS * keep
+        )
+
+
+def fit_noisy(
+    network: Backbone,
+    inputs: Inputs,
+    noisy: NoisyLabels,
+    schedule: Schedule,
+    *,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+) -> list[EpochRecord]:
+    """Train on all nodes at once and leave the network with the kept epoch's weights, in evaluation mode.
+
+    Args:
+        network: on its edges already.
+        inputs: what it reads.
+        noisy: labels, and what is known about their noise.
+        schedule: epochs, learning rate, weight decay; the epoch is chosen by :class:`Judged`.
+        on_epoch: called after each epoch.
+
+    Returns:
+        One record an epoch; accuracies are on randomised labels.
+    """
+    optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
+    targets, history = noisy.targets(), list[EpochRecord]()
+    kept: Judged | None = None
+    best: dict[str, Tensor] = {}
+    hidden = network.first(inputs)
+    for epoch in range(schedule.epochs):
+        network.train()
+        optimizer.zero_grad()
+        logits = network.rest(hidden)
+        loss = noisy.loss(logits, targets)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
+        optimizer.step(rate=schedule.learning_rate)
+        hidden = network.first(inputs)  # of the new weights: judged now, and learned from next
+        train_accuracy = _agreement(logits.detach(), noisy.labels, noisy.train)
+        judged = _judge(network, hidden, noisy, train_accuracy)
+        history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
+        if judged.replaces(kept, noisy.keep):
+            kept, best = judged, {k: v.detach().clone() for k, v in network.state_dict().items()}
+        on_epoch(epoch + 1)
+    network.load_state_dict(best)
+    network.eval()
+    return history
+
+
+@torch.no_grad()
+def _judge(network: Backbone, hidden: Tensor, noisy: NoisyLabels, train_accuracy: float) -> Judged:
+    network.eval()
+    logits = network.rest(hidden.detach().clone())
+    if len(noisy.val) == 0:
+        return Judged(math.nan, 0.0, train_accuracy)
+    said = noisy.said(logits[noisy.val].softmax(dim=1))
+    loss = negative_log(said, noisy.labels[noisy.val])
+    return Judged(float(loss), _agreement(logits, noisy.labels, noisy.val), train_accuracy)
+
+
+def negative_log(proba: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean of -log of the probability of each row's label."""
+    return -(proba.gather(1, labels[:, None]) + _TINY).log().mean()
+
+
+def _agreement(logits: Tensor, labels: Tensor, nodes: Tensor) -> float:
+    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())

@@ -1,0 +1,135 @@
+"""Which mechanism randomises features, by the name that a configuration gives it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.mechanisms import (
+    AnalyticGaussian,
+    Bounds,
+    FeatureMechanism,
+    FeatureRR,
+    LabelRR,
+    MultiBit,
+    PerFeature,
+    Sample,
+    Split,
+    Weights,
+)
+
+Samples = int | Literal["best", "floor"]
+GAUSSIAN_DELTA = 1e-10  # LPGNN's
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureLaw:
+    """The public choices behind a mechanism, before the number of features is known.
+
+    Args:
+        name: a name of :data:`FEATURES`.
+        epsilon: the budget of the whole vector; inf leaves features as they are.
+        bounds: the public range of features.
+        m: of ``"multi-bit"``: how many features tell a bit.
+        theta: of ``"feature-rr"``: public weights of the features, which add up to one; None for equal ones.
+        delta: of ``"agm"``.
+
+    >>> FeatureLaw(name="multi-bit", epsilon=1.0).mechanism(500).samples
+    1
+    """
+
+    name: str
+    epsilon: float
+    bounds: Bounds = field(default=Bounds())
+    m: Samples = "best"
+    theta: Sequence[float] | None = None
+    delta: float = GAUSSIAN_DELTA
+
+    def __post_init__(self) -> None:
+        """Refuse a choice that the mechanism does not have: it would be believed to do something."""
+        _check.one_of(tuple(FEATURES), features=self.name)
+        if self.theta is not None and not self.name.startswith("feature-rr"):
+            raise ConfigError(f"theta weighs the features of feature-rr, and features={self.name!r}; drop it")
+        if self.m != "best" and self.name != "multi-bit":
+            raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
+
+    def mechanism(self, dim: int) -> FeatureMechanism:
+        """Return the mechanism for vectors of so many features."""
+        return FEATURES[self.name](self, dim)
+
+
+def _multi_bit(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=law.epsilon, dim=dim, bounds=law.bounds, m=law.m)
+
+
+def _one_bit(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=law.epsilon, dim=dim, bounds=law.bounds, m="all")
+
+
+def _laplace(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return PerFeature(epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar="laplace", allocation=Split())
+
+
+def _gaussian(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return AnalyticGaussian(epsilon=law.epsilon, dim=dim, bounds=law.bounds, delta=law.delta)
+
+
+def _sampled(scalar: str) -> Callable[[FeatureLaw, int], FeatureMechanism]:
+    def build(law: FeatureLaw, dim: int) -> FeatureMechanism:
+        return PerFeature(epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar=scalar, allocation=Sample())
+
+    return build
+
+
+def _feature_rr(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return FeatureRR(epsilon=law.epsilon, dim=dim, bounds=law.bounds, allocation=_allocation(law))
+
+
+def _feature_rr_naive(law: FeatureLaw, dim: int) -> FeatureMechanism:
+    return FeatureRR(
+        epsilon=law.epsilon,
+        dim=dim,
+        bounds=law.bounds,
+        allocation=_allocation(law),
+        k=10,
+        mode="ceil",
+        decode="naive",
+    )
+
+
+def _allocation(law: FeatureLaw) -> Split | Weights:
+    return Split() if law.theta is None else Weights(law.theta)
+
+
+FEATURES: dict[str, Callable[[FeatureLaw, int], FeatureMechanism]] = {
+    "multi-bit": _multi_bit,
+    "1bm": _one_bit,
+    "lpm": _laplace,
+    "agm": _gaussian,
+    "duchi": _sampled("duchi"),
+    "piecewise": _sampled("piecewise"),
+    "pm-sub": _sampled("pm-sub"),
+    "hybrid": _sampled("hybrid"),
+    "three-outputs": _sampled("three-outputs"),
+    "feature-rr": _feature_rr,
+    "feature-rr-naive": _feature_rr_naive,
+}
+
+
+def described(mechanism: FeatureMechanism, label: LabelRR) -> list[str]:
+    """Return what each node does to its record, in words.
+
+    >>> described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=math.inf, classes=3))[0]
+    'features: MultiBit, 1 of 500 told, epsilon 1'
+    """
+    told = getattr(mechanism, "samples", mechanism.dim)
+    kept = "as it is" if math.isinf(label.epsilon) else f"kept with probability {label.keep:.4g}"
+    return [
+        "features: as they are"
+        if math.isinf(mechanism.epsilon)
+        else f"features: {type(mechanism).__name__}, {told} of {mechanism.dim} told, "
+        f"epsilon {mechanism.epsilon:g}",
+        f"label: one of {label.classes}, {kept}",
+    ]

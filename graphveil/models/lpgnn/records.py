@@ -1,0 +1,153 @@
+"""Each node randomises its record; the server keeps what it gets. Nothing behind this sees a raw record."""
+
+import hashlib
+import math
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil.graph import Features, Graph, rows, to_dense
+from graphveil.mechanisms import FeatureMechanism, LabelRR, LocalNoise, Reports
+from graphveil.models.lpgnn.inputs import Estimates
+from graphveil.train import snapshot
+
+UNKNOWN = -1  # a label that nobody told
+_BLOCK_VALUES = 1 << 24  # raw features that are made dense at a time
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Randomised:
+    """What the server has of all records.
+
+    Shapes: ``labels`` int64 (N), -1 for nodes that are not in train or val, or have no label.
+    """
+
+    features: Estimates
+    labels: Tensor
+    release_id: str
+    reproducible: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Randomiser:
+    """Randomises the features of all nodes, and the labels of training and validation nodes.
+
+    Labels of test nodes stay where they are: they are read for the final score only.
+    """
+
+    mechanism: FeatureMechanism
+    label: LabelRR
+
+    def __call__(self, graph: Graph, x: Features, seed: int | None, kept: Path | None) -> Randomised:
+        """Return the randomised records, or those that an interrupted fit kept in a file.
+
+        Args:
+            graph: labels and split.
+            x: features, one row a node.
+            seed: makes the noise reproducible; None for a key of the operating system.
+            kept: where reports are kept, so that a resumed fit does not randomise again.
+
+        Raises:
+            ArtifactError: the file is of another configuration.
+        """
+        telling = (graph.mask("train") | graph.mask("val")).numpy()
+        if kept is None:
+            return self._received(self._reports(graph, x, telling, seed), x)
+        binding = self._binding(telling)
+        if not kept.exists():
+            snapshot.save(kept, self._reports(graph, x, telling, seed), binding)
+        return self._received(snapshot.load(kept, binding), x)
+
+    def _reports(self, graph: Graph, x: Features, telling: Any, seed: int | None) -> State:
+        """Return what leaves all nodes, as tensors to be kept."""
+        noise = LocalNoise(seed)
+        labels = np.full(graph.num_nodes, UNKNOWN)
+        who = np.flatnonzero(telling)
+        labels[who] = self.label.perturb(graph.y.numpy()[who], stream=noise.stream("labels"), rows=who)
+        found = {
+            "labels": torch.from_numpy(labels),
+            "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
+            "reproducible": torch.tensor(bool(noise.deviations)),
+        }
+        if math.isinf(self.mechanism.epsilon):
+            return found
+        reports = perturbed(self.mechanism, x, noise)
+        found["values"] = torch.from_numpy(reports.values)
+        if reports.indices is not None:
+            found["indices"] = torch.from_numpy(reports.indices)
+        return found
+
+    def _received(self, found: State, x: Features) -> Randomised:
+        return Randomised(
+            self._estimates(found, x),
+            found["labels"],
+            bytes(found["release"].tolist()).hex(),
+            bool(found["reproducible"]),
+        )
+
+    def _estimates(self, found: State, x: Features) -> Estimates:
+        """Return the estimates of what was told; unprotected features are only cut to the range."""
+        if "values" not in found:
+            return Estimates(clipped(self.mechanism, x))
+        if "indices" not in found:
+            reports = Reports(found["values"].numpy())
+            return Estimates(torch.from_numpy(self.mechanism.estimate(reports)))
+        return sparse_estimates(self.mechanism, Reports(found["values"].numpy(), found["indices"].numpy()))
+
+    def _binding(self, telling: Any) -> dict[str, object]:
+        """Return what a file of reports is bound to; all of it is public."""
+        who = hashlib.sha256(np.packbits(telling).tobytes()).hexdigest()
+        return {"mechanism": repr(self.mechanism), "label": repr(self.label), "telling": who}
+
+
+def perturbed(mechanism: FeatureMechanism, x: Features, noise: LocalNoise) -> Reports:
+    """Return the reports of all rows, of which few are dense at a time."""
+    stream, parts = noise.stream("features"), list[Reports]()
+    for part in _blocks(x):
+        dense = to_dense(rows(x, part)).numpy()
+        parts.append(mechanism.perturb(dense, stream=stream, rows=part.numpy()))
+    indices = [part.indices for part in parts if part.indices is not None]
+    return Reports(
+        np.concatenate([part.values for part in parts]), np.concatenate(indices) if indices else None
+    )
+
+
+def sparse_estimates(mechanism: FeatureMechanism, reports: Reports) -> Estimates:
+    """Return the estimates of reports on sampled features: k numbers a node, and the middle of the range."""
+    assert reports.indices is not None
+    low, width = np.asarray(mechanism.bounds.low), mechanism.bounds.width
+    middle = np.broadcast_to(low + width / 2, (mechanism.dim,)).astype(np.float32)
+    told = mechanism.told(reports) - middle[reports.indices]
+    starts = np.arange(len(reports) + 1) * told.shape[1]
+    entries: Any = (told.ravel(), reports.indices.ravel(), starts)
+    deviations = sparse.csr_array(entries, shape=(len(reports), mechanism.dim))
+    return Estimates(deviations, torch.from_numpy(middle.copy()))
+
+
+def clipped(mechanism: FeatureMechanism, x: Features) -> Features:
+    """Return features that nobody randomises, cut to their range; zeros stay unstored if 0 is inside it."""
+    low, high = np.asarray(mechanism.bounds.low), np.asarray(mechanism.bounds.high)
+    if not isinstance(x, Tensor) and low.ndim == 0 and low <= 0 <= high:
+        parts: Any = (x.data.clip(float(low), float(high)), x.indices, x.indptr)
+        return sparse.csr_array(parts, shape=x.shape)
+    dense = to_dense(x).numpy()
+    return torch.from_numpy(np.clip(dense, low, high).astype(np.float32))
+
+
+def _blocks(x: Features) -> Iterator[Tensor]:
+    """Yield the numbers of consecutive rows."""
+    yield from torch.split(torch.arange(x.shape[0]), max(1, _BLOCK_VALUES // x.shape[1]))
+
+
+def no_reports(graph: Graph, x: Features) -> Randomised:
+    """Return exact records in the place of randomised ones: the reference without privacy."""
+    labels = torch.where(graph.mask("train") | graph.mask("val"), graph.y, UNKNOWN)
+    return Randomised(Estimates(x), labels, "", False)

@@ -1,0 +1,260 @@
+"""LPGNN end to end on small graphs: budgets, the guarantee, what is never read, resuming, files."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import graphveil as gv
+from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, NotYetError, UnitError
+from graphveil.graph import to_dense
+from graphveil.graph.recipes import RECIPES
+from graphveil.graph.synthetic import synthetic
+from graphveil.models.lpgnn.laws import FEATURES
+from graphveil.privacy import LocalReport, NodeFeatures, compose
+
+GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs": 4}
+
+
+def model(**changed: object) -> gv.LPGNN:
+    return gv.LPGNN(**{**LOCAL, **changed})
+
+
+@pytest.fixture
+def graph():
+    """Return the graph under a budget of its own."""
+    edges = GRAPH.adjacency
+    fresh = gv.Graph.from_edges(GRAPH.x, GRAPH.y, *edges.edge_index(), directed=False)
+    return fresh.replace(train_mask=GRAPH.train_mask, val_mask=GRAPH.val_mask, test_mask=GRAPH.test_mask)
+
+
+class TestBudgets:
+    def test_both_are_needed(self) -> None:
+        with pytest.raises(ConfigError, match="eps_y is missing: pass it"):
+            model(eps_y=None)
+        with pytest.raises(ConfigError, match="eps_x and eps_y is missing"):
+            model(eps_x=None, eps_y=None)
+
+    @pytest.mark.parametrize("wrong", [0, -1, math.nan, 1e-12])
+    def test_they_are_above_zero(self, wrong) -> None:
+        with pytest.raises(ConfigError, match="eps_x="):
+            model(eps_x=wrong)
+
+    def test_there_is_no_epsilon(self) -> None:
+        with pytest.raises(ConfigError, match="spends on features and on the label"):
+            model(epsilon=1.0)
+
+    def test_none_has_none(self) -> None:
+        with pytest.raises(ConfigError, match="adds no noise; drop them"):
+            gv.LPGNN(unit="none", eps_x=1.0)
+
+    def test_delta_belongs_to_the_gaussian(self) -> None:
+        with pytest.raises(ConfigError, match="is for features='agm'"):
+            model(delta=1e-10)
+        assert model(features="agm", delta=1e-9).mechanism(8).claim.delta == 1e-9
+
+
+class TestUnits:
+    @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "classcode"])
+    def test_methods_that_read_raw_records_refuse(self, method) -> None:
+        with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
+            gv.METHODS[method](unit="node-features", epsilon=1.0)
+
+    @pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner"])
+    def test_it_protects_nothing_else(self, unit) -> None:
+        with pytest.raises(UnitError, match="protects 'node-features' and not"):
+            gv.LPGNN(unit=unit, eps_x=1.0, eps_y=1.0)
+
+    def test_unit_none_is_exact(self) -> None:
+        reference = gv.LPGNN(unit="none", seed=0, epochs=3, x_steps=0, y_steps=0).fit(GRAPH)
+        assert not reference.guarantee.valid
+        assert torch.equal(reference.predict_proba(GRAPH), reference.predict_proba())
+        again = reference._predict_other(GRAPH)
+        assert torch.allclose(again, reference.predict_proba(), atol=1e-6)
+
+    def test_infinite_budgets_are_the_reference(self) -> None:
+        exact = gv.LPGNN(unit="none", seed=0, epochs=3, high=2.0).fit(GRAPH)
+        open_ = model(eps_x=math.inf, eps_y=math.inf, epochs=3, high=2.0).fit(GRAPH)
+        assert torch.allclose(exact.predict_proba(), open_.predict_proba(), atol=1e-6)
+
+
+class TestGuarantee:
+    def test_both_budgets_and_their_sum(self, graph) -> None:
+        promise = model().fit(graph).guarantee
+        assert promise.local_budgets == (1.0, 2.0)
+        assert (promise.epsilon, promise.delta, promise.valid) == (3.0, 0.0, True)
+        assert "eps_x = 1 and its label at eps_y = 2 (total 3; inf = not protected)" in promise.statement()
+        assert {"eps_x": 1.0, "eps_y": 2.0}.items() <= promise.as_dict().items()
+
+    def test_a_gaussian_says_its_delta(self, graph) -> None:
+        promise = model(features="agm").fit(graph).guarantee
+        assert promise.delta == 1e-10
+        assert "with delta = 1e-10, which is weaker" in promise.statement()
+
+    def test_no_budget_is_no_number(self, graph) -> None:
+        promise = model(eps_y=math.inf).promise(graph)[1]
+        assert promise.epsilon == math.inf
+        assert promise.as_dict()["epsilon"] is None
+        assert "its label at eps_y = inf" in promise.statement()
+
+    def test_runs_compose(self, graph) -> None:
+        whole = model(eps_x=0.1, eps_y=0.2).promise(graph)[1].repeated(3)
+        assert whole.epsilon == pytest.approx(0.9)
+        assert whole.local_budgets == (0.3, 0.6)
+
+    def test_an_attacker_of_randomised_response(self, graph) -> None:
+        promise = model(eps_x=0.5, eps_y=0.5).promise(graph)[1]
+        assert promise.attacker_rate == pytest.approx(math.e / 100)
+
+    def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
+        gv.attach_budget(graph.edge_set, gv.MemoryBudget(epsilon=4.0, delta=1e-9))
+        model().fit(graph)
+        (entry,) = gv.budget_of(graph.edge_set).entries
+        assert entry.unit == NodeFeatures()
+        assert entry.event == compose(LocalReport("features", 1.0), LocalReport("label", 2.0))
+        with pytest.raises(BudgetError, match="would bring the total to epsilon 6"):
+            model().fit(graph)
+
+    def test_a_seed_voids_it_and_repeats_it(self, graph) -> None:
+        first, second = (model(unsafe_noise_seed=3).fit(graph) for _ in range(2))
+        assert torch.equal(first.predict_proba(), second.predict_proba())
+        assert not first.guarantee.valid
+        assert first.guarantee.statement().startswith("NOT A VALID GUARANTEE")
+        other = model(unsafe_noise_seed=4).fit(graph)
+        assert not torch.equal(first.aggregates_["labels"], other.aggregates_["labels"])
+
+    def test_without_a_seed_no_two_fits_are_alike(self, graph) -> None:
+        first, second = (model().fit(graph) for _ in range(2))
+        assert not torch.equal(first.aggregates_["labels"], second.aggregates_["labels"])
+
+
+class TestScaling:
+    def test_ranges_from_the_data_need_a_word_and_void_it(self, graph) -> None:
+        with pytest.raises(ConfigError, match="go together"):
+            model(scaling="columns")
+        with pytest.raises(ConfigError, match="go together"):
+            model(data_dependent_bounds=True)
+        promise = model(scaling="columns", data_dependent_bounds=True).promise(graph)[1]
+        assert promise.deviations == ("bounds taken from the data",)
+
+    def test_a_recipe_that_scaled_columns_voids_it(self) -> None:
+        prepared = RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(synthetic("tiny")), seed=0)
+        promise = model().promise(prepared)[1]
+        assert promise.deviations == ("bounds taken from the data",)
+
+    def test_a_node_may_scale_its_own_row(self, graph) -> None:
+        promise = model(scaling="row").promise(graph)[1]
+        assert promise.valid
+        assert "each node brings its features to [0, 1] by its own" in promise.statement()
+
+    @pytest.mark.parametrize("shift", [0.0, -3.0])
+    def test_rows_come_to_the_unit_interval_dense_or_sparse(self, shift) -> None:
+        from graphveil.models.lpgnn.scaling import scaled
+
+        x = np.array([[0.0, 4.0, 2.0], [0.0, 0.0, 0.0], [1.0, 0.0, 8.0]], dtype=np.float32)
+        x[2, 0] += shift
+        dense = scaled(torch.from_numpy(x), "row")
+        from_sparse = scaled(sparse.csr_array(x), "row")
+        assert torch.allclose(dense, to_dense(from_sparse))
+        assert dense[0].tolist() == [0.0, 1.0, 0.5]
+        assert dense[1].tolist() == [0.0, 0.0, 0.0]
+
+
+class TestWhatIsRead:
+    def test_test_labels_change_nothing(self, graph) -> None:
+        moved = graph.y.clone()
+        moved[graph.test_mask] = (moved[graph.test_mask] + 1) % graph.num_classes
+        first = model(unsafe_noise_seed=1).fit(graph)
+        second = model(unsafe_noise_seed=1).fit(graph.replace(y=moved))
+        assert torch.equal(first.predict_proba(), second.predict_proba())
+
+    def test_scores_but_the_last_are_on_what_was_said(self, graph) -> None:
+        fitted = model().fit(graph)
+        said = fitted.aggregates_["labels"]
+        mask = graph.mask("val")
+        expected = (fitted.predict()[mask] == said[mask]).float().mean()
+        assert fitted.score(graph, "val") == pytest.approx(float(expected))
+        assert (said[graph.mask("test")] == -1).all()
+        hidden = graph.replace(y=torch.where(graph.test_mask, graph.y, 0))
+        assert fitted.score(hidden, "val") == fitted.score(graph, "val")
+
+    def test_another_graph_is_refused(self, graph) -> None:
+        fitted = model().fit(graph)
+        other = gv.Graph.from_edges(graph.x, graph.y, [0], [1], directed=False)
+        with pytest.raises(NotYetError, match="would have to randomise their features"):
+            fitted.predict(other)
+
+
+@pytest.mark.parametrize(
+    "features",
+    tuple(FEATURES),
+)
+def test_every_mechanism_trains(graph, features) -> None:
+    assert model(features=features, epochs=1).fit(graph).predict().shape == (graph.num_nodes,)
+
+
+@pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
+def test_every_backbone_learns_exact_records(backbone) -> None:
+    settings = {"x_steps": 1, "y_steps": 0, "backbone": backbone, "learning_rate": 0.03}
+    fitted = gv.LPGNN(unit="none", seed=0, epochs=60, **settings).fit(GRAPH)
+    majority = GRAPH.y[GRAPH.mask("test")].bincount().max() / GRAPH.mask("test").sum()
+    assert fitted.score(GRAPH) > majority + 0.2
+
+
+def test_drop_learns_what_propagated_labels_say(graph) -> None:
+    history = model(eps_y=math.inf, y_steps=2, epochs=40, learning_rate=0.03).fit(graph).history_
+    losses = [epoch.train_loss for _, epoch in history]
+    assert losses[-1] < losses[0] - 0.05
+
+
+class TestFiles:
+    def test_an_interrupted_fit_randomises_once(self, graph, tmp_path) -> None:
+        first = model().fit(graph, workspace=tmp_path / "w")
+        second = model().fit(graph, workspace=tmp_path / "w")
+        assert torch.equal(first.predict_proba(), second.predict_proba())
+        assert len(gv.budget_of(graph.edge_set).entries) == 1
+
+    def test_reports_of_another_budget_are_refused(self, graph, tmp_path) -> None:
+        model().fit(graph, workspace=tmp_path / "w")
+        with pytest.raises(ArtifactError, match="other settings"):
+            model(eps_x=2.0).fit(graph, workspace=tmp_path / "w")
+
+    def test_a_seed_cannot_be_forgotten_by_resuming(self, graph, tmp_path) -> None:
+        model(unsafe_noise_seed=1).fit(graph, workspace=tmp_path / "w")
+        assert not model().fit(graph, workspace=tmp_path / "w").guarantee.valid
+
+    @pytest.mark.parametrize("eps_y", [2.0, math.inf])
+    def test_saving_and_loading(self, graph, tmp_path, eps_y) -> None:
+        fitted = model(eps_y=eps_y).fit(graph)
+        fitted.save(tmp_path / "saved")
+        loaded = gv.load_model(tmp_path / "saved")
+        assert torch.equal(loaded.predict_proba(), fitted.predict_proba())
+        assert loaded.guarantee == fitted.guarantee
+        assert loaded.get_params() == fitted.get_params()
+        assert loaded.score(graph, "val") == fitted.score(graph, "val")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"features": "multibit"}, "did you mean 'multi-bit'"),
+        ({"backbone": "mlp"}, "backbone='mlp' is not one of sage, gcn, gat"),
+        ({"x_steps": -1}, "x_steps=-1"),
+        ({"theta": (1.0,)}, "theta weighs the features of feature-rr"),
+        ({"features": "agm", "m": "floor"}, "m='floor' is for features='multi-bit'"),
+        ({"low": 1.0}, "must be below high"),
+        ({"scaling": "rows"}, "did you mean 'row'"),
+    ],
+)
+def test_wrong_parameters_are_refused(wrong, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        model(**wrong)
+
+
+def test_an_empty_part_of_the_split_is_refused(graph) -> None:
+    none = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    with pytest.raises(GraphError, match="no labelled val nodes"):
+        model().fit(graph.replace(val_mask=none))
