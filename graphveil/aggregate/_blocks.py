@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
+from graphveil.aggregate._fused import FusedSum
 from graphveil.aggregate._pairs import PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery, HopQuery
@@ -25,6 +26,7 @@ SUM_ENTRIES = 1 << 18  # and so do the sums
 SUM_EDGES = 1 << 22
 PAIR_EDGES = 1 << 18  # with a weight for each
 GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
+INT32_EXACT = 1 << 31  # what fused sums stay below
 
 Kinds = npt.NDArray[np.int64]
 
@@ -35,13 +37,14 @@ class Sums:
 
     ``longest`` is how many rows float32 adds exactly. With a ``stride`` the table has a copy for each kind of
     destination, and a source's row in the copy for kind k stands at source + k * stride. With ``pairs`` each
-    row is multiplied by the whole number that belongs to its edge's two ends.
+    row is multiplied by the whole number that belongs to its edge's two ends; ``fused`` does both at once.
     """
 
     table: Tensor
     longest: int
     stride: int = 0
     pairs: PairWeights | None = None
+    fused: FusedSum | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +80,7 @@ def noisy_rows(edges: Edges, *, sums: Sums, laws: RowLaws, stream: RowStream) ->
     """
     dim = sums.table.shape[1]
     rows = noise_rows(edges, laws, stream, dim)
-    at_once = SUM_EDGES if sums.pairs is None else PAIR_EDGES
+    at_once = SUM_EDGES if sums.pairs is None or sums.fused is not None else PAIR_EDGES
     for piece in edges.pieces(max(1, SUM_ENTRIES // dim), at_once):
         part = rows[piece.start - edges.start : piece.stop - edges.start]
         kinds = laws.of(piece)
@@ -107,11 +110,14 @@ def noise_rows(edges: Edges, laws: RowLaws, stream: RowStream, dim: int) -> Tens
 def exact_sum(edges: Edges, sums: Sums, kinds: Kinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64."""
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
-    weight = None if sums.pairs is None else sums.pairs.of(edges)
     if kinds is not None and sums.stride:
         shift = (kinds * sums.stride).astype(np.int32)
         sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
-    if int(degrees.max()) <= longest:
+    most = int(degrees.max())
+    if sums.fused is not None and most < longest * INT32_EXACT // FLOAT32_EXACT:
+        return sums.fused(edges, sources).to(torch.float32 if most <= longest else torch.float64)
+    weight = None if sums.pairs is None else sums.pairs.of(edges)
+    if most <= longest:
         return embedding_bag(
             sources, table, edges.offsets, mode="sum", per_sample_weights=weight, include_last_offset=True
         )

@@ -19,6 +19,7 @@ from torch import Tensor
 from graphveil._random import RowStream
 from graphveil.aggregate import _blocks, _push
 from graphveil.aggregate._attention import Examples
+from graphveil.aggregate._fused import VECTOR_BITS, fused_sum
 from graphveil.aggregate._pairs import PairWeights, check_trusted
 from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.engine import Engine
@@ -253,7 +254,8 @@ class Release:
         )
         # The table has a copy of its N rows for each group of destinations.
         longest = FLOAT32_EXACT >> query.contribution_bits
-        sums = _blocks.Sums(table, longest, stride=len(vectors), pairs=pairs)
+        fused = fused_sum(table, pairs) if query.grid_bits <= VECTOR_BITS else None
+        sums = _blocks.Sums(table, longest, stride=len(vectors), pairs=pairs, fused=fused)
         return self._draw(sums, laws, stream)
 
     def _draw_push(self, query: PushQuery, vectors: Tensor, levels: Tensor, stream: RowStream) -> Tensor:

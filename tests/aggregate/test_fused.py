@@ -1,0 +1,181 @@
+"""The compiled pass against the slower way: the same integers in the same type."""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.aggregate import (
+    ClassAgree,
+    Coarse,
+    ExpCos,
+    HalfCos,
+    Jaccard,
+    LearnedPublic,
+    PosteriorDot,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    Similarity,
+    _fused,
+    release,
+)
+from graphveil.aggregate._blocks import Sums, exact_sum
+from graphveil.aggregate._fused import FusedSum, fused_sum
+from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
+from graphveil.aggregate.engine import Edges, blocks
+from graphveil.aggregate.plan import hops
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryBudget, UndirectedEdge
+
+pytest.importorskip("llvmlite", minversion="0.45")
+
+NODES, LONGEST = 50, 1 << 10
+
+
+def graph(seed: int = 0, nodes: int = NODES) -> Edges:
+    """Rows of 0 to 30 in-edges, the last ones of none."""
+    rng = np.random.default_rng(seed)
+    degrees = rng.integers(0, 31, nodes)
+    degrees[-2:] = 0
+    sources = rng.integers(0, nodes, degrees.sum())
+    target = np.repeat(np.arange(nodes), degrees)
+    (block,) = blocks(Adjacency.from_edges(sources, target, num_nodes=nodes, directed=True), nodes)
+    return block
+
+
+def vectors(width: int, rows: int = NODES, most: int = 512) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(width).integers(-most, most + 1, (rows, width))).float()
+
+
+def both(edges: Edges, table: Tensor, pairs: PairWeights, **more: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Return the sums of the compiled pass and of the slower way."""
+    fused = fused_sum(table, pairs)
+    assert fused is not None
+    kinds, stride = more.get("kinds"), int(more.get("stride", 0))
+    sums = (Sums(table, LONGEST, stride=stride, pairs=pairs, fused=way) for way in (fused, None))
+    first, second = (exact_sum(edges, one, None if kinds is None else kinds.numpy()) for one in sums)
+    return first, second
+
+
+@pytest.mark.parametrize("width", [1, 5, 8, 16, 17, 40, 128])
+@pytest.mark.parametrize("keys", [3, 16, 20, 128])
+def test_dot_products_of_any_width_give_the_same_sums(width: int, keys: int) -> None:
+    z = torch.from_numpy(np.random.default_rng(keys).normal(size=(NODES, keys)))
+    for weight in (HalfCos(), ExpCos(0.5), LearnedPublic()):
+        first, second = both(graph(), vectors(width), weight.prepare(z))
+        assert first.dtype == second.dtype == torch.float32
+        assert torch.equal(first, second) and bool(second.any())
+
+
+@pytest.mark.parametrize(
+    "weight", [ClassAgree(0.3), PosteriorDot(), Coarse(HalfCos(), 7), Coarse(HalfCos(), 128)]
+)
+def test_weights_of_kinds_and_posteriors_give_the_same_sums(weight: Similarity) -> None:
+    p = torch.from_numpy(np.random.default_rng(1).dirichlet([0.3] * 6, NODES))
+    assert torch.equal(*both(graph(), vectors(16), weight.prepare(p)))
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3, 4, 5, 7, 8, 9, 61])
+def test_rows_of_any_length_give_the_same_sums(degree: int) -> None:
+    sources = torch.arange(degree, dtype=torch.int32) % NODES
+    edges = Edges(3, 5, torch.tensor([0, 0, degree], dtype=torch.int32), sources)
+    z = torch.from_numpy(np.random.default_rng(degree).normal(size=(NODES, 4)))
+    for pairs in (HalfCos().prepare(z), Coarse(HalfCos(), 9).prepare(z)):
+        assert torch.equal(*both(edges, vectors(16), pairs))
+
+
+def test_every_kind_of_row_reads_its_own_copy_of_the_vectors() -> None:
+    z = torch.from_numpy(np.random.default_rng(2).normal(size=(NODES, 4)))
+    kinds = torch.arange(NODES) % 3
+    table = vectors(6, 3 * NODES)
+    for pairs in (HalfCos().prepare(z), ClassAgree().prepare(z.softmax(dim=1))):
+        first, second = both(graph(), table, pairs, kinds=kinds, stride=NODES)
+        assert torch.equal(first, second)
+        assert not torch.equal(first, both(graph(), table, pairs)[0])
+
+
+def test_the_largest_numbers_do_not_overflow() -> None:
+    most, count = 1 << _fused.VECTOR_BITS, 300
+    phi = torch.zeros(count, 16)
+    phi[:, 0] = HALF
+    psi = phi * torch.tensor([1.0, -1.0]).repeat(count // 2)[:, None] / HALF
+    levels = torch.arange(2 * HALF + 1).float().mul(32 / (2 * HALF)).round()
+    sources = torch.arange(count, dtype=torch.int32).repeat(2)
+    edges = Edges(0, 2, torch.tensor([0, count, 2 * count], dtype=torch.int32), sources)
+    table = torch.tensor([[most, -most]]).float().repeat(count, 1)
+    fused = fused_sum(table, Dots(phi, psi, levels))
+    assert fused is not None
+    assert fused(edges, sources).tolist() == [[count * 32 * most, -count * 32 * most], [0, 0]]
+
+
+def test_sums_that_float32_does_not_hold_come_in_float64_and_longer_rows_take_the_slower_way() -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError
+
+    count = 3 * LONGEST
+    edges = Edges(0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count, dtype=torch.int32))
+    pairs = HalfCos().prepare(torch.eye(2)[torch.arange(count).clamp_max(1)])
+    table = torch.full((count, 1), 511.0)
+    table[0] = 0
+    first, second = both(edges, table, pairs)
+    assert first.dtype == second.dtype == torch.float64
+    assert first.tolist() == second.tolist() == [[(count - 1) * 511 * 16]]
+    whole = fused_sum(table, pairs)
+    assert whole is not None
+    unused = FusedSum(whole.sources, whole.targets, whole.levels, 0, 1, refused)
+    assert (
+        exact_sum(edges, Sums(table, count // 128, pairs=pairs, fused=unused), None).tolist()
+        == first.tolist()
+    )
+    with pytest.raises(AssertionError):
+        exact_sum(edges, Sums(table, count // 128 + 1, pairs=pairs, fused=unused), None)
+
+
+def test_threads_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    z = torch.from_numpy(np.random.default_rng(4).normal(size=(NODES, 4)))
+    alone = both(graph(), vectors(16), HalfCos().prepare(z))
+    monkeypatch.setattr(_fused, "_EDGES_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    together = both(graph(), vectors(16), HalfCos().prepare(z))
+    assert torch.equal(alone[0], together[0]) and torch.equal(*together)
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    _fused._compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
+    yield
+    _fused._compiled.cache_clear()
+
+
+def test_without_a_compiler_or_for_other_weights_there_is_no_pass(no_compiler: None) -> None:
+    z = torch.eye(4)
+    assert fused_sum(z, HalfCos().prepare(z)) is None
+
+
+def test_some_weights_and_widths_have_no_pass() -> None:
+    z = torch.eye(4)
+    assert fused_sum(z, None) is None and fused_sum(z, Jaccard().prepare(z)) is None
+    assert fused_sum(torch.zeros(4, 129), HalfCos().prepare(z)) is None
+    assert fused_sum(z, HalfCos().prepare(torch.zeros(4, 129))) is None
+    assert isinstance(ClassAgree().prepare(z), Kinds) and fused_sum(z, ClassAgree().prepare(z)) is not None
+
+
+def test_a_release_has_the_same_bytes_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    adjacency = Adjacency.from_edges(*rng.integers(0, NODES, (2, 400)), num_nodes=NODES, directed=False)
+    rows = torch.from_numpy(rng.normal(size=(NODES, 16)))
+    rows /= 1.01 * rows.norm(dim=1, keepdim=True)
+    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 16, UndirectedEdge(), HalfCos()), delta=1e-3)
+
+    def asked() -> Tensor:
+        key = ReleaseKey.from_seed(0, "fused")
+        return Release(plan, adjacency, budget=MemoryBudget(), key=key).rows(rows, rows)
+
+    fast = asked()
+    monkeypatch.setattr(release, "fused_sum", lambda table, pairs: None)
+    assert torch.equal(fast, asked())
