@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from graphveil.mechanisms.local.feature_rr import Bins, FeatureRR
     from graphveil.mechanisms.local.features import FeatureMechanism, Reports
     from graphveil.mechanisms.local.gaussian import AnalyticGaussian, analytic_sigma
+    from graphveil.mechanisms.local.importance import (
+        permutation_importance,
+        public_weights,
+        shap_importance,
+    )
     from graphveil.mechanisms.local.labels import LabelRR
     from graphveil.mechanisms.local.multibit import MultiBit
     from graphveil.mechanisms.local.noise import LocalNoise
     from graphveil.mechanisms.local.per_feature import PerFeature
+    from graphveil.mechanisms.local.record_rr import RecordFeatureRR, record_loss, record_weights
     from graphveil.mechanisms.local.statement import (
         NOT_COLLECTED,
         NOT_RANDOMISED,
@@ -56,6 +62,7 @@ _HOMES = {
     "PMSub": "scalar.piecewise",
     "PerFeature": "local.per_feature",
     "Piecewise": "scalar.piecewise",
+    "RecordFeatureRR": "local.record_rr",
     "Reports": "local.features",
     "RoundedGaussian": "additive",
     "Sample": "local.allocation",
@@ -67,7 +74,12 @@ _HOMES = {
     "analytic_sigma": "local.gaussian",
     "choose_sampler": "additive",
     "node_features_statement": "local.statement",
+    "permutation_importance": "local.importance",
     "public_rate": "steps",
+    "public_weights": "local.importance",
+    "record_loss": "local.record_rr",
+    "record_weights": "local.record_rr",
+    "shap_importance": "local.importance",
 }
 
 __all__ = [
@@ -90,6 +102,7 @@ __all__ = [
     "PMSub",
     "PerFeature",
     "Piecewise",
+    "RecordFeatureRR",
     "Reports",
     "RoundedGaussian",
     "Sample",
@@ -101,7 +114,12 @@ __all__ = [
     "analytic_sigma",
     "choose_sampler",
     "node_features_statement",
+    "permutation_importance",
     "public_rate",
+    "public_weights",
+    "record_loss",
+    "record_weights",
+    "shap_importance",
 ]
 
 

@@ -1,0 +1,186 @@
+"""Public weights for features: how much each matters to a model, and how much of what is sensitive it tells.
+
+Scores come from public records, so weights cost nothing. Weights that are computed from the record that
+they randomise are another mechanism: see ``record_rr.py``.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil import _check
+from graphveil.errors import ConfigError, MissingDependencyError, NeverError
+from graphveil.mechanisms._draws import Floats, Integers
+from graphveil.mechanisms.local.allocation import Weights
+
+Predict = Callable[[Floats], npt.ArrayLike]
+_LEAST = 1e-12  # of a probability, so that a wrong certainty costs much but not everything
+
+
+def shares(values: npt.ArrayLike) -> Floats:
+    """Return |v_i| / ||v||_1 of each row: equations 5 and 6 of HeteroRR. A row of zeros has equal shares.
+
+    The values are z - zhat for the sensitivity (zhat: the features with what is sensitive masked), or SHAP
+    values for the importance.
+
+    Raises:
+        ConfigError: the values are no finite numbers of shape (records, dim) or (dim,).
+
+    >>> shares([[1.0, -3.0], [0.0, 0.0]]).tolist()
+    [[0.25, 0.75], [0.5, 0.5]]
+    """
+    size = np.abs(_matrix("values", values))
+    total = size.sum(axis=1, keepdims=True)
+    even = np.full_like(size, 1 / size.shape[1])
+    np.divide(size, total, out=even, where=total > 0)
+    return even
+
+
+def combined(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, gamma: float) -> Floats:
+    """Return theta before normalisation, row by row: equation 7 of HeteroRR.
+
+        gamma alpha_i + (1 - gamma) (beta_min + beta_max - beta_i),
+
+    with alpha the shares of the importance and beta those of the sensitivity. What is important and tells
+    little gets most. A row adds up to gamma + (1 - gamma) (d (beta_min + beta_max) - 1), which is not one.
+
+    >>> combined([[0.5, 0.5]], [[0.9, 0.1]], 0.5).tolist()
+    [[0.3, 0.7]]
+    """
+    _check.within(0, 1, gamma=gamma)
+    alpha, beta = shares(importance), shares(sensitivity)
+    if alpha.shape[1] != beta.shape[1]:
+        raise ConfigError(
+            f"importance of {alpha.shape[1]} features and sensitivity of {beta.shape[1]} do not go together"
+        )
+    ends = beta.min(axis=1, keepdims=True) + beta.max(axis=1, keepdims=True)
+    theta: Floats = gamma * alpha + (1 - gamma) * (ends - beta)
+    return theta
+
+
+def public_weights(
+    importance: npt.ArrayLike,
+    sensitivity: npt.ArrayLike | None = None,
+    *,
+    public_records: bool,
+    gamma: float = 0.5,
+    allocation: Literal["linear", "cube_root"] = "linear",
+) -> Weights:
+    """Return one theta for all records from the scores of public ones, for :class:`FeatureRR`.
+
+    The shares of the records are averaged, combined by :func:`combined`, and normalised.
+
+    Args:
+        importance: SHAP values, or other scores of size, (records, dim) or (dim,).
+        sensitivity: z - zhat, in the same shape; without it the importance alone decides.
+        public_records: your word that the scores were computed from public records only.
+        gamma: between 0, sensitivity alone, and 1, importance alone.
+        allocation: ``"linear"`` as in the paper, or ``"cube_root"``, which minimises the squared error of
+            unbiased estimates, weighted by the combined scores.
+
+    Raises:
+        NeverError: the records are not public: theta would tell about them.
+        ConfigError: scores are not finite or do not go together, or gamma lies outside [0, 1].
+
+    >>> public_weights([[0.5, 0.5]], [[0.9, 0.1]], public_records=True).theta
+    (0.3, 0.7)
+    >>> public_weights([8.0, 1.0], public_records=True, allocation="cube_root").theta
+    (0.6666666666666667, 0.33333333333333337)
+    """
+    if public_records is not True:
+        raise NeverError(
+            "weights computed from private records tell about them, beyond what epsilon bounds; compute "
+            "scores from public records and say public_records=True, or take Split()"
+        )
+    _check.one_of(("linear", "cube_root"), allocation=allocation)
+    alpha = shares(importance).mean(axis=0)
+    beta = alpha if sensitivity is None else shares(sensitivity).mean(axis=0)
+    scores = combined(alpha, beta, 1.0 if sensitivity is None else gamma)[0]
+    return Weights.linear(scores) if allocation == "linear" else Weights.cube_root(scores)
+
+
+def permutation_importance(
+    predict: Predict, x: Floats, labels: Integers, *, rng: np.random.Generator, repeats: int = 5
+) -> Floats:
+    """Return how much worse a public model becomes when a feature is shuffled among public records, (dim,).
+
+    The rise of the mean cross-entropy, averaged over the repeats, 0 where there is none (Breiman 2001;
+    Fisher, Rudin, Dominici, JMLR 2019). The model is a function of the whole matrix: a network on a public
+    graph will do.
+
+    Args:
+        predict: features (records, dim) to probabilities (records, classes).
+        x, labels: public records.
+        rng: public randomness.
+        repeats: how often each feature is shuffled.
+
+    >>> predict = lambda x: np.stack([1 - x[:, 0], x[:, 0]], axis=1)
+    >>> x = np.array([[0.1, 0.5], [0.9, 0.2], [0.8, 0.9], [0.2, 0.6]])
+    >>> scores = permutation_importance(predict, x, np.array([0, 1, 1, 0]), rng=np.random.default_rng(0))
+    >>> bool(scores[0] > 0.5), float(scores[1])
+    (True, 0.0)
+    """
+    _check.integer_at_least(1, repeats=repeats)
+    x = _matrix("x", x)
+    base, scores, other = _cross_entropy(predict(x), labels), np.zeros(x.shape[1]), x.copy()
+    for feature in range(x.shape[1]):
+        for _ in range(repeats):
+            other[:, feature] = rng.permutation(x[:, feature])
+            scores[feature] += _cross_entropy(predict(other), labels) - base
+        other[:, feature] = x[:, feature]
+    return np.maximum(scores / repeats, 0)
+
+
+def shap_importance(predict: Predict, x: Floats, background: Floats, *, seed: int = 0) -> Floats:
+    """Return SHAP values of public records under a public model, for :func:`public_weights`, (records, dim).
+
+    Absolute values, averaged over the outputs (Lundberg, Lee, NeurIPS 2017), by the package ``shap`` with
+    permutations of the features: 2 dim + 1 evaluations a record, exact where features do not interact. The
+    model sees one record at a time, so it is no graph network; for one, :func:`permutation_importance`.
+
+    Args:
+        predict: features (records, dim) to outputs (records, k) or (records,).
+        x: public records to explain.
+        background: public records that absent features are drawn from.
+        seed: of the permutations.
+
+    Raises:
+        MissingDependencyError: shap is not installed.
+    """
+    try:
+        import shap
+    except ImportError:
+        raise MissingDependencyError(
+            "SHAP values need the package shap: pip install 'graphveil[shap]'; or take "
+            "permutation_importance, which needs nothing"
+        ) from None
+    x, background = _matrix("x", x), _matrix("background", background)
+    masker = shap.maskers.Independent(background, max_samples=len(background))
+    state = np.random.get_state()  # noqa: NPY002 - shap seeds the global generator; nobody else should notice
+    try:
+        explainer = shap.explainers.Permutation(predict, masker, seed=seed)
+        found = explainer(x, max_evals=2 * x.shape[1] + 1, silent=True).values
+    finally:
+        np.random.set_state(state)  # noqa: NPY002 - as above
+    values: Floats = np.abs(np.asarray(found, dtype=np.float64).reshape(*x.shape, -1)).mean(axis=2)
+    return values
+
+
+def _cross_entropy(probabilities: npt.ArrayLike, labels: Integers) -> float:
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.ndim != 2 or len(p) != len(labels):
+        raise ConfigError("predict must return probabilities of shape (records, classes)")
+    return float(-np.log(np.maximum(p[np.arange(len(p)), labels], _LEAST)).mean())
+
+
+def _matrix(name: str, values: npt.ArrayLike) -> Floats:
+    """Return finite numbers as rows, one row if there is no record."""
+    try:
+        array = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} must be numbers of shape (records, dim)") from error
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise ConfigError(f"{name} must be finite numbers of shape (records, dim)")
+    return array
