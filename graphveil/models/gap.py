@@ -1,7 +1,7 @@
 """GAP: aggregate encoded features over noisy hops once, then train on what came out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import ClassVar
 
@@ -41,7 +41,7 @@ from graphveil.models.attention import (
 from graphveil.models.base import State, nodes_of
 from graphveil.models.bounded import at_most
 from graphveil.models.context import FitContext
-from graphveil.models.hops import Encoder, FixedRows, HopClassifier, scaled_by_norm
+from graphveil.models.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.models.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.models.record_plan import RecordPlan
 from graphveil.models.trained import TrainedEstimator
@@ -84,7 +84,8 @@ class GAP(TrainedEstimator):
     so its record moves the rows of a hop by at most one (GAP-NDP). With ``node-promise`` the sum is plain and
     a node moves it by sqrt(assured_max_degree); the node's own row is not covered. Between hops a node sends
     what the encoder's head makes of its own row and its noisy rows (:meth:`Encoder.message`). Paper mode
-    samples D out-edges a node, and takes one noise multiplier for steps and hops.
+    samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of the
+    paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
 
     A prediction for another graph asks that graph's edges: it is a new release, booked once
     (:meth:`predict_proba`). The total is then ``guarantee_with_predictions``. Of a graph that has grown, the
@@ -153,7 +154,7 @@ class GAP(TrainedEstimator):
     attention_multiplier: float | None = None
 
     _encoder: Encoder | None = field(default=None, init=False, repr=False)
-    _classifier: HopClassifier | None = field(default=None, init=False, repr=False)
+    _classifier: HopClassifier | UnitHopClassifier | None = field(default=None, init=False, repr=False)
     _weighting: Weighting | None = field(default=None, init=False, repr=False)
     _tower: nn.Module | None = field(default=None, init=False, repr=False)
     _attention: State = field(default_factory=dict, init=False, repr=False)
@@ -261,6 +262,10 @@ class GAP(TrainedEstimator):
         if plan is None or not (self._on_records or self._attends):
             return plan
         return ReleasePlan(plan.unit, tuple(_hops_of(plan)), plan.delta)
+
+    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
+        """Return the hops alone, with the noise of the old rows."""
+        return replace(plan, queries=tuple(_hops_of(plan)))
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         more = PAPER_ON_RECORDS if self._paper_on_records else ()
@@ -442,7 +447,7 @@ class GAP(TrainedEstimator):
 
     def _trained_classifier(
         self, graph: Graph, views: Sequence[Tensor], release: Release | None, context: FitContext
-    ) -> HopClassifier:
+    ) -> HopClassifier | UnitHopClassifier:
         generator = context.streams.torch("classifier")
         classifier = self._build_classifier(generator).to(context.device)
 
@@ -567,10 +572,21 @@ class GAP(TrainedEstimator):
     def _build_encoder(self, generator: torch.Generator) -> Encoder:
         plain = self.mode == "strict"
         classes = self._shape["classes"]
-        return Encoder(self._encoder_widths, classes, plain_head=plain, generator=generator, **self._layers())
+        return Encoder(
+            self._encoder_widths,
+            classes,
+            plain_head=plain,
+            activated=self._paper_on_records,
+            generator=generator,
+            **self._layers(),
+        )
 
-    def _build_classifier(self, generator: torch.Generator) -> HopClassifier:
+    def _build_classifier(self, generator: torch.Generator) -> HopClassifier | UnitHopClassifier:
         head = [*self._head_widths, self._shape["classes"]]
+        if self._paper_on_records:
+            return UnitHopClassifier(
+                self.hops + 1, self._base_widths, head, generator=generator, activation=self.activation
+            )
         layers = self._layers()
         return HopClassifier(
             self.hops + 1, self._base_widths, head, self.combine, generator=generator, **layers

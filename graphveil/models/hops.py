@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.aggregate import plain_unit
-from graphveil.models.layers import Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.models.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
 from graphveil.train import Activation, Branches, Chain, Ghost, UnitRows
 
 _FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch
@@ -19,7 +19,8 @@ class Encoder(nn.Module):
     """An encoder and the head that it is trained with, on rows of norm one, as the hops will see them.
 
     With ``plain_head`` classes have to differ by the rows' direction, which is what a sum of rows keeps. The
-    paper's encoder has batch norm between its rows and its head.
+    paper's encoder has batch norm between its rows and its head; ``activated`` rows are what its reference
+    has there under node units, where there is no batch norm.
 
     Shapes: (B, widths[0]) -> (B, classes); ``rows`` stops at (B, widths[-1]).
     """
@@ -30,6 +31,7 @@ class Encoder(nn.Module):
         classes: int,
         *,
         plain_head: bool,
+        activated: bool = False,
         generator: torch.Generator,
         activation: str,
         batch_norm: bool,
@@ -42,10 +44,12 @@ class Encoder(nn.Module):
         normed = batch_norm and not plain_head
         self._norm = nn.BatchNorm1d(widths[-1]) if normed else nn.Identity()
         self._head = Linear(widths[-1], classes, generator=generator)
+        self._activation = activation if activated else None
 
     def ghost(self) -> Ghost:
         """Return the network for private training."""
-        return Chain(self._base.ghost(), UnitRows(), self._head.ghost())
+        between = [Activation(self._activation)] if self._activation else []
+        return Chain(self._base.ghost(), UnitRows(), *between, self._head.ghost())
 
     def rows(self, x: Batch) -> Tensor:
         """Return the encoded rows."""
@@ -69,7 +73,8 @@ class Encoder(nn.Module):
 
     def forward(self, x: Batch) -> Tensor:
         """Return the head's logits."""
-        return cast(Tensor, self._head(self._norm(self.rows(x))))
+        rows = self._norm(self.rows(x))
+        return cast(Tensor, self._head(_activated(self._activation, rows) if self._activation else rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +194,47 @@ class HopClassifier(nn.Module):
         """Return logits."""
         parts = [branch(view) for branch, view in zip(self._branches, views, strict=True)]
         return cast(Tensor, self._head(self._combine(parts)))
+
+
+class UnitHopClassifier(nn.Module):
+    """The reference's classifier under node units: affine branches, their combined row of norm one, a head.
+
+        y = head(act(unit(concat(base_0(x_0), ..., base_K(x_K)))))
+
+    Shapes: ``hops`` times (B, base[0]) -> (B, head[-1]).
+    """
+
+    def __init__(
+        self,
+        hops: int,
+        base: Sequence[int],
+        head: Sequence[int],
+        *,
+        generator: torch.Generator,
+        activation: str,
+    ) -> None:
+        """Draw the weights."""
+        super().__init__()
+        layers: dict[str, Any] = {"generator": generator, "activation": activation}
+        self._branches = nn.ModuleList(FeedForward(base, **layers) for _ in range(hops))
+        self._head = FeedForward([hops * base[-1], *head], **layers)
+        self._activation = activation
+
+    def ghost(self) -> Ghost:
+        """Return the network for private training, which takes the hops' rows as blocks side by side."""
+        branches = [cast(FeedForward, branch).ghost() for branch in self._branches]
+        return Chain(Branches(*branches), UnitRows(), Activation(self._activation), self._head.ghost())
+
+    def forward(self, views: Sequence[FixedRows]) -> Tensor:
+        """Return logits."""
+        parts = [branch(view.values) for branch, view in zip(self._branches, views, strict=True)]
+        combined = unit_rows(torch.cat(parts, dim=1))
+        return cast(Tensor, self._head(_activated(self._activation, combined)))
+
+
+def _activated(name: str, rows: Tensor) -> Tensor:
+    """Return the activation of rows that a gradient still needs."""
+    return ACTIVATIONS[name](rows.clone())
 
 
 def scaled_by_norm(noisy: Tensor, std: float) -> Tensor:

@@ -3,9 +3,18 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy, normalize, selu
 
-from graphveil.models.hops import Branch, Encoder, FixedRows, HopClassifier, NormedLinear
+from graphveil.models.hops import (
+    Branch,
+    Encoder,
+    FixedRows,
+    HopClassifier,
+    NormedLinear,
+    UnitHopClassifier,
+)
 from graphveil.models.layers import COMBINATIONS, Linear
+from graphveil.train import clipped_sum
 
 STYLE = {"activation": "selu", "batch_norm": True, "dropout": 0.0}
 
@@ -90,7 +99,44 @@ class TestHopClassifier:
         assert torch.equal(view, before)
 
 
+class TestUnitHopClassifier:
+    def network(self, head: list[int]) -> UnitHopClassifier:
+        return UnitHopClassifier(3, [5, 4], head, generator=stream(), activation="selu")
+
+    def test_the_head_reads_activations_of_rows_of_norm_one(self):
+        network, views = self.network([3]), [correlated(12, 5) * k for k in (1, 2, 3)]
+        kept = [view.clone() for view in views]
+        combined = torch.cat([b(view) for b, view in zip(network._branches, views, strict=True)], dim=1)
+        expected = network._head(selu(normalize(combined)))
+        torch.testing.assert_close(network([FixedRows(view) for view in views]), expected)
+        assert all(map(torch.equal, views, kept))
+
+    @pytest.mark.parametrize("head", [[3], [8, 3]])
+    def test_private_training_sums_its_own_gradients(self, head):
+        network, views = self.network(head), [correlated(12, 5) for _ in range(3)]
+        labels = torch.arange(12) % 3
+        sums = clipped_sum(network.ghost(), views, labels)
+        sums.add(torch.arange(12), 1e9)
+        sums.weights.copy_(sums.sums)
+        cross_entropy(network([FixedRows(view) for view in views]), labels, reduction="sum").backward()
+        expected = {name: part.grad.clone() for name, part in network.named_parameters()}
+        sums.store()  # the weights are now the sums
+        for name, part in network.named_parameters():
+            torch.testing.assert_close(part.detach(), expected[name], rtol=1e-4, atol=1e-5)
+
+
 class TestEncoder:
+    def test_activated_rows_come_before_the_head(self):
+        style = {"generator": stream(), "activation": "selu", "batch_norm": False, "dropout": 0.0}
+        encoder = Encoder([5, 6, 4], 3, plain_head=False, activated=True, **style)
+        x, labels = correlated(12, 5), torch.arange(12) % 3
+        torch.testing.assert_close(encoder(x), encoder._head(selu(encoder.rows(x))))
+        sums = clipped_sum(encoder.ghost(), x, labels)
+        sums.add(torch.arange(12), 1e9)
+        cross_entropy(encoder(x), labels, reduction="sum").backward()
+        total = torch.stack([part.grad.double().square().sum() for part in encoder.parameters()]).sum()
+        assert float(sums.sums.square().sum()) == pytest.approx(float(total), rel=1e-4)
+
     @pytest.mark.parametrize("plain_head", [False, True])
     def test_rows_have_norm_one_and_the_head_reads_them(self, plain_head):
         encoder = Encoder([5, 6, 4], 3, plain_head=plain_head, generator=stream(), **STYLE).eval()
