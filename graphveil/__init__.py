@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
     from graphveil.models.sage import SAGE
+    from graphveil.models.simgat import SimGAT
     from graphveil.models.storage import load_model
     from graphveil.privacy import Guarantee, MemoryBudget, attach_budget, budget_of
 
@@ -39,6 +40,7 @@ _HOMES = {
     "MLP": "graphveil.models.mlp",
     "MemoryBudget": "graphveil.privacy",
     "SAGE": "graphveil.models.sage",
+    "SimGAT": "graphveil.models.simgat",
     "attach_budget": "graphveil.privacy",
     "budget_of": "graphveil.privacy",
     "calibrate": "graphveil.experiment.calibration",
@@ -62,6 +64,7 @@ __all__ = [
     "Graph",
     "Guarantee",
     "MemoryBudget",
+    "SimGAT",
     "attach_budget",
     "budget_of",
     "calibrate",

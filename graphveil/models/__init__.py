@@ -16,6 +16,7 @@ _CLASSES = {
     "gcn": ("graphveil.models.gcn", "GCN"),
     "classcode": ("graphveil.models.classcode", "ClassCode"),
     "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
+    "simgat": ("graphveil.models.simgat", "SimGAT"),
 }
 
 
