@@ -156,7 +156,10 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
     screen.say(
         f"{found.method}, unit {found.unit}: epsilon {figure_up(found.epsilon)} at delta {found.delta:g}{mu}"
     )
-    if found.stages:
+    if found.reports:
+        for words in found.reports:
+            screen.say(words)
+    elif found.stages:
         screen.table(*_stage_cells(found), right=(4, 5, 6))
         screen.say(f"largest sensitivity: {found.sensitivity:.6g}")
         screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")

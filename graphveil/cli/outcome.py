@@ -45,12 +45,14 @@ def _budget(plan: "Preview") -> list[Fact]:
     from graphveil.models.cards import catch_rate
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
+    reports = [(row.kind, row.words) for row in plan.releases if row.words]
     if guarantee.unit == "none":
         return [("budget", "none: this is the reference without privacy")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
     rows = [
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
+        *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
         ("attacker", catch_rate(guarantee)),
     ]
@@ -123,7 +125,8 @@ def _row(
     from graphveil.privacy.guarantee import figure_up
 
     delta = f"{metrics['delta']:g}" if epsilon else "0"
-    figure = "none" if epsilon is None else figure_up(epsilon)
+    none = "inf" if metrics["unit"] == "node-features" else "none"
+    figure = none if epsilon is None else figure_up(epsilon)
     return name, _accuracy(metrics, prefix), figure, delta, f"at most {percent_up(rate)} %"
 
 
@@ -151,9 +154,9 @@ def _baseline_cost(metrics: dict[str, Any]) -> tuple[float | None, float]:
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
-    from graphveil.models.cards import percent_up
+    from graphveil.models.cards import percent_up, protected_things
 
-    about = "edge" if metrics["covered"] else "record"
+    about = protected_things(metrics["unit"])[:-1]
     lines = []
     if metrics["epsilon"]:
         rate = f"at most {percent_up(metrics['tpr_at_1pct_fpr'])} %"
@@ -165,7 +168,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
-    from graphveil.models.cards import percent_up
+    from graphveil.models.cards import percent_up, protected_things
     from graphveil.privacy.guarantee import figure_up
 
     total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
@@ -173,7 +176,7 @@ def _together(metrics: dict[str, Any]) -> list[str]:
         return [f"{runs} runs."] if runs > 1 else []
     if runs == 1 and beside is None:
         return []
-    data = "edges" if metrics["covered"] else "records"
+    data = protected_things(metrics["unit"])
     names = f"all {runs} runs" if runs > 1 else "the model"
     names += " with the mlp" if beside is not None else ""
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])

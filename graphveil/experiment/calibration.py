@@ -39,11 +39,14 @@ class Calibration:
     sampler: str | None
     tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
+    reports: tuple[str, ...] = ()  # under node-features: what each node does to its features and its label
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             **asdict(self),
+            **{name: _finite(getattr(self, name)) for name in ("epsilon", "epsilon_renyi")},
+            "reports": list(self.reports),
             "noise_std": list(self.noise_std),
             "sensitivities": list(self.sensitivities),
             "stages": [stage.as_dict() for stage in self.stages],
@@ -89,6 +92,12 @@ def calibrate(
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
         )
+    if method_class(method).local:
+        check_names(method_class(method), config)
+        if noise_std is not None:
+            raise ConfigError(f"{method} spends on features and on the label; give eps_x and eps_y instead")
+        built = method_class(method)(unit=unit, epsilon=epsilon, delta=delta, **config)
+        return _of_reports(built, features, classes)
     if (epsilon is None) == (noise_std is None):
         raise ConfigError("give either epsilon (--epsilon) or noise_std (--noise-std), and not both")
     if delta == "auto" and nodes is None and config.get("max_units") is None:
@@ -112,6 +121,40 @@ def calibrate(
         of_records = isinstance(model(1.0).protected_unit, NodeUnit)
         epsilon = _epsilon_of(noise_std, lambda at: model(at).plan(**shape), sampled=of_records)
     return _figures(model(epsilon), shape)
+
+
+def _finite(value: float) -> float | None:
+    """Return a number that JSON has."""
+    return value if math.isfinite(value) else None
+
+
+def _of_reports(model: "Estimator", features: int | None, classes: int | None) -> Calibration:
+    """Return what each node does to its record; the budgets are given, so there is nothing to search for."""
+    if features is None or classes is None:
+        raise ConfigError(
+            f"{model.method} randomises a record of so many features and classes: pass features= "
+            "(--features-count) and classes= (--classes-count)"
+        )
+    from graphveil.models.lpgnn import LPGNN
+
+    assert isinstance(model, LPGNN)
+    guarantee, rows = model.promise_for(features, classes), model.release_rows(None)
+    return Calibration(
+        method=model.method,
+        unit=guarantee.unit,
+        epsilon=guarantee.epsilon,
+        epsilon_renyi=guarantee.epsilon,
+        delta=guarantee.delta,
+        mu=None,
+        noise_std=tuple(std for row in rows for std in row.noise_std),
+        sensitivity=max(row.sensitivity for row in rows),
+        sensitivities=tuple(row.sensitivity for row in rows),
+        releases=guarantee.releases,
+        sampler=None,
+        tpr_at_1pct_fpr=guarantee.attacker_rate,
+        stages=(),
+        reports=tuple(f"{row.kind}: {row.words}" for row in rows),
+    )
 
 
 def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:

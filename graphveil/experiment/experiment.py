@@ -12,10 +12,11 @@ from graphveil.experiment.source import Source
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
+    from graphveil.graph.recipes import Recipe
     from graphveil.models.base import Estimator
     from graphveil.models.mlp import MLP
 
-DEFAULT_RECIPE = "gap"
+DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
 MAX_RUNS = 100
 _SHARED_WITH_BASELINE = (
     "unit",
@@ -73,18 +74,33 @@ class Experiment:
 
     @property
     def recipe_name(self) -> str | None:
-        """The recipe in force: the one named, none for files with a split column, ``gap`` otherwise."""
-        return self.recipe or (None if self.source.fixed_split else DEFAULT_RECIPE)
+        """The recipe in force: the one named, none for files with a split column, else the method's own."""
+        default = LOCAL_RECIPE if method_class(self.method).local else DEFAULT_RECIPE
+        return self.recipe or (None if self.source.fixed_split else default)
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether every node randomises its record, so that nothing may be computed from raw ones."""
+        return self.parameters.get("unit") == "node-features"
+
+    @property
+    def _recipe(self) -> "Recipe | None":
+        from graphveil.graph.recipes import RECIPES
+
+        if self.recipe_name is None:
+            return None
+        recipe = RECIPES[self.recipe_name]
+        return recipe.on_devices() if self.local else recipe
 
     def model(self, run: int) -> "Estimator":
         """Return the unfitted model of a run."""
         return method_class(self.method)(**self._parameters(run))
 
     def baseline(self, run: int) -> "MLP | None":
-        """Return the unfitted no-graph baseline of a run, if there is to be one."""
+        """Return the unfitted no-graph baseline of a run, if there is to be one: it reads raw records."""
         from graphveil.models.mlp import MLP
 
-        if self.method == MLP.method or not self.compare:
+        if self.method == MLP.method or not self.compare or self.local:
             return None
         known = self._parameters(run)
         return MLP(**{name: known[name] for name in ("seed", *_SHARED_WITH_BASELINE) if name in known})
@@ -97,12 +113,8 @@ class Experiment:
 
     def load(self) -> "Graph":
         """Read and prepare the graph."""
-        from graphveil.graph.recipes import RECIPES
-
-        graph = self.source.load()
-        if self.recipe_name is None:
-            return graph
-        return RECIPES[self.recipe_name].prepare(graph, paper=self.paper)
+        graph, recipe = self.source.load(), self._recipe
+        return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
@@ -110,12 +122,12 @@ class Experiment:
         Under a unit of records the split comes from ids alone, but for a paper's own in paper mode, and it is
         members that count: who of them has a label is protected.
         """
-        from graphveil.graph.recipes import RECIPES
         from graphveil.privacy import NodeUnit
 
         records = isinstance(self.model(run).protected_unit, NodeUnit)
-        if self.recipe_name is not None:
-            graph = RECIPES[self.recipe_name].split(graph, self.seed + run, by_id=records and not self.paper)
+        recipe = self._recipe
+        if recipe is not None:
+            graph = recipe.split(graph, self.seed + run, by_id=records and not self.paper)
         tested = graph.mask("test")
         if not bool((graph.test_mask if records and graph.test_mask is not None else tested).any()):
             raise GraphError(
@@ -125,6 +137,9 @@ class Experiment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
+        from graphveil.models.records import plain_parameters
+
+        parameters = plain_parameters(dict(self.parameters))
         return {
             "method": self.method,
             "recipe": self.recipe_name,
@@ -132,5 +147,5 @@ class Experiment:
             "seed": self.seed,
             "baseline": self.compare,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
-            **{f"set.{name}": value for name, value in sorted(self.parameters.items())},
+            **{f"set.{name}": value for name, value in sorted(parameters.items())},
         }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from graphveil.errors import PrivacyError
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.stages import Stage, stages_of
-from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.privacy import Guarantee, NoUnit
+from graphveil.models.cards import ReleaseRow
+from graphveil.privacy import Guarantee, NodeFeatures, NoUnit
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -83,7 +83,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         guarantee=guarantee,
         baseline=beside,
         guarantee_all_runs=together(a_run * experiment.runs),
-        releases=() if plan is None else release_rows(plan),
+        releases=model.release_rows(plan),
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
@@ -105,7 +105,7 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee:
     first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
     if len(guarantees) == 1:
         return first
-    if slack >= first.delta and first.releases:
+    if 0 < slack >= first.delta and first.releases:
         raise PrivacyError(
             f"{len(guarantees)} runs together would use up delta = {first.delta:g} on the resolution of the "
             "noise alone; ask for fewer --runs"
@@ -117,6 +117,8 @@ def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
     """Say where delta came from, and for ``auto`` which bound decided it."""
     if guarantee.unit == NoUnit.name:
         return ""
+    if guarantee.unit == NodeFeatures.name:
+        return "eps_x + eps_y" if not guarantee.delta else "eps_x + eps_y, delta of the mechanism"
     if model.delta != "auto":
         return "as given"
     bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"

@@ -12,6 +12,7 @@ from graphveil.models.cards import (
     ReleaseRow,
     percent_up,
     plain_words,
+    protected_things,
     release_cells,
     secrets_of,
 )
@@ -120,7 +121,7 @@ def _row(
 
 def _all_runs(metrics: Mapping[str, Any]) -> str:
     together, runs = metrics["guarantee_all_runs"], metrics["runs"]
-    data = "edges" if metrics["covered"] else "records"
+    data = protected_things(metrics["unit"])
     models = f"All {runs} runs" if runs > 1 else "The model"
     beside = " with the mlp" if metrics["baseline_guarantee"] else ""
     page = ", with everything on this page" if metrics["covered"] else ""

@@ -15,7 +15,7 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
 from graphveil.models.cards import Card, other_runs, secrets_of
-from graphveil.privacy import Guarantee, NodeUnit, NoUnit, budget_of
+from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, budget_of
 from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
+_EDGES_PUBLIC = (NoUnit.name, NodeFeatures.name)
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
 
@@ -186,7 +187,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         "nodes": graph.num_nodes,
         "features": graph.num_features,
         "classes": graph.num_classes,
-        "edges_stored": len(graph.adjacency.indices) if guarantee.unit == NoUnit.name else None,
+        "edges_stored": len(graph.adjacency.indices) if guarantee.unit in _EDGES_PUBLIC else None,
         "seconds": _seconds(records),
         "seconds_wall": round(wall, 3),
         "peak_rss_mb": _peak_megabytes(),
@@ -197,7 +198,13 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
 
 
 def _covers_accuracies(guarantee: Guarantee) -> bool:
-    """Whether exact accuracies follow from what was released and from public labels."""
+    """Whether exact accuracies follow from what was released and from labels that are not protected.
+
+    Under ``node-features`` those of training and validation nodes are on what the nodes said, and test labels
+    are not covered by anything.
+    """
+    if guarantee.unit == NodeFeatures.name:
+        return True
     return guarantee.unit != NoUnit.name and secrets_of(guarantee) == "edges"
 
 
@@ -209,7 +216,8 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "dataset": experiment.source.name,
         "recipe": experiment.recipe_name,
         "unit": guarantee.unit,
-        "epsilon": model.epsilon if guarantee.releases else guarantee.as_dict()["epsilon"],
+        "epsilon": _epsilon(model, guarantee),
+        **_local_budgets(guarantee),
         "delta": guarantee.delta,
         "delta_source": plan.delta_source,
         "mode": guarantee.mode,
@@ -220,6 +228,17 @@ def _configuration(plan: Preview, guarantee: Guarantee) -> dict[str, Any]:
         "releases": [asdict(row) for row in plan.releases],
         "stages": [stage.as_dict() for stage in plan.stages],
     }
+
+
+def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
+    """Return the budget as it was given, where it was; else what the guarantee says."""
+    given = model.epsilon if guarantee.releases else None
+    return guarantee.as_dict()["epsilon"] if given is None else given
+
+
+def _local_budgets(guarantee: Guarantee) -> dict[str, Any]:
+    """Return the budgets of features and label, where those are protected; None stands for infinity."""
+    return {name: value for name, value in guarantee.as_dict().items() if name in ("eps_x", "eps_y")}
 
 
 def _accuracy_figures(records: Sequence[RunRecord]) -> dict[str, Any]:

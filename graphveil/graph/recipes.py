@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import torch
@@ -75,6 +75,7 @@ class Recipe:
         public_notes: what a guarantee has to say about this recipe; goes with the graph (``Graph.notes``).
         paper_deviations: what paper mode does on top, each of which voids a guarantee; goes with the graph
             (``Graph.deviations``).
+        names_members: say in the notes that a class filter picks nodes by their labels.
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -87,6 +88,21 @@ class Recipe:
     drop_crossing: bool = False
     public_notes: tuple[str, ...] = ()
     paper_deviations: tuple[str, ...] = ()
+    names_members: bool = False
+
+    def on_devices(self) -> Recipe:
+        """Return the recipe for records that nobody sees raw: without what is computed from all of them.
+
+        Which classes stay is read from labels all the same; a guarantee then says so.
+
+        >>> RECIPES["lpgnn"].on_devices().unit_features
+        False
+        """
+        notes = tuple(note for note in self.public_notes if note != RANGES_PUBLIC)
+        paper = tuple(words for words in self.paper_deviations if words != CONSTANT_DROPPED)
+        return replace(
+            self, unit_features=False, public_notes=notes, paper_deviations=paper, names_members=True
+        )
 
     @property
     def fixed_split(self) -> bool:
@@ -135,7 +151,7 @@ class Recipe:
             graph.mask("train")
             return graph
         train, val = self.shares
-        if by_id and self._class_filter(graph.name) is not None:
+        if (by_id or self.names_members) and self._class_filter(graph.name) is not None:
             graph = graph.replace(notes=(*graph.notes, MEMBERS_PUBLIC))
         graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
         if not self.drop_crossing or graph.test_mask is None:

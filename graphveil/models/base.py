@@ -29,6 +29,7 @@ from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.answers import Answer, Answers
+from graphveil.models.cards import ReleaseRow, release_rows
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.models.demands import check_parameters, check_promise
 from graphveil.models.questions import Question, questions
@@ -372,6 +373,10 @@ class Estimator(ABC):
         check_weights(plan, graph.adjacency)
         self._check_other(plan)
         return questions(self, graph, plan, disjoint_edges)
+
+    def release_rows(self, plan: ReleasePlan | None) -> tuple[ReleaseRow, ...]:
+        """Return what a fit under a plan releases, in order, after :meth:`promise` or :meth:`fit`."""
+        return () if plan is None else release_rows(plan)
 
     def _price_of(self, plan: ReleasePlan, graph: Graph) -> Guarantee:
         """Return the guarantee of another graph's release alone, no more valid than the model's own."""

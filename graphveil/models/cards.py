@@ -47,6 +47,10 @@ _ROW_TELLS = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
 }
+_TEST_LABELS = (
+    "Each run has test nodes of its own, and reads their labels in the clear for its test score: over all "
+    "runs that may be everybody's."
+)
 _SIDE_CHANNELS = "running times, memory and file sizes, which this release does not contain"
 
 
@@ -55,7 +59,8 @@ class ReleaseRow:
     """One noisy answer about protected data: its kind, its sensitivity, and its noise by group of rows.
 
     For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
-    ``pays`` names the public groups of records that the answer can touch; it is empty for edges.
+    ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
+    say what randomises a report, in place of its noise.
     """
 
     kind: str
@@ -64,6 +69,7 @@ class ReleaseRow:
     values_per_node: int | None
     steps: int | None = None
     pays: list[str] = field(default_factory=list)
+    words: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +214,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if not together.releases or (runs == 1 and not compared):
         return ""
     data, bound = secrets_of(together), f"({figure_up(together.epsilon)}, {together.delta:g})"
+    own_test = f" {_TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
@@ -217,7 +224,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     return (
         f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same {data}{mlps}. "
         "Nothing in this folder comes from the others. Whatever is told about all of them, a mean accuracy "
-        f"for example, is {bound}-indistinguishable only."
+        f"for example, is {bound}-indistinguishable only.{own_test}"
     )
 
 
@@ -263,7 +270,12 @@ def secrets_of(guarantee: Guarantee) -> str:
     >>> secrets_of(Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1))
     'edges'
     """
-    return "records" if guarantee.unit in (*_RECORD, NodeFeatures.name) else "edges"
+    return protected_things(guarantee.unit)
+
+
+def protected_things(unit: str) -> str:
+    """Return what a unit of this name is about, in one word."""
+    return "records" if unit in (*_RECORD, NodeFeatures.name) else "edges"
 
 
 def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> str:
@@ -356,6 +368,8 @@ def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[t
 
 
 def _noise_of(row: ReleaseRow) -> str:
+    if row.words:
+        return row.words
     stds = ", ".join(f"{sigma:.5g}" for sigma in dict.fromkeys(row.noise_std))
     return stds if row.steps is None else f"{stds} x the clipping norm, {row.steps:,} times"
 

@@ -72,12 +72,13 @@ class GuaranteeRecord(Record):
 class ReleaseRecord(Record):
     """One noisy answer about protected data."""
 
-    kind: Literal["rows", "counts", "steps", "attention", "tally"]
+    kind: Literal["rows", "counts", "steps", "attention", "tally", "features", "label"]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None
     steps: int | None = Field(default=None, ge=1)
     pays: list[str] = []
+    words: str = Field(default="", max_length=200)
 
 
 class PrivacyFile(Record):

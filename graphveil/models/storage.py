@@ -111,9 +111,8 @@ def save_model(
 
 def promise_of(model: "Estimator") -> Promise:
     """Return a fitted model's guarantee together with what was released."""
-    if model.plan_ is None:
-        return Promise(model.guarantee, (), None)
-    return Promise(model.guarantee, cards.release_rows(model.plan_), model.plan_.sampler.__name__)
+    sampler = None if model.plan_ is None else model.plan_.sampler.__name__
+    return Promise(model.guarantee, model.release_rows(model.plan_), sampler)
 
 
 def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> "Estimator":

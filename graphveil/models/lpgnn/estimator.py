@@ -1,8 +1,9 @@
 """LPGNN: learns from records that were randomised one by one, over public edges."""
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,12 +19,13 @@ from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.local.bounds import FROM_DATA
 from graphveil.models.base import SEEDED, Estimator, State, nodes_of
+from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext
 from graphveil.models.layers import ACTIVATIONS
 from graphveil.models.lpgnn.backbones import BACKBONES, Backbone, Widths, backbone
 from graphveil.models.lpgnn.drop import NoisyLabels, fit_noisy
 from graphveil.models.lpgnn.inputs import Estimates, propagated
-from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, described
+from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
 from graphveil.privacy import (
@@ -35,6 +37,8 @@ from graphveil.privacy import (
     compose,
 )
 from graphveil.train import Schedule
+
+_PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -232,40 +236,40 @@ class LPGNN(Estimator):
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         if not self._randomises:
             return super()._guarantee_for(plan, graph)
-        features = self.mechanism(graph.num_features).claim
-        label = self.label_mechanism(graph.num_classes).claim
-        event = compose(
-            LocalReport("features", features.epsilon, features.delta),
-            LocalReport("label", label.epsilon, label.delta),
-        )
+        promise = self.promise_for(graph.num_features, graph.num_classes)
+        # A recipe that has scaled the columns did so by everybody's data.
+        ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
+        promise = promise.with_deviations(*graph.deviations, *ranges)
+        return dataclasses.replace(promise, notes=self._notes(graph))
+
+    def promise_for(self, features: int, classes: int) -> Guarantee:
+        """Return the guarantee for records of so many features and classes, whatever the graph."""
+        self._sizes = {"features": features, "classes": classes}
+        claims = self.mechanism(features).claim, self.label_mechanism(classes).claim
+        parts = [
+            LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
+        ]
+        paper = self.paper_deviations if self.mode == "paper" else ()
+        seeded = () if self.unsafe_noise_seed is None else (SEEDED,)
         return Guarantee.of(
             NodeFeatures(),
-            event,
-            delta=features.delta + label.delta,
-            releases=len(event.events),
+            compose(*parts),
+            delta=sum(claim.delta for claim in claims),
+            releases=len(parts),
             mode=self.mode,
-            deviations=self._known_deviations(graph, features.deviations),
-            notes=self._notes(graph),
+            deviations=(*claims[0].deviations, *paper, *seeded),
         )
-
-    def _known_deviations(self, graph: Graph, of_mechanism: tuple[str, ...]) -> tuple[str, ...]:
-        """Return why the guarantee does not hold; none if it does."""
-        found = [*of_mechanism, *graph.deviations]
-        if RANGES_PUBLIC in graph.notes:  # a recipe has scaled the columns by everybody's data
-            found.append(FROM_DATA)
-        if self.mode == "paper":
-            found += self.paper_deviations
-        if self.unsafe_noise_seed is not None:
-            found.append(SEEDED)
-        return tuple(dict.fromkeys(found))
 
     def _notes(self, graph: Graph) -> tuple[str, ...]:
         notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
         return (*notes, ROW_SCALED) if self.scaling == "row" else notes
 
-    def described(self, *, features: int, classes: int) -> list[str]:
-        """Return what each node does to its record, in words."""
-        return described(self.mechanism(features), self.label_mechanism(classes))
+    def release_rows(self, plan: ReleasePlan | None) -> tuple[ReleaseRow, ...]:
+        """Return what leaves each node."""
+        if not self._randomises:
+            return super().release_rows(plan)
+        shape = self._shape or self._sizes  # as fitted or loaded, or as promised
+        return report_rows(self.mechanism(shape["features"]), self.label_mechanism(shape["classes"]))
 
     # -- fitting -------------------------------------------------------------------------------------------
 

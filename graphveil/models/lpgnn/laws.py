@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import (
@@ -19,9 +21,11 @@ from graphveil.mechanisms import (
     Split,
     Weights,
 )
+from graphveil.models.cards import ReleaseRow
 
 Samples = int | Literal["best", "floor"]
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
+AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,18 +122,38 @@ FEATURES: dict[str, Callable[[FeatureLaw, int], FeatureMechanism]] = {
 }
 
 
-def described(mechanism: FeatureMechanism, label: LabelRR) -> list[str]:
-    """Return what each node does to its record, in words.
+def report_rows(mechanism: FeatureMechanism, label: LabelRR) -> tuple[ReleaseRow, ReleaseRow]:
+    """Return what leaves each node, as lines of a table."""
+    worst = float(mechanism.variance(np.full((1, mechanism.dim), mechanism.bounds.low)).max())
+    middle = np.asarray(mechanism.bounds.low) + mechanism.bounds.width / 2
+    worst = max(worst, float(mechanism.variance(np.full((1, mechanism.dim), middle)).max()))
+    words = described(mechanism, label)
+    return (
+        ReleaseRow(
+            kind="features",
+            sensitivity=float(np.max(mechanism.bounds.width)),
+            noise_std=[math.sqrt(worst)],
+            values_per_node=_told(mechanism),
+            words=words[0],
+        ),
+        ReleaseRow(kind="label", sensitivity=1.0, noise_std=[], values_per_node=1, words=words[1]),
+    )
 
-    >>> described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=math.inf, classes=3))[0]
-    'features: MultiBit, 1 of 500 told, epsilon 1'
+
+def _told(mechanism: FeatureMechanism) -> int:
+    """Return how many features a node tells about."""
+    return int(getattr(mechanism, "samples", mechanism.dim))
+
+
+def described(mechanism: FeatureMechanism, label: LabelRR) -> tuple[str, str]:
+    """Return what each node does to its features and to its label, in words.
+
+    >>> described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=1.0, classes=3))
+    ('MultiBit, 1 of 500 features told, epsilon 1', 'kept with probability 0.5761, else another of 3')
     """
-    told = getattr(mechanism, "samples", mechanism.dim)
-    kept = "as it is" if math.isinf(label.epsilon) else f"kept with probability {label.keep:.4g}"
-    return [
-        "features: as they are"
-        if math.isinf(mechanism.epsilon)
-        else f"features: {type(mechanism).__name__}, {told} of {mechanism.dim} told, "
-        f"epsilon {mechanism.epsilon:g}",
-        f"label: one of {label.classes}, {kept}",
-    ]
+    features = f"{type(mechanism).__name__}, {_told(mechanism)} of {mechanism.dim} features told"
+    kept = f"kept with probability {label.keep:.4g}, else another of {label.classes}"
+    return (
+        AS_IT_IS if math.isinf(mechanism.epsilon) else f"{features}, epsilon {mechanism.epsilon:g}",
+        AS_IT_IS if math.isinf(label.epsilon) else kept,
+    )

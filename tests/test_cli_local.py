@@ -1,0 +1,84 @@
+"""The command with records that nodes randomise: train, explain, predict, calibrate, resume."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke
+
+LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
+
+
+def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", *LOCAL, *files.flags, "--runs", 2, "--out", "run", "--json")
+    record = answer.json
+    assert (record["epsilon"], record["eps_x"], record["eps_y"], record["delta"]) == (3.0, 1.0, 2.0, 0.0)
+    assert record["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 4}
+    assert record["covered"] is record["guarantee"]["valid"] is True
+    assert record["edges_stored"] > 0
+    assert record["mlp_test_accuracy"] is None
+    assert record["recipe"] == "lpgnn"
+    assert len(record["test_accuracy"]["values"]) == 2
+
+
+def test_a_budget_may_be_infinite(invoke: Invoke, files: Files) -> None:
+    command = ["train", *LOCAL[:-4], "--set", "eps_y=inf", "--set", "epochs=3", *files.flags, "--out", "run"]
+    record = invoke(*command, "--json").json
+    assert (record["epsilon"], record["eps_x"], record["eps_y"]) == (None, 1.0, None)
+    again = invoke(*command, "--resume", "--json").json
+    assert again["test_accuracy"] == record["test_accuracy"]
+    assert "label at eps_y = inf" in invoke("explain", "run", "--json").json["statement"]
+
+
+def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
+    shown = invoke("train", *LOCAL, *files.flags, "--out", "run")
+    assert "features  MultiBit, " in shown.err
+    explained = invoke("explain", "run")
+    for words in ("eps_x = 1 and its label at eps_y = 2 (total 3", "randomised features", "randomised label"):
+        assert words in explained.out
+    record = invoke("explain", "run", "--json").json
+    assert record["guarantee"]["eps_y"] == 2.0
+    assert [row["kind"] for row in record["releases"]] == ["features", "label"]
+    assert "prediction" in invoke("predict", "run").out
+
+
+@pytest.mark.parametrize("part", ["privacy.json", "model.json"])
+def test_a_release_is_plain_json(invoke: Invoke, files: Files, part: str) -> None:
+    invoke("train", *LOCAL, "--set", "m=1", *files.flags, "--out", "run")
+
+    def refuse(text: str) -> None:
+        raise AssertionError(f"{text} is no JSON")
+
+    assert json.loads(Path("run/release", part).read_text(), parse_constant=refuse)
+
+
+def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
+    sizes = ["--features-count", 500, "--classes-count", 3]
+    answer = invoke("calibrate", *LOCAL[:-2], *sizes, "--json").json
+    assert answer["epsilon"] == 3.0
+    assert answer["reports"][0] == "features: MultiBit, 1 of 500 features told, epsilon 1"
+    assert answer["reports"][1].startswith("label: kept with probability 0.787, else")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--epsilon", 1], "spends on features and on the label"),
+        (["--set", "eps_x=0"], "eps_x=0.0 must be a number above 0"),
+        (["--set", "features=mbm"], "is not one of multi-bit"),
+        (["--set", "scaling=columns"], "data_dependent_bounds=True go together"),
+    ],
+)
+def test_misuse_is_one_line(invoke: Invoke, files: Files, flags: list[object], message: str) -> None:
+    settings = LOCAL[:3] + (LOCAL[3:5] if "eps_x=0" not in flags else []) + LOCAL[5:7]
+    answer = invoke("train", *settings, *flags, *files.flags)
+    assert answer.code == 2
+    assert message in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_ranges_from_the_data_are_a_listed_deviation(invoke: Invoke, files: Files) -> None:
+    columns = ["--set", "scaling=columns", "--set", "data_dependent_bounds=true"]
+    record = invoke("train", *LOCAL, *columns, *files.flags, "--out", "run", "--json").json
+    assert record["deviations"] == ["bounds taken from the data"]
+    assert record["statement"].startswith("NOT A VALID GUARANTEE")
