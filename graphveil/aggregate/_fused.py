@@ -77,24 +77,26 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
         pairs: the weights.
     """
     if isinstance(pairs, Dots):
-        keys = [(rows * scale).to(torch.int16) for rows, scale in ((pairs.phi, 1), (pairs.psi, HALF))]
-        keys = [pad(rows, (0, _power_of_two(rows.shape[1]) - rows.shape[1])) for rows in keys]
-        kinds = 0
+        keys, own, kinds = pairs.phi, pairs.psi, 0
     elif isinstance(pairs, Kinds):
-        keys, kinds = [torch.from_numpy(pairs.codes).to(torch.int16)[:, None]] * 2, len(pairs.levels)
+        keys = own = torch.from_numpy(pairs.codes)[:, None]
+        kinds = len(pairs.levels)
     else:
         return None
-    width = _power_of_two(table.shape[1])
-    if max(width, keys[0].shape[1]) > _MAX_WIDTH:
-        return None
-    compiled = _compiled(0 if kinds else keys[0].shape[1], width)
+    key, width = (1 if kinds else _power_of_two(keys.shape[1])), _power_of_two(table.shape[1])
+    compiled = _compiled(0 if kinds else key, width) if max(key, width) <= _MAX_WIDTH else None
     if compiled is None:
         return None
-    copies = len(table) // len(keys[0])
-    vectors = pad(table.to(torch.int16), (0, width - table.shape[1]))
-    sources = torch.cat([keys[0].repeat(copies, 1), vectors], dim=1)
+    copies = [_wide(keys, key)] * (len(table) // len(keys))
+    sources = torch.cat([torch.cat(copies) if len(copies) > 1 else copies[0], _wide(table, width)], dim=1)
     levels = pairs.levels.reshape(-1).to(torch.int16)
-    return FusedSum(sources, keys[1].contiguous(), levels, kinds, table.shape[1], compiled)
+    return FusedSum(sources, _wide(own, key), levels, kinds, table.shape[1], compiled)
+
+
+def _wide(rows: Tensor, width: int) -> Tensor:
+    """Return whole numbers in 16 bits, with columns of zeros up to the width."""
+    short = rows.to(torch.int16)
+    return short.contiguous() if rows.shape[1] == width else pad(short, (0, width - rows.shape[1]))
 
 
 def _power_of_two(width: int) -> int:

@@ -55,11 +55,11 @@ class PairWeights(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dots(PairWeights):
-    """levels[phi_u . psi_v]: a table over the dot product of two rows of whole numbers.
+    """levels[phi_u . psi_v]: a table over the dot product of two rows of whole numbers, int16.
 
-    Rows ``phi`` hold multiples of one, rows ``psi`` of 2^-11, and their norms are at most 2^11 and 1. Every
-    partial sum of a dot product is thus a multiple of 2^-11, of size at most 2^11: float32 holds it exactly,
-    and the order of the additions, and with it the kernel, cannot matter.
+    Their norms are at most 2^11. Products are formed of phi and psi / 2^11 in float32: every partial sum of a
+    dot product is a multiple of 2^-11, of size at most 2^11, which float32 holds exactly, and the order of
+    the additions, and with it the kernel, cannot matter.
     """
 
     phi: Tensor
@@ -82,8 +82,13 @@ class Dots(PairWeights):
             return torch.empty(0)
         place = torch.full((len(edges.sources),), HALF + 0.5)
         pattern = _pattern(edges, place, len(self.phi))
-        torch.sparse.sampled_addmm(pattern, self.psi[edges.start : edges.stop], self.phi.t(), out=pattern)
+        own = self.psi[edges.start : edges.stop].to(torch.float32) / HALF
+        torch.sparse.sampled_addmm(pattern, own, self._phi.t(), out=pattern)
         return self.levels.index_select(0, place.to(torch.int32))
+
+    @cached_property
+    def _phi(self) -> Tensor:
+        return self.phi.to(torch.float32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -286,13 +291,13 @@ def levels_of(values: Values, bound: float) -> Tensor:
 
 
 def on_grid(rows: Tensor) -> Tensor:
-    """Return rows times 2^11 as whole numbers in float32, after scaling those longer than one down to one.
+    """Return rows times 2^11 as whole numbers, int16, after scaling those longer than one down to one.
 
     Zero columns fill the width up to what vector instructions take.
     """
     if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
         raise InputError("the maps of a weight must return finite numbers, one row a node")
-    wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.float32)
+    wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
     at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
     for first in range(0, len(rows), at_once):
         exact = rows[first : first + at_once].detach().numpy().astype(np.float64)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
+from graphveil.aggregate._pairs import Dots, Kinds, PairWeights
 from graphveil.aggregate.public_pairs import all_pairs
 from graphveil.aggregate.similarity import DotWeight, Similarity
 from graphveil.errors import ConfigError
@@ -61,12 +61,13 @@ class Coarse(Similarity):
         """Return each node's landmark, and the weights between landmarks."""
         assert isinstance(self.weight, DotWeight)
         dots = self.weight.prepare(keys)
-        rows = dots.phi if self.weight.symmetric else torch.cat([dots.phi, dots.psi * HALF], dim=1)
+        maps = [dots.phi] if self.weight.symmetric else [dots.phi, dots.psi]
+        rows = torch.cat(maps, dim=1).to(torch.float32)
         step = max(1, len(rows) // _SAMPLE)
         centres = _landmarks(rows[::step][:_SAMPLE], self.landmarks)
         width = dots.phi.shape[1]
-        phi, psi = centres[:, :width].contiguous(), centres[:, -width:].contiguous()
-        alike = Dots(phi, psi / HALF, dots.levels)
+        phi, psi = (part.to(torch.int16) for part in (centres[:, :width], centres[:, -width:]))
+        alike = Dots(phi, psi, dots.levels)
         between = all_pairs(alike, torch.arange(len(centres)), 0, len(centres))
         return Kinds(_nearest(rows, centres).to(torch.uint8).numpy(), between)
 

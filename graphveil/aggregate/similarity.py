@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil.aggregate._pairs import CELLS, HALF, Dots, PairWeights, levels_of, on_grid
+from graphveil.aggregate._pairs import CELLS, Dots, PairWeights, levels_of, on_grid
 from graphveil.aggregate.normalize import safe_unit
 from graphveil.errors import ConfigError
 
@@ -109,4 +109,4 @@ class DotWeight(Similarity):
         """Return both maps on their grids, and the table."""
         phi = on_grid(self.phi(keys))
         psi = phi if self.symmetric else on_grid(self.psi(keys))
-        return Dots(phi, psi / HALF, levels_of(self.values, self.bound))
+        return Dots(phi, psi, levels_of(self.values, self.bound))

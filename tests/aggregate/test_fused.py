@@ -100,9 +100,9 @@ def test_every_kind_of_row_reads_its_own_copy_of_the_vectors() -> None:
 
 def test_the_largest_numbers_do_not_overflow() -> None:
     most, count = 1 << _fused.VECTOR_BITS, 300
-    phi = torch.zeros(count, 16)
+    phi = torch.zeros(count, 16, dtype=torch.int16)
     phi[:, 0] = HALF
-    psi = phi * torch.tensor([1.0, -1.0]).repeat(count // 2)[:, None] / HALF
+    psi = phi * torch.tensor([1, -1], dtype=torch.int16).repeat(count // 2)[:, None]
     levels = torch.arange(2 * HALF + 1).float().mul(32 / (2 * HALF)).round()
     sources = torch.arange(count, dtype=torch.int32).repeat(2)
     edges = Edges(0, 2, torch.tensor([0, count, 2 * count], dtype=torch.int32), sources)
