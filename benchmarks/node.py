@@ -4,8 +4,8 @@
 
 Unit node-owner, delta 1e-5, Berkeley13 through ``$GRAPHVEIL_DATA`` or ``../shared/data``. One line a method
 and mode: mean test accuracy over the splits and its standard error. Strict GAP takes D = 1; paper mode takes
-D = 100, recipe ``gap`` with isolated nodes dropped, and the epoch that is best on validation nodes (SAGE the last one). The
-reference is the paper's public code on the same graph, three runs.
+D = 100, recipe ``gap`` with isolated nodes dropped, and the epoch that is best on validation nodes (SAGE the
+last one). The reference is the paper's public code on the same graph, three runs.
 
 ``--timing`` prints CPU seconds of a whole run after imports instead, the least of five, on one thread:
 calibration, encoder, hops, classifier, predictions.
