@@ -12,7 +12,17 @@ from torch import Tensor
 from contracts import pairs
 from contracts.graphs import Drawn
 from contracts.pairs import CHECKS, WEIGHINGS, Weighing
-from graphveil.aggregate import DotWeight, HopQuery, Release, SigmoidCos, _blocks, _pairs, release, similarity
+from graphveil.aggregate import (
+    DotWeight,
+    HopQuery,
+    Release,
+    SigmoidCos,
+    _blocks,
+    _fused,
+    _pairs,
+    release,
+    similarity,
+)
 from graphveil.aggregate.engine import Edges
 from graphveil.aggregate.plan import hops
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
@@ -29,8 +39,14 @@ def caught_by(check: Callable[[], None]) -> Callable[[Callable[[Patch], None]], 
     return register
 
 
+def _slowly(patch: Patch) -> None:
+    """Take the way without a compiler, which writes each edge's weight down."""
+    patch.setattr(release, "fused_sum", lambda table, pairs: None)
+
+
 def _edge_weights(patch: Patch, broken: Callable[[Edges, Tensor], Tensor]) -> None:
     of = _pairs.Dots.of
+    _slowly(patch)
     patch.setattr(_pairs.Dots, "of", lambda self, edges: broken(edges, of(self, edges)))
 
 
@@ -107,6 +123,7 @@ def a_hop_is_not_bound_to_its_keys(patch: Patch) -> None:
 
 @caught_by(pairs.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
+    _slowly(patch)  # a compiled pass adds in 32-bit integers
     patch.setattr(release, "FLOAT32_EXACT", 1 << 40)
 
 
@@ -118,6 +135,39 @@ def weights_are_those_of_the_next_edge(patch: Patch) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_shipped_weights_pass(check: Callable[[], None]) -> None:
     check()
+
+
+@pytest.mark.parametrize("check", CHECKS[1:], ids=lambda check: check.__name__)
+def test_they_pass_without_a_compiler(check: Callable[[], None], monkeypatch: Patch) -> None:
+    _slowly(monkeypatch)
+    check()
+
+
+def _rolled(self: _fused.FusedSum, edges: Edges, sources: Tensor) -> Tensor:
+    return _SUMMED(self, edges, sources.roll(1))
+
+
+def _by_degree(self: _fused.FusedSum, edges: Edges, sources: Tensor) -> Tensor:
+    return _SUMMED(self, edges, sources) // edges.degrees.clamp_min(1)[:, None]
+
+
+_SUMMED = _fused.FusedSum.__call__
+
+
+@pytest.mark.parametrize(
+    ("bug", "check"),
+    [
+        (_by_degree, pairs.one_edge_changes_no_other_edges_contribution),
+        (_rolled, pairs.sums_depend_on_nothing_but_the_edges),
+    ],
+)
+def test_a_bug_in_the_compiled_pass_is_caught(
+    bug: Any, check: Callable[[], None], monkeypatch: Patch
+) -> None:
+    pytest.importorskip("llvmlite", minversion="0.45")
+    monkeypatch.setattr(_fused.FusedSum, "__call__", bug)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        check()
 
 
 @pytest.mark.parametrize(("bug", "check"), BUGS, ids=lambda part: part.__name__)
