@@ -83,7 +83,7 @@ class Cell:
 
 def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
     """Yield what is asked for, seed by seed, so that runs that are compared lie close in time."""
-    few = sorted({k - 1 for k in options.hops} | {1, 2})
+    few = sorted(options.few or {k - 1 for k in options.hops} | {1, 2})
     for eps_x in options.budgets:
         for seed in range(options.seeds):
             for steps in sorted({*options.hops, *few}):
@@ -328,6 +328,7 @@ def main() -> None:
         sub.add_argument("--steps", type=int, nargs="+", default=[1, 2, 4, 8, 16])
         sub.add_argument("--seeds", type=int, default=5)
         sub.add_argument("--hops", type=int, nargs="+", default=HOPS)
+        sub.add_argument("--few", type=int, nargs="+", help="k' to run, if not k - 1 and 1 and 2")
         sub.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
         sub.add_argument("--eps-y", type=float, default=math.inf)
         sub.add_argument("--epochs", type=int, default=500)
