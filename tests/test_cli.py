@@ -595,6 +595,17 @@ def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Pa
     assert "--disjoint-edges describe another graph" in refused.err
 
 
+def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:
+    flags = [*PRIVATE, "--set", "weights=half_cos"]
+    assert invoke("train", "classcode", *files.flags, *flags, "--no-baseline", "--out", "code").code == 0
+    another = ["predict", "code", "--nodes", files.nodes, "--edges", files.edges, "--json"]
+    answer = invoke(*another, "--disjoint-edges")
+    assert answer.code == 0, answer.err
+    assert len(answer.json["predictions"]) == NODES
+    assert answer.json["charged"]["releases"] == 2
+    assert answer.json["guarantee_with_predictions"]["epsilon"] == pytest.approx(1, abs=1e-3)
+
+
 @pytest.mark.parametrize("labels", ["as in training, but empty", "none", "none, release alone"])
 def test_another_graph_needs_no_labels(
     invoke: Invoke, trained: Path, files: Files, tmp_path: Path, labels: str
@@ -648,7 +659,8 @@ def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke
 def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_shown(
     invoke: Invoke, trained: Path, files: Files
 ) -> None:
-    assert invoke("train", "classcode", *files.flags, *PRIVATE, "--out", "code").code == 0
+    records = ["--unit", "node-owner", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
+    assert invoke("train", "classcode", *files.flags, *records, "--out", "code").code == 0
     another = ["--nodes", files.nodes, "--edges", files.edges]
     refusals = {"code": invoke("predict", "code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
+from torch.nn.functional import pad
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
@@ -129,11 +130,7 @@ def grow(
         )
     count = more.shape[0]
     adjacency = grow_adjacency(graph.adjacency, source, target, graph.num_nodes + count, edge_set, weight)
-    masks = {
-        name: torch.cat([mask, torch.zeros(count, dtype=torch.bool)])
-        for name in ("train_mask", "val_mask", "test_mask")
-        if (mask := getattr(graph, name)) is not None
-    }
+    masks = _masks(graph, graph.num_nodes + count)
     return graph.replace(
         x=features.stacked(graph.x, more),
         y=torch.cat([graph.y, _labels(y, count)]),
@@ -160,11 +157,17 @@ def batches(graph: Graph) -> Iterator[Batch]:
             y=graph.y[:count],
             adjacency=step.added,
             ids=None if graph.ids is None else graph.ids[:count],
-            train_mask=None,
-            val_mask=None,
-            test_mask=None,
+            **_masks(graph, count),
         )
         yield Batch(step, version, until)
+
+
+def _masks(graph: Graph, count: int) -> dict[str, Tensor]:
+    """Return the split of the first ``count`` nodes; those beyond the graph's are in no part of it."""
+    names = ("train_mask", "val_mask", "test_mask")
+    masks = {name: mask for name in names if (mask := getattr(graph, name)) is not None}
+    more = max(0, count - graph.num_nodes)
+    return {name: pad(mask[:count], (0, more), value=False) for name, mask in masks.items()}
 
 
 def _has_old_edges(added: Adjacency, old: int) -> bool:

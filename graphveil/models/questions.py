@@ -80,7 +80,7 @@ def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[Quest
         pending.insert(0, batch)
         kept = _before(batch.graph, batch.step, model._answers)
         if kept is not None and kept.plan is not None:
-            plan = kept.plan  # the new rows have the noise of the old ones
+            plan = model._plan_of_growth(kept.plan)
             return [
                 Question(new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint)
                 for new in pending

@@ -42,6 +42,18 @@ def make_graph() -> MakeGraph:
     return grouped
 
 
+@pytest.fixture
+def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little training in ClassCode, so that fits of small graphs take a moment."""
+    from graphveil.models.classcode import estimator, head, posteriors
+
+    monkeypatch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
+    monkeypatch.setattr(head, "_SMALL_STEPS", 2)
+    for module in (head, estimator):
+        monkeypatch.setattr(module, "SEEDS", 1)
+    monkeypatch.setattr("graphveil.models.weighting._STEPS", 3)
+
+
 @pytest.fixture(autouse=True)
 def keys_at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the keys of unfinished releases out of the user's own state folder."""

@@ -18,6 +18,8 @@ from torch import Tensor
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.models import base
+from graphveil.models.base import Estimator
+from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.told import ASSERTED
 from graphveil.privacy import MemoryBudget, attach_budget, budget_of
@@ -25,14 +27,8 @@ from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
 from tests.models.conftest import grouped
 
-QUICK: dict[str, Any] = {
-    "unit": "undirected-edge",
-    "epsilon": 2.0,
-    "delta": 1e-7,
-    "seed": 0,
-    "epochs": 1,
-    "hidden": 2,
-}
+PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0}
+QUICK: dict[str, Any] = {**PUBLIC, "epochs": 1, "hidden": 2}
 
 
 def grow(graph: Graph, seed: int = 0, nodes: int = 3, **options: Any) -> Graph:
@@ -342,10 +338,14 @@ CALL = st.tuples(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(calls=st.lists(CALL, min_size=1, max_size=6))
-def test_what_is_booked_is_what_was_asked(log: Log, calls: list[tuple[str, int]]) -> None:
+@pytest.mark.parametrize("method", [GAP, ClassCode])
+@pytest.mark.usefixtures("quick_classcode")
+def test_what_is_booked_is_what_was_asked(
+    log: Log, method: type[Estimator], calls: list[tuple[str, int]]
+) -> None:
     log.asked.clear()
     log.apart.clear()
-    model = GAP(**QUICK)
+    model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, distil=False)
     graphs = [grouped(nodes=30)]
     model.fit(graphs[0])
     seen: list[tuple[Graph, Tensor]] = [(graphs[0], model.predict_proba())]

@@ -6,27 +6,26 @@ What it asks with, vectors and what weights read, must be the same bits, and so 
 follow from public data and answers only.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from contracts.doubles import unnoised
 from torch import Tensor
 
 from graphveil.aggregate import HopQuery, Release
 from graphveil.aggregate.named import _NAMED, ONE
-from graphveil.aggregate.queries import Query
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
-from graphveil.models.classcode import estimator, head, posteriors, rounds
-from graphveil.privacy import MemoryBudget, PairwiseGaussian, UndirectedEdge, Unit
-from graphveil.privacy.accountant import total_mu
+from graphveil.models.classcode import rounds
+from graphveil.privacy import UndirectedEdge
+from tests.models.replayed import Pair, Replay, share_of_price
+
+pytestmark = pytest.mark.usefixtures("quick_classcode")
 
 NODES, CLASSES = 18, 3
 NUMBERS = {"exp_cos": "exp_cos(0.5)", "class_agree": "class_agree(0.2)"}
@@ -44,8 +43,6 @@ PAIRS = (
     (6, 13),
     (2, 9),
 )  # the first three are twins
-ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
-Groups = Tensor | None
 
 
 def drawn(unit: str, *, weighted: bool) -> Graph:
@@ -64,9 +61,9 @@ def drawn(unit: str, *, weighted: bool) -> Graph:
     return graph.with_split(part == 0, part == 1, part == 2)
 
 
-def neighbour(graph: Graph, u: int, v: int) -> Graph:
+def neighbour(graph: Graph, pair: Pair) -> Graph:
     """Return the graph without the edge u -> v, or with it if it is not there, at the largest weight."""
-    adjacency = graph.adjacency
+    (u, v), adjacency = pair, graph.adjacency
     source, target = (ends.numpy() for ends in adjacency.edge_index())
     forward = (source == u) & (target == v)
     same = forward if graph.directed else forward | ((source == v) & (target == u))
@@ -81,61 +78,6 @@ def neighbour(graph: Graph, u: int, v: int) -> Graph:
     return graph.replace(adjacency=new)
 
 
-@dataclass
-class Replay:
-    """Takes the place of noisy answers: notes sums in noise units, and hands out those of a known run."""
-
-    known: "Replay | None" = None
-    asked: list[tuple[Any, ...]] = field(default_factory=list)
-    sums: list[Tensor] = field(default_factory=list)
-    given: list[Tensor] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    groups: Groups = None
-
-    def rows(self, release: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        """Note the weighted sums of a hop."""
-        return self._answered(release, ROWS, vectors, keys)
-
-    def cells(self, release: Release, labels: Tensor) -> Tensor:
-        """Note counts."""
-        return self._answered(release, CELLS, labels)
-
-    def learn(self, release: Release, *data: Any) -> Tensor:
-        """Learn attention once; what its steps cost is tested with them."""
-        answer = LEARN(release, *data)
-        return self._hand(answer)
-
-    def _answered(self, release: Release, ask: Any, *data: Any) -> Tensor:
-        query, unit = release._plan.queries[release._position], release._plan.unit
-        release._position += 1
-        alone = Release(unnoised(unit, (query,)), release._adjacency, release._groups, budget=MemoryBudget())
-        answer = ask(alone, *data)
-        self.groups = release._groups
-        self.asked.append(data)
-        self.queries.append(query)
-        self.sums.append(answer.double() / scale_of(query, release._groups))
-        return self._hand(answer)
-
-    def _hand(self, answer: Tensor) -> Tensor:
-        self.given.append(answer if self.known is None else self.known.given[len(self.given)])
-        return self.given[-1].clone()
-
-
-def scale_of(query: Query, groups: Groups) -> Tensor:
-    sigma = torch.tensor(query.noise, dtype=torch.float64)
-    return sigma[groups][:, None] if groups is not None and len(sigma) > 1 else sigma
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little training: what is learned from public data does not matter here."""
-    monkeypatch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
-    monkeypatch.setattr(head, "_SMALL_STEPS", 2)
-    monkeypatch.setattr(estimator, "SEEDS", 1)
-    monkeypatch.setattr(head, "SEEDS", 1)
-    monkeypatch.setattr("graphveil.models.weighting._STEPS", 3)
-
-
 def fitted(method: str, unit: str, weights: str) -> Estimator:
     common: dict[str, Any] = {"unit": unit, "epsilon": 4.0, "delta": 1e-5, "seed": 3, "weights": weights}
     if method == "classcode":
@@ -144,54 +86,19 @@ def fitted(method: str, unit: str, weights: str) -> Estimator:
     return gap.GAP(**common, hops=2, hidden=3, epochs=2, **more)
 
 
-def run(graph: Graph, model: Estimator, patch: pytest.MonkeyPatch, known: Replay | None = None) -> Replay:
-    seen = Replay(known)
-    with patch.context() as here:
-        for name in ("rows", "cells", "learn"):
-            note = getattr(seen, name)
-            here.setattr(Release, name, lambda self, *data, note=note, **more: note(self, *data, **more))
-        model.fit(graph.replace())
-    return seen
-
-
-def prices(seen: Replay, unit: Unit, u: int, v: int) -> list[float]:
-    """Return what the events charge for this pair, query by query."""
-    events = [query.event(unit) for query in seen.queries]
-    ends = (0, 0) if seen.groups is None else (int(seen.groups[u]), int(seen.groups[v]))
-    tables = [event.mu_squared for event in events if isinstance(event, PairwiseGaussian)]
-    assert len(tables) == len(events)
-    return [math.sqrt(table[ends[0]][ends[1]]) for table in tables]
-
-
 def largest_share(method: str, unit: str, weights: str, patch: pytest.MonkeyPatch) -> float:
     """Toggle pairs under a whole fit; return the largest move of a hop as a share of its price."""
-    graph = drawn(unit, weighted=weights == "given")
-    model = fitted(method, unit, weights)
-    before, largest, protects = run(graph, model, patch), 0.0, model.protected_unit
-    assert model.plan_ is not None
-    predicted = model.predict_proba()
-    booked = total_mu(model.plan_.event) or math.inf
-    for u, v in PAIRS:
-        after, charged = run(neighbour(graph, u, v), model, patch, before), prices(before, protects, u, v)
-        assert math.hypot(*charged) <= booked * (1 + 1e-9)
-        for was, now in zip(before.asked, after.asked, strict=True):
-            assert all(same(*both) for both in zip(was, now, strict=True)), "it asks by what edges say"
-        assert torch.equal(model.predict_proba(), predicted), "predictions know more than the answers"
-        moved = [now - was for was, now in zip(before.sums, after.sums, strict=True)]
-        ends = {u, v} if isinstance(protects, UndirectedEdge) else {v}
-        for query, change, most in zip(before.queries, moved, charged, strict=True):
-            length = float(change.norm())
-            assert length <= most * (1 + 1e-6), f"{weights} moves {length:.6f}, priced {most:.6f}"
-            if isinstance(query, HopQuery):
-                assert set(change.nonzero()[:, 0].tolist()) <= ends, "a third row has changed"
-                largest = max(largest, length / most if most else 0.0)
+    graph, largest = drawn(unit, weighted=weights == "given"), 0.0
+    model, before = fitted(method, unit, weights), Replay()
+    with before.in_place(patch):
+        predicted = model.fit(graph).predict_proba()
+    for pair in PAIRS:
+        after = Replay(before)
+        with after.in_place(patch):
+            again = model.fit(neighbour(graph, pair)).predict_proba()
+        assert torch.equal(again, predicted), "predictions know more than the answers"
+        largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
     return largest
-
-
-def same(was: Any, now: Any) -> bool:
-    if isinstance(was, tuple):
-        return all(same(*both) for both in zip(was, now, strict=True))
-    return was is now if was is None else torch.equal(was, now)
 
 
 @pytest.mark.parametrize("unit", UNITS)

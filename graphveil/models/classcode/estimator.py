@@ -1,5 +1,6 @@
 """ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -8,11 +9,15 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import GivenWeight, ReleasePlan, Similarity, calibrate_plan
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.aggregate import GivenWeight, HopQuery, ReleasePlan, Similarity, calibrate_plan
+from graphveil.aggregate.last_rows import LastRows
+from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
+from graphveil.models.answers import Answer
 from graphveil.models.base import Estimator, State, nodes_of
+from graphveil.models.classcode.elsewhere import Reader, check_classes, groups_to_predict
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
+from graphveil.models.classcode.likelihood import SHAPES, Affinity, Shape, fit_shape
 from graphveil.models.classcode.owner import OwnerFit, OwnerPlan, check_options, fit_owner, released_rows
 from graphveil.models.classcode.posteriors import (
     FOLDS,
@@ -21,8 +26,8 @@ from graphveil.models.classcode.posteriors import (
     public_posteriors,
     restore_network,
 )
-from graphveil.models.classcode.queries import TARGET, Steering, groups_of
-from graphveil.models.classcode.rounds import Rounds
+from graphveil.models.classcode.queries import TARGET, Steering, groups_of, public_labels
+from graphveil.models.classcode.rounds import Rounds, ask_counts, parts_of, rounds_of
 from graphveil.models.classcode.weights import Weigher
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
@@ -34,6 +39,20 @@ from graphveil.privacy.guarantee import EdgeUse
 
 _FEW_TO_LEARN_FROM = 5000  # labelled nodes
 _UNKNOWN_FEATURES, _UNKNOWN_TRAIN = 500, 0.75  # the width, and the share of nodes, where no graph is known
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided: the likelihood's shape, its log-posteriors, and those of all experts."""
+
+    shape: Shape
+    likely: Tensor
+    log: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor) -> "Decision":
+        """Return what features say, before any row."""
+        return cls(SHAPES[0], features, features)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -90,6 +109,7 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
+    grows: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
 
     count_share: float = 0.05
@@ -104,7 +124,7 @@ class ClassCode(Estimator):
     encoder_share: float | None = None
 
     gate_: tuple[float, ...] = field(default=(), init=False, repr=False)
-    _networks: tuple[FeedForward, ...] = field(default=(), init=False, repr=False)
+    _reader: Reader | None = field(default=None, init=False, repr=False)
     _heads: list[Head] = field(default_factory=list, init=False, repr=False)
     _owner: OwnerFit | None = field(default=None, init=False, repr=False)
     _weighting: Weighting | None = field(default=None, init=False, repr=False)
@@ -133,6 +153,11 @@ class ClassCode(Estimator):
                 "their weights, so that it would not know how long a row is; use gap, which reads them, or "
                 "drop them (adjacency.without_weights(), or no --weight)"
             )
+
+    @property
+    def _reads_previous(self) -> bool:
+        """Whether the weights of a second round read what the first one said."""
+        return self._weighting is not None and self._weighting.rows == "previous"
 
     @property
     def _similarity(self) -> Similarity | None:
@@ -193,26 +218,29 @@ class ClassCode(Estimator):
         with context.stage("encoder"):
             public = public_posteriors(graph, context)
             weigher = self._learned_weigher(graph, public.log, context)
-        self._networks = public.networks
-        release = self._release(plan, graph, context, groups_of(graph))
-        rounds = Rounds(graph, plan, release, weigher)
+        groups, (cells, hops) = groups_of(graph), parts_of(plan)
+        release = self._release(plan, graph, context, groups)
         with context.stage("aggregate"):
-            rounds.count()
-        decided = prior = seen = public.log
-        previous = self._weighting is not None and self._weighting.rows == "previous"
-        for number, _ in enumerate(rounds.hops, start=1):
+            counts, affinity = ask_counts(release, cells, graph, groups)
+        rounds = Rounds(graph, groups, public_labels(graph, groups), hops, release, weigher)
+        decision, prior = Decision.of(public.log), public
+        for number, _ in enumerate(hops, start=1):
+            seen = decision.likely if self._reads_previous else public.log  # no node's own label is in either
             with context.stage("aggregate"):
-                rounds.listen(decided, seen, context.streams.torch(f"weighed-pairs-{number}"))
-            likely, decided = self._decide(graph, context, rounds, prior, public)
+                rounds.listen(decision.log, seen, context.streams.torch(f"weighed-pairs-{number}"))
+            decision = self._decide(graph, context, rounds, affinity, prior, public)
             if self._distils(graph):
                 with context.stage("classifier"):
                     name = f"distilled-{number}"
-                    prior = distilled_posteriors(graph, context, public, decided, name)
-                likely, decided = self._decide(graph, context, rounds, prior, public)
-            seen = likely if previous else seen  # not what heads decided: they know their nodes' labels
+                    prior = distilled_posteriors(graph, context, public, decision.log, name)
+                decision = self._decide(graph, context, rounds, affinity, prior, public)
         release.close()
-        self.aggregates_ = rounds.released
-        return decided.exp().to(torch.float32)
+        rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
+        self.aggregates_ = {"counts": counts, **rows}
+        imitating = () if prior is public else prior.networks
+        unit_rows = public.candidate.unit_rows
+        self._reader = Reader(public.networks, imitating, unit_rows, affinity, decision.shape)
+        return decision.log.exp().to(torch.float32)
 
     def _learned_weigher(self, graph: Graph, log: Tensor, context: FitContext) -> Weigher | None:
         """Return the weights and what they learn from public labels; None for weights of one."""
@@ -244,33 +272,82 @@ class ClassCode(Estimator):
         return int((groups_of(graph) != TARGET).sum()) < _FEW_TO_LEARN_FROM
 
     def _decide(
-        self, graph: Graph, context: FitContext, rounds: Rounds, prior: Tensor, public: Posteriors
-    ) -> tuple[Tensor, Tensor]:
-        """Return log-posteriors from what the features and the rows so far say: the likelihood's, and all."""
+        self,
+        graph: Graph,
+        context: FitContext,
+        rounds: Rounds,
+        affinity: Affinity,
+        prior: Posteriors,
+        public: Posteriors,
+    ) -> Decision:
+        """Decide on what the features and the rows so far say."""
         train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
         with context.stage("classifier"):
-            likely, inputs = rounds.evidence(prior)
+            rows, signal = rounds.heard(affinity)
+            shape, likely = fit_shape(rows, signal, prior.log.to(torch.float64), graph.y, train_nodes)
+            inputs = rounds.inputs(likely, prior.log, rows, signal)
             self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
             experts = (headed, likely, public.log.to(torch.float64))
             self.gate_, decided = fit_gate(experts, graph.y, val_nodes)
-        return likely, decided
+        return Decision(shape, likely, decided)
 
-    # -- prediction and files ------------------------------------------------------------------------------
+    # -- other graphs --------------------------------------------------------------------------------------
+
+    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
+        """Return rounds of rows alone: what a fit learns from counts holds for other graphs, too."""
+        if self._on_records:
+            return super()._plan_of_other(graph)
+        check_classes(graph, self.class_names_, self._shape["classes"])
+        labelled = int((groups_of(graph) != TARGET).sum())
+        few = 2 * labelled < graph.num_nodes if self.few_labels is None else self.few_labels
+        steering = Steering.choose(self.protected_unit, 0.0, few, self.back, self._similarity)
+        return calibrate_plan(
+            self.protected_unit,
+            self._budgeted(),
+            self._delta(graph.num_nodes),
+            lambda mu: steering.rows(mu, self._shape["classes"]),
+            num_nodes=graph.num_nodes,
+        )
+
+    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
+        return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, HopQuery)))
+
+    def _check_other(self, plan: ReleasePlan) -> None:
+        if self._on_records:
+            super()._check_other(plan)
+
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+        assert self._reader is not None
+        first = 0 if kept is None else len(kept.proba)
+        groups = groups_to_predict(graph, first)
+        engine = LastRows(first) if first else None
+        release = self._release(plan, graph, context, groups, engine=engine)
+        weigher = None if self._weighting is None else Weigher(self._weighting.similarity, self._tower)
+        labels, hops = public_labels(graph, groups_of(graph)), rounds_of(plan.queries)
+        rounds = Rounds(graph, groups, labels, hops, release, weigher, first)
+        previous = self._reads_previous
+        proba = self._reader.predict(rounds, graph, context, kept, previous=previous)
+        release.close()
+        return Answer(plan, tuple(rounds.rows), proba)
 
     def _predict_other(self, graph: Graph) -> Tensor:
-        raise NotYetError(
-            "classcode does not yet predict a graph that it was not fitted on; fit it on that graph (its own "
-            "release and budget), or use gap, which predicts other graphs"
-        )
+        raise UnitError("classcode has no non-private form")
+
+    # -- files ---------------------------------------------------------------------------------------------
 
     def _state(self) -> State:
         if self._on_records:
             return {} if self._owner is None else self._owner.state()
         state: State = {"gate": torch.tensor(self.gate_)}
-        towers = () if self._tower is None else (self._tower,)
-        for part, modules in (("features", self._networks), ("heads", self._heads), ("weights", towers)):
-            for k, module in enumerate(modules):
-                state |= {f"{part}/{k}/{name}": value for name, value in _state_of(module).items()}
+        modules: dict[str, Sequence[nn.Module]] = {"heads": self._heads}
+        if self._tower is not None:
+            modules["weights"] = (self._tower,)
+        if self._reader is not None:
+            state |= self._reader.state()
+            modules |= {"features": self._reader.networks, "imitating": self._reader.imitating}
+        for part, networks in modules.items():
+            for k, network in enumerate(networks):
+                state |= {f"{part}/{k}/{name}": value for name, value in _state_of(network).items()}
         return state
 
     def _restore(self, state: State) -> None:
@@ -278,8 +355,8 @@ class ClassCode(Estimator):
             self._owner = OwnerFit.restore(state, self.aggregates_["rows"])
             return
         self.gate_ = tuple(state["gate"].tolist())
-        features = [part_of(state, f"features/{k}/") for k in range(FOLDS)]
-        self._networks = tuple(restore_network(part) for part in features)
+        networks, imitating = (_networks(state, part) for part in ("features", "imitating"))
+        self._reader = Reader.restore(state, networks, imitating)
         self._heads = [Head.restore(part_of(state, f"heads/{k}/")) for k in range(SEEDS)]
         if self._weighting is not None:
             self._tower = self._weighting.tower(self._shape["classes"], PublicStreams(0).torch("restore"))
@@ -290,6 +367,12 @@ class ClassCode(Estimator):
 def _state_of(network: nn.Module | None) -> State:
     """Return a network's weights."""
     return {} if network is None else dict(network.state_dict())
+
+
+def _networks(state: State, part: str) -> tuple[FeedForward, ...]:
+    """Return the feature networks of one kind, of which there may be none."""
+    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
+    return tuple(restore_network(one) for one in parts if one)
 
 
 def part_of(state: State, prefix: str) -> State:

@@ -5,7 +5,7 @@ Everything here is computed from released values and public labels, and costs no
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -94,6 +94,11 @@ class Signal:
     means: Tensor
     scatter: Tensor
 
+    def of(self, nodes: Tensor) -> "Signal":
+        """Return that of some nodes."""
+        means = self.means[nodes] if self.means.ndim == 3 else self.means
+        return Signal(self.length[nodes], means, self.scatter[nodes] if self.scatter.ndim else self.scatter)
+
 
 def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersion: float) -> Tensor:
     """Return log p(row | class) for every node, shape (N, C).
@@ -143,3 +148,29 @@ def fit_shape(
             if loss < best_loss:
                 best, best_loss, out = Shape(spread, overdispersion, temper), loss, updated
     return best, out
+
+
+_FACTORS = torch.logspace(-1.5, 1.5, 61, dtype=torch.float64)
+_FACTOR_SPREAD = 1.0  # of the logarithm, beforehand
+_ENOUGH = 1 << 12  # rows say how long rows are
+
+
+def fit_length(rows: Tensor, signal: Signal, shape: Shape, log_posteriors: Tensor) -> Signal:
+    """Return the signal with its length fitted to rows of nodes whose classes are not known.
+
+    The length is that of the signal times the factor f which maximises
+
+        log N(log f; 0, 1) + sum_v log sum_k P_vk p(r_v | k, f D_v),
+
+    the likelihood of the rows under their posteriors from features. Where there are few rows, or only noise
+    in them, it stays as it is.
+    """
+    some = torch.linspace(0, len(rows) - 1, min(_ENOUGH, len(rows))).long()
+    part = signal.of(some)
+    gains = []
+    for factor in _FACTORS:
+        scaled = replace(part, length=part.length * factor)
+        likelihood = row_log_likelihood(rows[some], scaled, shape.spread, shape.overdispersion)
+        explained = (log_posteriors[some] + likelihood).logsumexp(dim=1).sum()
+        gains.append(explained - (factor.log() / _FACTOR_SPREAD).square() / 2)
+    return replace(signal, length=signal.length * _FACTORS[int(torch.stack(gains).argmax())])

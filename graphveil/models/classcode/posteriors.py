@@ -74,7 +74,7 @@ def public_posteriors(graph: Graph, context: FitContext) -> Posteriors:
 
 def distilled_posteriors(
     graph: Graph, context: FitContext, public: Posteriors, decided: Tensor, name: str
-) -> Tensor:
+) -> Posteriors:
     """Return posteriors that imitate a decision made with the rows, blended with the public ones.
 
     A feature network learns from every node what its neighbourhood said: targets teach it too, and unsure
@@ -89,8 +89,8 @@ def distilled_posteriors(
     labelled = graph.mask("train") | graph.mask("val")
     targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
     fit = CrossFit(graph, context, name, torch.arange(graph.num_nodes), targets)
-    imitated = fit.posteriors(public.candidate).log
-    return ((public.log + imitated) / 2).log_softmax(dim=1)
+    imitated = fit.posteriors(public.candidate)
+    return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:
@@ -105,6 +105,12 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
     network.eval()
     scores: Tensor = network(batch_of(x, device=device))
     return scores.log_softmax(dim=1).cpu()
+
+
+def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:
+    """Return the networks' mean log-posteriors, normalised, shape (N, C); ``unit`` asks for unit rows."""
+    fast = unit_rows(as_fast(x)) if unit else as_fast(x)
+    return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
 
 
 def build(widths: Sequence[int], input_dropout: float, generator: torch.Generator) -> FeedForward:

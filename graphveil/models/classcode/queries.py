@@ -18,8 +18,10 @@ _SOFT_QUALITY = 0.5  # what a soft code is worth beside a true label, for the ex
 
 
 def groups_of(graph: Graph) -> Tensor:
-    """Return each node's public group: train, validation, or target."""
+    """Return each node's public group: train, validation, or target, as all are without a split."""
     groups = torch.full((graph.num_nodes,), TARGET)
+    if not graph.has_split:
+        return groups
     groups[graph.mask("train")] = TRAIN
     groups[graph.mask("val")] = VAL
     return groups
@@ -61,8 +63,11 @@ class Steering:
         cells = CellQuery(
             self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
         )
-        rounds = [self._round(mu * math.sqrt(share), classes) for share in self.shares]
-        return (cells, *rounds)
+        return (cells, *self.rows(mu, classes))
+
+    def rows(self, mu: float, classes: int) -> tuple[HopQuery, ...]:
+        """Return the rounds of rows alone."""
+        return tuple(self._round(mu * math.sqrt(share), classes) for share in self.shares)
 
     def _round(self, mu: float, classes: int) -> HopQuery:
         bound = 1.0 if self.similarity is None else self.similarity.bound
@@ -70,6 +75,11 @@ class Steering:
         labelled = bound / (mu * math.sqrt(1 - self.count_share))
         sigma = (labelled, labelled, bound / mu)
         return HopQuery(self.weights, sigma, classes - 1, bits, self.similarity)
+
+
+def public_labels(graph: Graph, groups: Tensor) -> Tensor:
+    """Return the classes of the nodes in labelled groups, and -1 for targets."""
+    return torch.where(groups != TARGET, graph.y, -1)
 
 
 def expected_length(query: HopQuery, groups: Tensor, mean_degree: float) -> Tensor:

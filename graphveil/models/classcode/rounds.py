@@ -4,56 +4,80 @@ One round is the rule; the variant for few labels has two, and its second round 
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphveil.aggregate import CellQuery, HopQuery, Release, ReleasePlan, safe_unit
+from graphveil.aggregate.plan import Query
 from graphveil.errors import ReleaseError
 from graphveil.graph import Graph
-from graphveil.models.base import State, nodes_of
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.head import head_inputs
-from graphveil.models.classcode.likelihood import Affinity, Signal, affinity_from_counts, fit_shape
-from graphveil.models.classcode.queries import TARGET, expected_length, groups_of, in_noise_units
+from graphveil.models.classcode.likelihood import Affinity, Signal, affinity_from_counts
+from graphveil.models.classcode.queries import TARGET, expected_length, in_noise_units
 from graphveil.models.classcode.weights import Moments, Weigher, weighted
 
 _LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
 
 
+def parts_of(plan: ReleasePlan) -> tuple[CellQuery, list[HopQuery]]:
+    """Return a fit's questions: its counts and its rounds of rows."""
+    cells, *hops = plan.queries
+    if not isinstance(cells, CellQuery):
+        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+    return cells, rounds_of(hops)
+
+
+def rounds_of(queries: Sequence[Query]) -> list[HopQuery]:
+    """Return the rounds of rows, which must be all that there is."""
+    hops = [query for query in queries if isinstance(query, HopQuery)]
+    if len(hops) != len(queries):
+        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+    return hops
+
+
+def ask_counts(release: Release, query: CellQuery, graph: Graph, groups: Tensor) -> tuple[Tensor, Affinity]:
+    """Ask for the class-pair counts of labelled pairs; return them, and what they say."""
+    labelled = groups != TARGET
+    cells = release.cells(torch.where(labelled, graph.y, 0))
+    labels, nodes = graph.y[labelled], graph.num_nodes
+    return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
+
+
 class Rounds:
-    """What a release has told so far, in the order of its plan: counts first, then rows round by round."""
+    """What the rows of a release have told so far, in the order of its plan.
+
+    Args:
+        graph: the graph that is asked.
+        groups: the public group of each node.
+        labels: each node's class, if it is public, and -1 elsewhere, (N).
+        hops: the rounds of rows.
+        release: where they are asked.
+        weigher: what weighs messages, None for weights of one.
+        first: the first node that has a row; those before it only speak.
+    """
 
     def __init__(
-        self, graph: Graph, plan: ReleasePlan, release: Release, weigher: Weigher | None = None
+        self,
+        graph: Graph,
+        groups: Tensor,
+        labels: Tensor,
+        hops: Sequence[HopQuery],
+        release: Release,
+        weigher: Weigher | None = None,
+        first: int = 0,
     ) -> None:
-        """Check that the plan is one of ClassCode's."""
-        cells, *hops = plan.queries
-        self.hops = [hop for hop in hops if isinstance(hop, HopQuery)]
-        if not isinstance(cells, CellQuery) or len(self.hops) != len(hops):
-            raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
-        self.released: State = {}
-        self._graph, self._release, self._cells = graph, release, cells
-        self._groups = groups_of(graph)
-        self._codes = simplex_codes(graph.num_classes)
-        self._affinity: Affinity | None = None
-        self._rows: list[Tensor] = []  # one a round, in noise units
-        self._weigher = weigher
+        """Begin before the first round."""
+        self.hops = hops
+        self.rows: list[Tensor] = []  # one a round, as they were released
+        self._graph, self._groups, self._labels = graph, groups, labels
+        self._release, self._weigher, self._listening = release, weigher, slice(first, None)
+        self._codes = simplex_codes(hops[0].dim + 1)
         self._moments: list[Moments] = []  # one a round, of its weights
-
-    def count(self) -> None:
-        """Ask for the class-pair counts of labelled pairs."""
-        labelled = self._groups != TARGET
-        cells = self._release.cells(torch.where(labelled, self._graph.y, 0))
-        self.released["counts"] = cells
-        self._affinity = affinity_from_counts(
-            cells,
-            self._cells.sigma[0],
-            self._graph.y[labelled],
-            self._graph.num_nodes,
-            directed=self._graph.directed,
-        )
+        self._sent: list[Tensor] = []  # one a round: what a neighbour of each class sends to each group
 
     def listen(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Send labels and posteriors along the edges; keep the rows that come in.
@@ -63,49 +87,66 @@ class Rounds:
             seen: what weights, if there are any, see of every node: posteriors without its own label.
             generator: draws the nodes from which the mean of the weights is estimated.
         """
-        hop = self.hops[len(self._rows)]
         codes = soft_codes(log_posteriors, self._codes)
         if len(self.hops) > 1:
             codes = safe_unit(codes)  # with few labels an unsure code still speaks at full voice
-        labelled = self._groups != TARGET
-        codes[labelled] = self._codes[self._graph.y[labelled]]
+        labelled = self._labels >= 0
+        codes[labelled] = self._codes[self._labels[labelled]]
         keys = None if self._weigher is None else self._weigher.keys(self._graph.x, seen)
-        rows = self._release.rows(codes, keys)
+        self.rows.append(self._release.rows(codes, keys))
+        classes = self._classes(log_posteriors)
+        self._sent.append(self._mean_codes(codes, classes, self.hops[len(self._sent)]))
         if self._weigher is not None and keys is not None:
-            self._moments.append(self._weigher.moments(keys, self._classes(log_posteriors), generator))
-        self.released[f"rows{len(self._rows) + 1}"] = rows
-        self._rows.append(in_noise_units(rows, hop, self._groups))
+            self._moments.append(self._weigher.moments(keys, classes, generator)[self._listening])
 
-    def evidence(self, prior: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the likelihood's log-posterior, shape (N, C), and the head's inputs, for the rounds."""
-        # Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
-        count = len(self._rows)
-        merged = torch.stack(self._rows).sum(dim=0) / math.sqrt(count)
-        signal = self._signal()
-        train_nodes = nodes_of(self._graph.mask("train"))
-        _, updated = fit_shape(merged, signal, prior.to(torch.float64), self._graph.y, train_nodes)
-        # Nodes receive at different weights: at equal expected length one head serves them all.
+    def heard(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
+        """Return the rounds' rows as one, in noise units, and what they are expected to be.
+
+        Equal rounds average: the sum of n rows over sqrt n has unit noise and sqrt n times the length.
+
+        Args:
+            affinity: between classes, and the mean degree.
+            unlabelled: whether most messages are from nodes without a label: then a class sends what its
+                members send by their own posteriors, instead of its code.
+        """
+        groups, count = self._groups[self._listening], len(self.rows)
+        each = [in_noise_units(rows, hop, groups) for rows, hop in zip(self.rows, self.hops, strict=False)]
+        merged = torch.stack(each).sum(dim=0) / math.sqrt(count)
+        if unlabelled:
+            sent = torch.stack(self._sent).mean(dim=0)[groups]
+            length = affinity.mean_degree / torch.tensor(self.hops[0].sigma, dtype=torch.float64)[groups]
+            means = torch.einsum("kj,njd->nkd", affinity.neighbours, sent)
+        else:
+            sent, means = self._codes, affinity.neighbours @ self._codes
+            length = expected_length(self.hops[0], self._groups, affinity.mean_degree)[self._listening]
+        plain = Signal(length * math.sqrt(count), means, torch.ones((), dtype=torch.float64))
+        if self._weigher is None:
+            return merged, plain
+        moments, bound = Moments.averaged(self._moments), self._weigher.similarity.bound
+        return merged, weighted(plain, affinity.neighbours, sent, moments, bound)
+
+    def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
+        """Return the head's inputs: nodes receive at different weights, and one head serves them all."""
         mean = signal.length.mean()
         least = 1e-9 if self._weigher is None else _LEVEL_FLOOR * float(mean)
         level = (mean / signal.length.clamp_min(least))[:, None]
-        rows = [merged, self._rows[-1]] if count > 1 else [merged]
-        return updated, head_inputs(updated, prior, [row * level for row in rows])
-
-    def _signal(self) -> Signal:
-        """Return what the merged rows are expected to be."""
-        if self._affinity is None:
-            raise ReleaseError("the counts come before the rows")
-        degree, between = self._affinity.mean_degree, self._affinity.neighbours
-        length = expected_length(self.hops[0], self._groups, degree) * math.sqrt(len(self._rows))
-        plain = Signal(length, between @ self._codes, torch.ones((), dtype=torch.float64))
-        if self._weigher is None:
-            return plain
-        moments, bound = Moments.averaged(self._moments), self._weigher.similarity.bound
-        return weighted(plain, between, self._codes, moments, bound)
+        last = in_noise_units(self.rows[-1], self.hops[len(self.rows) - 1], self._groups[self._listening])
+        rows = [merged, last] if len(self.rows) > 1 else [merged]
+        return head_inputs(start, prior, [row * level for row in rows])
 
     def _classes(self, log_posteriors: Tensor) -> Tensor:
         """Return what is publicly known of each node's class: its label, or its posterior, (N, C)."""
         classes = log_posteriors.exp().to(torch.float64)
-        labelled = self._groups != TARGET
-        classes[labelled] = one_hot(self._graph.y[labelled], classes.shape[1]).to(torch.float64)
+        labelled = self._labels >= 0
+        classes[labelled] = one_hot(self._labels[labelled], classes.shape[1]).to(torch.float64)
         return classes
+
+    def _mean_codes(self, codes: Tensor, classes: Tensor, hop: HopQuery) -> Tensor:
+        """Return what a node of each class sends to each group on average, (groups, C, C-1).
+
+        If posteriors are right on average, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.
+        """
+        weights = torch.tensor(hop.weights.table, dtype=torch.float64)[self._groups]  # (N, into)
+        total = classes.sum(dim=0).clamp_min(1e-9)
+        each = [(classes * into[:, None]).T @ codes.to(torch.float64) for into in weights.T]
+        return torch.stack(each) / total[:, None]

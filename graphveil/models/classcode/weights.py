@@ -96,12 +96,12 @@ def weighted(signal: Signal, neighbours: Tensor, codes: Tensor, moments: Moments
     Args:
         signal: that of rows with weights of one.
         neighbours: B, the class shares among the neighbours of each class, (C, C).
-        codes: c, (C, C-1).
+        codes: c, what a neighbour of each class sends, (C, C-1), or (N, C, C-1).
         moments: those of the weights into each node.
         bound: the largest weight.
     """
     gain = moments.mean.mean(dim=1).clamp_min(_LEAST * bound)
     relative = moments.mean / gain[:, None]
-    means = torch.einsum("kj,nj,jd->nkd", neighbours, relative, codes)
+    means = torch.einsum("kj,njd->nkd", neighbours, relative[:, :, None] * codes)
     scatter = moments.square.mean(dim=1) / gain
     return replace(signal, length=signal.length * gain, means=means, scatter=scatter)

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.aggregate import DotWeight, HalfCos, Release, SigmoidCos, Similarity, parse_weight
 from graphveil.aggregate.named import _NAMED
 from graphveil.errors import ConfigError
-from graphveil.models.classcode import ClassCode, estimator, head, posteriors
+from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.likelihood import Signal, row_log_likelihood
 from graphveil.models.classcode.queries import GROUPS, Steering
@@ -40,16 +40,6 @@ WEIGHTS = (
     "learned_public",
 )
 Asked = list[tuple[Tensor, Any]]
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little training, so that fits are fast."""
-    monkeypatch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(3, hidden=4),))
-    monkeypatch.setattr(head, "_SMALL_STEPS", 4)
-    for module in (head, estimator):
-        monkeypatch.setattr(module, "SEEDS", 1)
-    monkeypatch.setattr("graphveil.models.weighting._STEPS", 10)
 
 
 @pytest.fixture
@@ -188,7 +178,7 @@ def test_noise_is_that_of_the_weights_bound() -> None:
 # -- fits --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_every_weight_fits_within_its_budget(name: str) -> None:
     graph = grouped(as_sparse=True)
@@ -200,7 +190,7 @@ def test_every_weight_fits_within_its_budget(name: str) -> None:
     assert bool(torch.isfinite(model.predict_proba()).all())
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_weights_read_posteriors_codes_features_or_learned_rows(asked: Asked) -> None:
     graph = grouped()
     for name in ("posterior_dot", "half_cos", "jaccard", "learned_public", "one"):
@@ -213,7 +203,7 @@ def test_weights_read_posteriors_codes_features_or_learned_rows(asked: Asked) ->
     assert nothing is None
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_nodes_label_has_no_part_in_the_weights_into_it(asked: Asked) -> None:
     graph = grouped()
     node = int(graph.mask("train").nonzero()[0])
@@ -226,7 +216,7 @@ def test_a_nodes_label_has_no_part_in_the_weights_into_it(asked: Asked) -> None:
     assert torch.equal(keys[node], changed[node])
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_second_round_may_read_what_the_first_one_said(asked: Asked) -> None:
     for rows in ("input", "previous"):
         ClassCode(**QUICK, weights="half_cos", weight_rows=rows, few_labels=True).fit(grouped())
@@ -236,7 +226,7 @@ def test_a_second_round_may_read_what_the_first_one_said(asked: Asked) -> None:
     assert not torch.equal(again, updated)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_weight_of_ones_own_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     class Sharp(DotWeight):
         def transform(self, dots: np.ndarray) -> np.ndarray:
@@ -251,7 +241,7 @@ def test_a_weight_of_ones_own_is_called_by_its_name(monkeypatch: pytest.MonkeyPa
     assert model.plan_.noise_std[1] == pytest.approx(1.2 * plain.noise_std[1])
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_weighted_model_comes_back_from_a_folder(tmp_path: Path) -> None:
     model = ClassCode(**QUICK, weights="learned_public").fit(grouped())
     model.save(tmp_path / "run")
@@ -261,7 +251,7 @@ def test_a_weighted_model_comes_back_from_a_folder(tmp_path: Path) -> None:
         assert torch.equal(loaded._state()[name], value)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_resumed_fit_is_asked_with_the_same_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class KilledError(Exception):
         pass

@@ -1,0 +1,128 @@
+"""Predicting graphs that were not fitted: what a fit knows of rows, and rounds of rows without a fit.
+
+A fit's heads and gate know its own graph: how long rows are there, how noisy, and how many neighbours have a
+label. The classes' affinities, the spread of degrees and the feature networks say as much about any graph of
+the same kind, so its rows are read with the likelihood alone; its mean degree is fitted to the rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import Graph
+from graphveil.models.answers import Answer
+from graphveil.models.base import State
+from graphveil.models.classcode.likelihood import Affinity, Shape, fit_length, row_log_likelihood
+from graphveil.models.classcode.posteriors import mean_posterior
+from graphveil.models.classcode.queries import TARGET, TRAIN, groups_of
+from graphveil.models.classcode.rounds import Rounds
+from graphveil.models.context import FitContext
+from graphveil.models.layers import FeedForward
+
+_LEAST = 1e-30  # of a probability
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What a fit knows that holds for other graphs, too.
+
+    Args:
+        networks: the feature networks.
+        imitating: those that imitate the fit's decisions, if there are any: the prior is the mean of both.
+        unit_rows: whether they take features scaled to rows of norm one.
+        affinity: between classes, and the mean degree.
+        shape: the likelihood's.
+    """
+
+    networks: tuple[FeedForward, ...]
+    imitating: tuple[FeedForward, ...]
+    unit_rows: bool
+    affinity: Affinity
+    shape: Shape
+
+    def prior(self, graph: Graph) -> Tensor:
+        """Return log-posteriors from features, float64, shape (N, C)."""
+        public = mean_posterior(self.networks, graph.x, unit=self.unit_rows)
+        if self.imitating:
+            imitated = mean_posterior(self.imitating, graph.x, unit=self.unit_rows)
+            public = ((public + imitated) / 2).log_softmax(dim=1)
+        return public.to(torch.float64)
+
+    def read(self, rounds: Rounds, prior: Tensor) -> Tensor:
+        """Return log-posteriors of the nodes that have rows, from their features and rows."""
+        rows, signal = rounds.heard(self.affinity, unlabelled=True)
+        fitted = fit_length(rows, signal, self.shape, prior)
+        likelihood = row_log_likelihood(rows, fitted, self.shape.spread, self.shape.overdispersion)
+        return (prior + self.shape.temper * likelihood).log_softmax(dim=1)
+
+    def predict(
+        self, rounds: Rounds, graph: Graph, context: FitContext, kept: Answer | None, *, previous: bool
+    ) -> Tensor:
+        """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
+
+        Args:
+            rounds: rounds that have not begun.
+            graph: what they ask.
+            context: has the randomness of estimates.
+            kept: what is known of the first nodes, which speak with it.
+            previous: whether a second round's weights read what the first one said.
+        """
+        prior = self.prior(graph)
+        old = prior[:0] if kept is None else kept.proba.to(torch.float64).clamp_min(_LEAST).log()
+        new = prior[len(old) :]
+        seen = prior
+        for number, _ in enumerate(rounds.hops, start=1):
+            generator = context.streams.torch(f"weighed-pairs-{number}")
+            rounds.listen(torch.cat([old, new]), seen, generator)
+            new = self.read(rounds, prior[len(old) :])
+            seen = torch.cat([old, new]) if previous else prior
+        proba = new.exp().to(torch.float32)
+        return proba if kept is None else torch.cat([kept.proba, proba])
+
+    def state(self) -> State:
+        """Return all but the networks."""
+        shape = (self.shape.spread, self.shape.overdispersion, self.shape.temper)
+        numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
+        return {
+            "affinity": self.affinity.neighbours,
+            "numbers": torch.tensor(numbers, dtype=torch.float64),
+        }
+
+    @classmethod
+    def restore(
+        cls, state: State, networks: tuple[FeedForward, ...], imitating: tuple[FeedForward, ...]
+    ) -> "Reader":
+        """Return what :meth:`state` was taken from."""
+        degree, spread, overdispersion, temper, unit = state["numbers"].tolist()
+        affinity = Affinity(state["affinity"], degree)
+        return cls(networks, imitating, bool(unit), affinity, Shape(spread, overdispersion, temper))
+
+
+def groups_to_predict(graph: Graph, first: int) -> Tensor:
+    """Return each node's group in a graph to predict.
+
+    Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
+    as if they were labelled.
+    """
+    groups = groups_of(graph)
+    groups[:first] = TRAIN
+    return groups
+
+
+def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
+    """Refuse public labels that do not mean what they meant in training.
+
+    Raises:
+        GraphError: a class is unknown, or its name is another's.
+    """
+    labelled = groups_of(graph) != TARGET
+    if not bool(labelled.any()):
+        return
+    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
+        raise GraphError(
+            f"the graph's public labels are of other classes than the {classes} that the model was trained "
+            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
+            "its labels"
+        )

@@ -1,0 +1,110 @@
+"""Replay of releases: answers are sums without noise, noted, and those of a known run are handed out again.
+
+What a model asks with, vectors and what weights read, must be the same bits in a neighbouring graph, given
+the same answers, and so must its predictions: they may follow from public data and answers only. The sums are
+what differs, by no more than their price.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from contracts.doubles import unnoised
+from torch import Tensor
+
+from graphveil.aggregate import HopQuery, Release
+from graphveil.aggregate.queries import Query
+from graphveil.privacy import MemoryBudget, PairwiseGaussian, UndirectedEdge, Unit, compose
+from graphveil.privacy.accountant import total_mu
+
+ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
+Pair = tuple[int, int]
+
+
+@dataclass
+class Replay:
+    """Takes the place of noisy answers: notes sums in noise units, and hands out those of a known run."""
+
+    known: "Replay | None" = None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+    sums: list[Tensor] = field(default_factory=list)
+    given: list[Tensor] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    groups: Tensor | None = None
+
+    def rows(self, release: Release, vectors: Tensor, keys: Any = None) -> Tensor:
+        """Note the weighted sums of a hop."""
+        return self._answered(release, ROWS, vectors, keys)
+
+    def cells(self, release: Release, labels: Tensor) -> Tensor:
+        """Note counts."""
+        return self._answered(release, CELLS, labels)
+
+    def learn(self, release: Release, *data: Any) -> Tensor:
+        """Learn attention once; what its steps cost is tested with them."""
+        return self._hand(LEARN(release, *data))
+
+    def _answered(self, release: Release, ask: Any, *data: Any) -> Tensor:
+        query, unit = release._plan.queries[release._position], release._plan.unit
+        release._position += 1
+        self.groups, plan, book = release._groups, unnoised(unit, (query,)), MemoryBudget()
+        alone = Release(plan, release._adjacency, self.groups, budget=book, engine=release._engine)
+        answer = ask(alone, *data)
+        self.asked.append(data)
+        self.queries.append(query)
+        self.sums.append(answer.double() / self._scale(query, len(answer)))
+        return self._hand(answer)
+
+    def _scale(self, query: Query, rows: int) -> Tensor:
+        sigma = torch.tensor(query.noise, dtype=torch.float64)
+        return sigma if self.groups is None or len(sigma) == 1 else sigma[self.groups[-rows:]][:, None]
+
+    def _hand(self, answer: Tensor) -> Tensor:
+        self.given.append(answer if self.known is None else self.known.given[len(self.given)])
+        return self.given[-1].clone()
+
+    @contextmanager
+    def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Answer all releases."""
+        with patch.context() as here:
+            for name in ("rows", "cells", "learn"):
+                note = getattr(self, name)
+                here.setattr(Release, name, lambda self, *data, note=note, **more: note(self, *data, **more))
+            yield
+
+    def prices(self, unit: Unit, pair: Pair) -> list[float]:
+        """Return what the events charge for this pair, query by query; together no more than is booked."""
+        events = [query.event(unit) for query in self.queries]
+        u, v = (0, 0) if self.groups is None else (int(self.groups[end]) for end in pair)
+        squared = [event.mu_squared[u][v] for event in events if isinstance(event, PairwiseGaussian)]
+        assert len(squared) == len(events)
+        assert math.sqrt(sum(squared)) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
+        return [math.sqrt(one) for one in squared]
+
+
+def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> float:
+    """Check what a toggled pair has changed; return a hop's largest move as a share of its price."""
+    largest, ends = 0.0, set(pair if isinstance(unit, UndirectedEdge) else pair[1:])
+    for was, now in zip(before.asked, after.asked, strict=True):
+        assert all(_same(*both) for both in zip(was, now, strict=True)), "it asks by what edges say"
+    prices = before.prices(unit, pair)
+    sums = zip(before.queries, before.asked, before.sums, after.sums, prices, strict=True)
+    for query, asked, was, now, price in sums:
+        change = now - was
+        moved = float(change.norm())
+        assert moved <= price * (1 + 1e-6), f"it moves {moved:.6f}, priced {price:.6f}"
+        if isinstance(query, HopQuery):
+            skipped = len(asked[0]) - len(change)  # nodes that keep their rows
+            assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
+            largest = max(largest, moved / price if price else 0.0)
+    return largest
+
+
+def _same(was: Any, now: Any) -> bool:
+    if isinstance(was, tuple):
+        return all(_same(*both) for both in zip(was, now, strict=True))
+    return was is now if was is None else torch.equal(was, now)
