@@ -15,6 +15,8 @@ _RANDOMISED = (
 )
 _HELD = "This process held the raw data; the guarantee is about what leaves the randomiser."
 _ON_DEVICES = "Each node's own device ran the randomiser; the guarantee is about what leaves it."
+_RECEIVED = "This process saw only what had left the randomiser; the guarantee is about that."
+_WHERE = {False: _HELD, True: _ON_DEVICES, None: _RECEIVED}
 _GAUSSIAN = (
     " The guarantee is (epsilon, delta)-indistinguishability with delta = {delta}, which is weaker than the "
     "epsilon-LDP of other mechanisms at the same epsilon."
@@ -26,7 +28,7 @@ def local_statement(
     label: Sequence[float],
     delta: Sequence[float] = (),
     *,
-    on_devices: bool = False,
+    on_devices: bool | None = False,
 ) -> str:
     """Return the guarantee in words.
 
@@ -34,7 +36,7 @@ def local_statement(
         features: the budgets of all reports on a record's features.
         label: those of all reports on its label.
         delta: the deltas of all of them.
-        on_devices: nobody but the nodes themselves ever held the raw data.
+        on_devices: nobody but the nodes themselves ever held the raw data; None where only reports arrived.
 
     >>> print(local_statement([1.0], [0.5])[:106])
     Each node's features are randomised on their own at eps_x = 1 and its label at eps_y = 0.5 (total 1.5; inf
@@ -42,7 +44,7 @@ def local_statement(
     text = _RANDOMISED.format(
         eps_x=in_full(*features), eps_y=in_full(*label), total=in_full(*features, *label)
     )
-    text += _ON_DEVICES if on_devices else _HELD
+    text += _WHERE[on_devices]
     return text + (_GAUSSIAN.format(delta=in_full(*delta)) if any(delta) else "")
 
 

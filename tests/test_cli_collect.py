@@ -73,7 +73,9 @@ def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files
         assert "eps_x = 8 and its label at eps_y = 2 (total 10; inf" in guarantee["statement"]
         assert guarantee["statement"] in answer.err
         assert answer.json["survey"] == asked.json["survey"]
+    assert "own device ran the randomiser" in asked.json["guarantee"]["statement"]
     assert "This process held the raw data" in answered.json["guarantee"]["statement"]
+    assert "saw only what had left the randomiser" in decoded.json["guarantee"]["statement"]
     assert asked.json["message_bytes"] == 42
     assert parquet.read_table("n.parquet").column_names == ["user", "age", "height", "label"]
 

@@ -66,6 +66,10 @@ def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
         (["--epsilon", 1], "spends on features and on the label"),
         (["--set", "eps_x=0"], "eps_x=0.0 must be a number above 0"),
         (["--set", "features=mbm"], "is not one of multi-bit"),
+        (["--set", "features=feature-rr", "--set", "theta=0.5,0.6"], "theta adds up to 1.1 instead of 1"),
+        (["--set", "features=feature-rr", "--set", "theta=1"], "1 weights and there are 2 features"),
+        (["--set", "low=3", "--set", "high=1"], "low=3.0 must be below high=1.0"),
+        (["--set", "low=nan"], "low=nan must be a finite number"),
         (["--set", "scaling=columns"], "data_dependent_bounds=True go together"),
     ],
 )

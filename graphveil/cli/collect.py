@@ -153,10 +153,11 @@ def decode(
         received.check()
     tables.write(out, received.estimates(id, label))
     _tell(screen, received, out)
-    screen.say(asked.statement())
+    statement = asked.statement(on_devices=None)
+    screen.say(statement)
     counts = {"nodes": received.collector.nodes, "accepted": received.accepted}
-    counts |= {"refused": len(received.refused)}
-    screen.emit(_record(asked, out, asked.statement()) | counts | {"refused_rows": list(received.refused)})
+    refused = {"refused": len(received.refused), "refused_rows": list(received.refused)}
+    screen.emit(_record(asked, out, statement) | counts | refused)
 
 
 def _tell(screen: Screen, received: "Received", out: Path) -> None:

@@ -74,7 +74,7 @@ class Survey:
         features, label = self.claims
         return features + label
 
-    def statement(self, *, on_devices: bool = True) -> str:
+    def statement(self, *, on_devices: bool | None = True) -> str:
         """Return the guarantee in words, of answers given on devices unless said otherwise."""
         return node_features_statement(*self.claims, on_devices=on_devices)
 
