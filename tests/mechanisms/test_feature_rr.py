@@ -26,6 +26,8 @@ def test_golden_probabilities() -> None:
     assert five.table[0] == close(0.31002201, 0.24144538, 0.18803785, 0.14644403, 0.11405072)
     assert five.table[1] == close(0.21416226, 0.27498978, 0.21416226, 0.16678973, 0.12989597)
     assert five.table[2] == close(0.16085518, 0.20654214, 0.26520536, 0.20654214, 0.16085518)
+    ten = Bins(0.1, 10)  # Pr(t|t) = 1 / C_t
+    assert [1 / ten.table[t, t] for t in (0, 4)] == close(9.5171392, 9.72739567)
     for epsilon, k, u, t, wanted in (
         (1.0, 2, 1, 1, 0.7310585786),
         (0.5, 3, 1, 1, 0.4192289516),
