@@ -13,6 +13,7 @@ from contracts import pairs
 from contracts.graphs import Drawn
 from contracts.pairs import CHECKS, WEIGHINGS, Weighing
 from graphveil.aggregate import (
+    Coarse,
     DotWeight,
     HopQuery,
     Release,
@@ -188,18 +189,50 @@ def test_no_change_exceeds_its_price_in_many_graphs(weighing: Weighing) -> None:
         pairs.no_change_exceeds_its_price(weighing, unit, pairs=6000, seed=17)
 
 
-@pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
-@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
-def test_the_price_is_attained_by_two_nodes_that_are_alike(weighing: Weighing, unit: Unit) -> None:
+def moved_by_twins(weighing: Weighing, unit: Unit) -> float:
+    """Return how far an edge between two nodes that are alike moves a hop without noise."""
     alike = torch.tensor([[1.0, 0.0, 0.0]] * 2, dtype=torch.float64)
     network = (torch.full((2, 1), 4.0), torch.full((2, 1), 4.0), torch.tensor([9.0]), torch.tensor(0.0))
     keys = network if weighing.weight.reads == "attention" else alike
     graph = Drawn(2, ((0, 1),), directed=isinstance(unit, DirectedEdge))
-    vectors = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
-    moved = pairs.answer(weighing.weight, unit, graph, vectors[[0, 0]], keys).norm()
+    vectors = torch.tensor([[1.0, 0.0]] * 2)
+    return float(pairs.answer(weighing.weight, unit, graph, vectors, keys).norm())
+
+
+@pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
+def test_the_price_is_attained_by_two_nodes_that_are_alike(weighing: Weighing, unit: Unit) -> None:
     (query,) = hops(1.0, 1, 2, unit, weighing.weight)
-    assert float(moved) == pytest.approx(query.sensitivity(unit), abs=1e-3)
-    assert float(moved) <= query.sensitivity(unit) * (1 + 1e-6)
+    assert moved_by_twins(weighing, unit) == pytest.approx(query.sensitivity(unit), abs=1e-3)
+    assert moved_by_twins(weighing, unit) <= query.sensitivity(unit) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
+def test_no_weight_could_be_charged_less(weighing: Weighing, unit: Unit, monkeypatch: Patch) -> None:
+    largest = HopQuery._largest_similarity
+    monkeypatch.setattr(HopQuery, "_largest_similarity", lambda self, unit: 0.99 * largest(self, unit))
+    (query,) = hops(1.0, 1, 2, unit, weighing.weight)
+    assert moved_by_twins(weighing, unit) > query.sensitivity(unit)
+
+
+@pytest.mark.parametrize("weighing", [w for w in WEIGHINGS if not isinstance(w.weight, Coarse)], ids=str)
+def test_other_numbers_for_the_nodes_permute_the_answers(weighing: Weighing) -> None:
+    # Not so for landmarks, which are means of every so many rows.
+    rng, nodes, unit = np.random.default_rng(8), 12, DirectedEdge()
+    order = torch.from_numpy(rng.permutation(nodes))
+    ends = torch.from_numpy(rng.integers(nodes, size=(50, 2)))
+    keys, vectors = weighing.keys(nodes, rng), torch.from_numpy(np.eye(2)[rng.integers(2, size=nodes)])
+
+    def of_new_numbers(rows: Tensor) -> Tensor:
+        return rows[order] if rows.ndim == 2 else rows
+
+    moved = tuple(map(of_new_numbers, keys)) if isinstance(keys, tuple) else of_new_numbers(keys)
+    before, after = (
+        pairs.answer(weighing.weight, unit, Drawn(nodes, tuple(map(tuple, e.tolist())), True), rows, z)
+        for e, rows, z in ((ends, vectors, keys), (order.argsort()[ends], vectors[order], moved))
+    )
+    assert torch.equal(after, before[order])
 
 
 def test_sensitivities_are_golden() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from graphveil.errors import BudgetError, ConfigError, UnitError
-from graphveil.graph import EdgeSet, Graph
+from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.models import base
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
@@ -233,6 +233,27 @@ class TestGrownGraph:
         assert [len(budget_of(part).entries) for part in twice.edge_set.parts] == [1, 1, 1]
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
         assert model.guarantee_with_predictions.releases == 6
+
+    def test_edges_with_weights_grow_by_edges_with_weights(self, make_graph):
+        rng, graph = np.random.default_rng(3), make_graph()
+        source, target = graph.adjacency.edge_index().numpy()
+        weight = {"weight": 0.5 * np.ones(len(source)), "max_weight": 2.0}
+        weighted = Adjacency.from_edges(source, target, num_nodes=150, directed=False, **weight)
+        graph = graph.replace(adjacency=weighted)
+        model = GAP(**{**QUICK, "epsilon": 1000.0, "delta": 1e-3}, weights="given", hops=1).fit(graph)
+        friends = torch.arange(10)
+        x, ends = rng.random((1, graph.num_features)), np.full(10, 150)
+        grown = [graph.grow(x, None, ends, friends.numpy(), weight=[w] * 10) for w in (1.0, 2.0)]
+        assert model.price(grown[0]).event == model.guarantee.event
+        heard = []
+        for one in grown:
+            proba = model.predict_proba(one)
+            assert torch.equal(proba[:150], model.predict_proba())
+            assert [len(budget_of(part).entries) for part in one.edge_set.parts] == [1, 1]
+            heard.append(model._answers.find(one.adjacency.version, one.x).rows[0][150])
+        rows = model._encode(graph)[friends].sum(dim=0)
+        for share, row in zip((0.5, 1.0), heard, strict=True):
+            assert float((row - share * rows).abs().max()) < 6 * model.plan_.noise_std[0] + 0.1
 
     def test_what_grows_from_another_predicted_graph_has_its_noise(self, graph, make_graph):
         model = GAP(**{**QUICK, "delta": "auto"}).fit(graph)
