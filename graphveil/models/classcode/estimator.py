@@ -68,6 +68,10 @@ class ClassCode(Estimator):
     Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta); everything
     after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
 
+    At edge level another graph is predicted from rows of its own, one release that is booked once, and of a
+    graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and
+    validation nodes are used if it has a split; it needs none.
+
     **Unit** ``node-owner``. A labelled node sends the code of its label, any other the mean code under the
     posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
     one a source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
