@@ -2,8 +2,9 @@
 
 A pass computes the integers of :mod:`graphveil.aggregate._pairs` and adds them up, so the answer has the same
 bits with or without it. A source's key and its vector stand next to each other in 16-bit integers: an edge
-brings in one row of memory instead of two, and no weight is ever written down. llvmlite is an optional
-package; where it is missing, the slower way is taken.
+brings in one row of memory instead of two, and no weight is ever written down. The sums are private: they go
+back to :mod:`graphveil.aggregate._blocks`, which adds noise. llvmlite is an optional package; where it is
+missing, the slower way is taken.
 """
 
 import ctypes
