@@ -28,6 +28,7 @@ def make(**changes: object) -> ClassCode:
     return ClassCode(**{**settings, **changes})  # type: ignore[arg-type]  # keywords are checked at run time
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
     fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = make(unsafe_noise_seed=None).fit(fresh)
@@ -40,6 +41,7 @@ def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
     assert set(model.aggregates_) == {"counts", "rows1"}
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_one_seed_gives_the_same_bytes_and_strict_noise_does_not(graph: Graph) -> None:
     first, second = make().fit(graph), make().fit(graph)
     assert torch.equal(first.predict_proba(), second.predict_proba())
@@ -55,12 +57,14 @@ def test_there_is_no_paper_mode_and_it_says_so() -> None:
             refused()
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_predictions_do_not_read_the_targets_labels(graph: Graph) -> None:
     hidden = graph.y.clone()
     hidden[graph.mask("test")] = (hidden[graph.mask("test")] + 1) % graph.num_classes
     assert torch.equal(make().fit(graph).predict_proba(), make().fit(graph.replace(y=hidden)).predict_proba())
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_few_labels_switch_to_two_rounds(graph: Graph) -> None:
     order = torch.from_numpy(np.random.default_rng(0).permutation(graph.num_nodes))
     masks = [torch.zeros(graph.num_nodes, dtype=torch.bool) for _ in range(3)]
@@ -73,6 +77,7 @@ def test_few_labels_switch_to_two_rounds(graph: Graph) -> None:
     assert set(one.aggregates_) == {"counts", "rows1"}
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Path) -> None:
     class KilledError(Exception):
         pass
@@ -87,6 +92,7 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Pa
     assert torch.equal(resumed.predict_proba(), make().fit(graph).predict_proba())
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_graph_without_edges_runs_the_same_code(graph: Graph) -> None:
     from graphveil.graph import Adjacency
 
@@ -96,6 +102,7 @@ def test_a_graph_without_edges_runs_the_same_code(graph: Graph) -> None:
     assert bool(torch.isfinite(model.predict_proba()).all())
 
 
+@pytest.mark.usefixtures("quick_classcode")
 def test_a_directed_graph_is_protected_edge_by_stored_edge(graph: Graph) -> None:
     from graphveil.graph import Adjacency
 
