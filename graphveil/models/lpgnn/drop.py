@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from graphveil.models.lpgnn.records import UNKNOWN
 from graphveil.train import EpochRecord, Schedule
 from graphveil.train.adam import Adam
 
+Select = Literal["paper", "likelihood"]
+SELECT: tuple[Select, ...] = ("paper", "likelihood")
 _TINY = 1e-20
 _TRAIN_EXCESS = 1.05  # how far the accuracy on noisy training labels may pass the best possible one
 
@@ -79,11 +82,11 @@ class Judged:
     val_accuracy: float
     train_accuracy: float
 
-    def replaces(self, kept: "Judged | None", keep: float) -> bool:
+    def replaces(self, kept: "Judged | None", keep: float, select: Select = "paper") -> bool:
         """Whether this epoch is better than the one that is kept.
 
-        All three have to improve, and no accuracy may pass what is possible without learning the noise: p,
-        the probability that a label was kept.
+        For ``"likelihood"`` the loss alone counts. For ``"paper"`` all three have to improve, and no accuracy
+        may pass what is possible without learning the noise: p, the probability that a label was kept.
 
         >>> first, later = Judged(1.2, 0.3, 0.3), Judged(1.1, 0.5, 0.4)
         >>> later.replaces(first, keep=0.6), later.replaces(first, keep=0.45)
@@ -91,6 +94,8 @@ class Judged:
         """
         if kept is None:
             return True
+        if select == "likelihood":
+            return self.val_loss < kept.val_loss
         return (
             self.val_loss < kept.val_loss
             and kept.val_accuracy < self.val_accuracy <= keep
@@ -104,6 +109,7 @@ def fit_noisy(
     noisy: NoisyLabels,
     schedule: Schedule,
     *,
+    select: Select = "paper",
     on_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> list[EpochRecord]:
     """Train on all nodes at once and leave the network with the kept epoch's weights, in evaluation mode.
@@ -112,7 +118,8 @@ def fit_noisy(
         network: on its edges already.
         inputs: what it reads.
         noisy: labels, and what is known about their noise.
-        schedule: epochs, learning rate, weight decay; the epoch is chosen by :class:`Judged`.
+        schedule: epochs, learning rate, weight decay.
+        select: how :class:`Judged` chooses the epoch that is kept.
         on_epoch: called after each epoch.
 
     Returns:
@@ -134,7 +141,7 @@ def fit_noisy(
         train_accuracy = _agreement(logits.detach(), noisy.labels, noisy.train)
         judged = _judge(network, hidden, noisy, train_accuracy)
         history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
-        if judged.replaces(kept, noisy.keep):
+        if judged.replaces(kept, noisy.keep, select):
             kept, best = judged, {k: v.detach().clone() for k, v in network.state_dict().items()}
         on_epoch(epoch + 1)
     network.load_state_dict(best)

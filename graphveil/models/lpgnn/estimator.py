@@ -23,9 +23,10 @@ from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext
 from graphveil.models.layers import ACTIVATIONS
 from graphveil.models.lpgnn.backbones import BACKBONES, Backbone, Widths, backbone
-from graphveil.models.lpgnn.drop import NoisyLabels, fit_noisy
+from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
 from graphveil.models.lpgnn.inputs import Estimates, propagated
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, report_rows
+from graphveil.models.lpgnn.posterior import combined, log_posterior
 from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
 from graphveil.privacy import (
@@ -81,6 +82,10 @@ class LPGNN(Estimator):
         isolated: a node without neighbours gets ``"zero"`` from A^, or is left as it is (``"keep"``).
         backbone: ``"sage"``, ``"gcn"`` or ``"gat"``.
         forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
+        posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
+            around a node say about it, from so many hops away (:func:`log_posterior`); 24 serves.
+        select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
+            what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
         hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
         activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
         dropout: share of hidden entries dropped while training.
@@ -118,6 +123,8 @@ class LPGNN(Estimator):
     isolated: Isolated = "zero"
     backbone: str = "sage"
     forward_correction: bool = True
+    posterior_steps: int = 0
+    select: Select = "paper"
     hidden: int = 16
     activation: str = "selu"
     dropout: float = 0.0
@@ -188,7 +195,10 @@ class LPGNN(Estimator):
         _check.one_of(ISOLATED, isolated=self.isolated)
         _check.one_of(tuple(BACKBONES), backbone=self.backbone)
         _check.one_of(ACTIVATIONS, activation=self.activation)
-        _check.integer_at_least(0, x_steps=self.x_steps, y_steps=self.y_steps)
+        _check.one_of(SELECT, select=self.select)
+        _check.integer_at_least(
+            0, x_steps=self.x_steps, y_steps=self.y_steps, posterior_steps=self.posterior_steps
+        )
         _check.integer_at_least(1, hidden=self.hidden)
         _check.within(0, 0.99, dropout=self.dropout)
         if self.device == "cuda":
@@ -287,12 +297,20 @@ class LPGNN(Estimator):
                 inputs,
                 self._noisy(graph, records.labels),
                 self._schedule(),
+                select=self.select,
                 on_epoch=context.epochs("classifier", self.epochs),
             )
         context.record("classifier", history)
         with torch.no_grad():
             logits: Tensor = network(inputs)
-        return logits.softmax(dim=1)
+        proba = logits.softmax(dim=1)
+        return self._with_labels(proba, graph, records.labels) if self.posterior_steps else proba
+
+    def _with_labels(self, proba: Tensor, graph: Graph, labels: Tensor) -> Tensor:
+        """Return probabilities that heed what was told around each node."""
+        transition = torch.from_numpy(self.label_mechanism(graph.num_classes).transition).float()
+        noisy = self._noisy(graph, labels)
+        return combined(proba, log_posterior(noisy, transition, graph.adjacency, self.posterior_steps))
 
     def _records(self, graph: Graph, context: FitContext) -> Randomised:
         """Have every node randomise its record, and book what that costs; exact records without a unit."""
@@ -378,7 +396,7 @@ class LPGNN(Estimator):
 
     @torch.no_grad()
     def _predict_other(self, graph: Graph) -> Tensor:
-        """Return probabilities for another graph, from exact features."""
+        """Return probabilities for another graph, from exact features and nobody's labels."""
         self._plan_of_other(graph)
         self._check_features(graph)
         assert self._network is not None

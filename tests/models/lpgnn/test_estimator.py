@@ -204,6 +204,13 @@ def test_every_backbone_learns_exact_records(backbone) -> None:
     assert fitted.score(GRAPH) > majority + 0.2
 
 
+def test_labels_around_a_node_may_be_heeded(graph) -> None:
+    settings = {"unsafe_noise_seed": 1, "eps_y": 1.0, "select": "likelihood"}
+    alone, heeding = (model(posterior_steps=steps, **settings).fit(graph) for steps in (0, 8))
+    assert torch.equal(alone.aggregates_["labels"], heeding.aggregates_["labels"])
+    assert heeding.score(graph) > alone.score(graph)
+
+
 def test_drop_learns_what_propagated_labels_say(graph) -> None:
     history = model(eps_y=math.inf, y_steps=2, epochs=40, learning_rate=0.03).fit(graph).history_
     losses = [epoch.train_loss for _, epoch in history]
@@ -246,6 +253,8 @@ class TestFiles:
         ({"theta": (1.0,)}, "theta weighs the features of feature-rr"),
         ({"features": "agm", "m": "floor"}, "m='floor' is for features='multi-bit'"),
         ({"low": 1.0}, "must be below high"),
+        ({"select": "accuracy"}, "select='accuracy' is not one of paper, likelihood"),
+        ({"posterior_steps": -1}, "posterior_steps=-1"),
         ({"scaling": "rows"}, "did you mean 'row'"),
     ],
 )

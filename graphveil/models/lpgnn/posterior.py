@@ -1,0 +1,92 @@
+"""What randomised labels of the neighbourhood say about a node's class, by the exact law of their noise."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphveil.aggregate import KProp, SparseMap
+from graphveil.graph import Adjacency
+from graphveil.models.lpgnn.drop import NoisyLabels
+from graphveil.models.lpgnn.records import UNKNOWN
+
+_RAREST = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
+_LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbours, above what chance gives
+_TINY = 1e-9
+
+
+def log_posterior(noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int) -> Tensor:
+    """Return log P(y_v | randomised labels) of every node, float32 (N, C), in two steps.
+
+    A guess from afar: told labels less their mean, propagated over K lazy hops,
+
+        H = L^K (Y' - m),   L = D^-1/2 (A + I) D^-1/2,   g_v = softmax(H_v / sd(H_v)).
+
+    Without the mean, H does not drift to the largest class as K grows; lazy hops drop what alternates along
+    edges, which is noise. Then Bayes' rule at close quarters, with the channel T and shares f of the classes:
+
+        log P(y_v = c) = log f_c + log T[c, y'_v] + theta sum_{u -> v} g_u(c) + const.
+
+    theta = log(h (C - 1) / (1 - h)) is the weight of a neighbour that is alike with probability h. What is
+    guessed agrees with what neighbours told with probability q + (p - q) h, which gives h; f is T^-1 times
+    the shares of told labels. All of it is computed from what left the randomiser and from public edges.
+
+    Args:
+        noisy: the told labels.
+        transition: T (C, C).
+        adjacency: the public edges.
+        steps: K.
+    """
+    told = noisy.labels != UNKNOWN
+    said = noisy.one_hot()
+    mean = said[told].mean(dim=0)
+    lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
+    far = lazy.apply((said - mean) * told[:, None])
+    guess = (far / far.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
+    shares = class_shares(mean, transition)
+    evidence = torch.zeros_like(said)
+    evidence[told] = transition[:, noisy.labels[told]].t().log()
+    neighbours = _sum_of_neighbours(adjacency).apply(guess)
+    theta = _weight_of_a_neighbour(guess.argmax(dim=1), noisy, transition, adjacency)
+    return (shares.log() + evidence + theta * neighbours).log_softmax(dim=1)
+
+
+def class_shares(said: Tensor, transition: Tensor) -> Tensor:
+    """Return the shares of the classes from those of told labels: unbiased, then kept above zero.
+
+    >>> class_shares(torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.2, 0.8]]))
+    tensor([0.8333, 0.1667])
+    """
+    shares = torch.linalg.solve(transition.t(), said).clamp(min=_RAREST)
+    return torch.div(shares, shares.sum())
+
+
+def _weight_of_a_neighbour(
+    guess: Tensor, noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency
+) -> float:
+    """Return theta."""
+    classes = noisy.classes
+    source, target = adjacency.edge_index()
+    known = noisy.labels[target] != UNKNOWN
+    keep, change = float(transition[0, 0]), float(transition[0, 1])
+    agrees = (guess[source] == noisy.labels[target])[known].float()
+    chance = 1 / classes
+    alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
+    alike = min(max(alike, chance + _LEAST_ALIKE), _MOST_ALIKE)
+    return math.log(alike * (classes - 1) / (1 - alike))
+
+
+def _sum_of_neighbours(adjacency: Adjacency) -> SparseMap:
+    """Return A, without weights."""
+    ones = torch.ones(len(adjacency.indices), dtype=torch.float32)
+    return SparseMap(adjacency.indptr, adjacency.indices.long(), ones)
+
+
+def combined(proba: Tensor, posterior: Tensor) -> Tensor:
+    """Return the product of a network's probabilities and a log posterior, normalised.
+
+    >>> combined(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]]).log())
+    tensor([[0.9000, 0.1000]])
+    """
+    return (functional.threshold(proba, _TINY, _TINY).log() + posterior).softmax(dim=1)
