@@ -2,12 +2,12 @@
 
     python benchmarks/weights.py --out runs.jsonl [--datasets facebook_pages,amazon/computers] [--runs 10]
         [--epsilons 1,2,4,8] [--rows mlp,gap,gap:sigmoid_cos,gap:sigmoid_cos:paper,classcode]
-        [--unit undirected-edge] [--against gap] [--recipe weighted] [--only-print]
+        [--unit undirected-edge] [--delta 1e-5] [--against gap] [--recipe weighted] [--only-print]
 
 A row is a method, a weight and a mode. Each run of it appends one JSON line to the output file, so that an
 interrupted sweep goes on where it was. A table for each data set follows: mean test accuracy over the runs (a
 split each) with the half-width of its 95 % interval (Student's t), and in brackets the difference to the row
-``--against`` at the same epsilon on the same splits and seeds, with its own interval. One hop, delta 1e-5.
+``--against`` at the same epsilon on the same splits and seeds, with its own interval. One hop.
 
 ``gap:sigmoid_cos_as_one`` is the weight with the noise of a bound of 1, all else equal: what the source's
 calibration costs. Under ``--unit directed-edge`` each stored direction of an undirected graph is protected by
@@ -38,7 +38,6 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.mlp import MLP
 
-DELTA = 1e-5
 ROWS = (
     "mlp",
     "gap",
@@ -82,11 +81,11 @@ class Row:
         """Return the row that a text names, such as ``gap:sigmoid_cos:paper``."""
         return cls(*text.split(":"))
 
-    def model(self, unit: str, epsilon: float | None, seed: int) -> Estimator:
+    def model(self, unit: str, epsilon: float | None, delta: float, seed: int) -> Estimator:
         """Return the model of a run."""
         if self.method == "mlp":
             return MLP(unit=unit, seed=seed)
-        given: dict[str, Any] = {"unit": unit, "epsilon": epsilon, "delta": DELTA, "seed": seed}
+        given: dict[str, Any] = {"unit": unit, "epsilon": epsilon, "delta": delta, "seed": seed}
         if self.method == "classcode":
             return ClassCode(**given, **({} if self.weights == "one" else {"weights": self.weights}))
         return GAP(**given, hops=1, weights=self.weights, mode=self.mode)  # type: ignore[arg-type]
@@ -116,7 +115,7 @@ def _sweep(name: str, options: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory() as shared:
             for text, epsilon in missing:
                 cell = _key(name, text, epsilon, run, options) | _measured(
-                    Row.parse(text).model(options.unit, epsilon, run), part, Path(shared), text
+                    Row.parse(text).model(options.unit, epsilon, options.delta, run), part, Path(shared), text
                 )
                 with options.out.open("a") as file:
                     file.write(json.dumps(cell) + "\n")
@@ -143,7 +142,7 @@ _FOUND = ("accuracy", "seconds", "noise", "refused")
 
 def _key(name: str, text: str, epsilon: float | None, run: int, options: argparse.Namespace) -> Cell:
     """Return what tells one run from another."""
-    where = {"dataset": name, "recipe": options.recipe, "unit": options.unit}
+    where = {"dataset": name, "recipe": options.recipe, "unit": options.unit, "delta": options.delta}
     return where | {"row": text, "epsilon": epsilon, "run": run}
 
 
@@ -174,7 +173,8 @@ def _read(path: Path) -> Iterator[Cell]:
 
 def _table(name: str, options: argparse.Namespace, done: list[Cell]) -> str:
     """Return the Markdown table of a data set."""
-    title = f"{name}, recipe {options.recipe}, {options.unit}, {options.runs} runs; against {options.against}"
+    setting = f"recipe {options.recipe}, {options.unit}, delta {options.delta:g}"
+    title = f"{name}, {setting}, {options.runs} runs; against {options.against}"
     lines = [
         f"\n{title}\n",
         f"| row | {' | '.join(f'epsilon {epsilon:g}' for epsilon in options.epsilons)} | CPU s |",
@@ -211,7 +211,8 @@ def _accuracies(
 
 def _seconds(name: str, text: str, options: argparse.Namespace, done: list[Cell]) -> str:
     """Return the median CPU seconds of a row's runs; most find the split's public part ready."""
-    wanted = {"dataset": name, "recipe": options.recipe, "unit": options.unit, "row": text}
+    wanted = _key(name, text, None, 0, options)
+    del wanted["run"], wanted["epsilon"]
     found = [cell["seconds"] for cell in done if wanted.items() <= cell.items() and "seconds" in cell]
     return f"{statistics.median(found):.1f}" if found else "-"
 
@@ -237,6 +238,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--epsilons", default="1,2,4,8")
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--unit", default="undirected-edge", choices=("undirected-edge", "directed-edge"))
     parser.add_argument("--recipe", default="weighted", choices=tuple(RECIPES))
     parser.add_argument("--against", default="gap", help="the row that differences are taken to")
