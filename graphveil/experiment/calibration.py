@@ -135,9 +135,9 @@ def _of_reports(model: "Estimator", features: int | None, classes: int | None) -
             f"{model.method} randomises a record of so many features and classes: pass features= "
             "(--features-count) and classes= (--classes-count)"
         )
-    from graphveil.models.lpgnn import LPGNN
+    from graphveil.models.lpgnn.local import LocalEstimator
 
-    assert isinstance(model, LPGNN)
+    assert isinstance(model, LocalEstimator)
     guarantee, rows = model.promise_for(features, classes), model.release_rows(None)
     return Calibration(
         method=model.method,

@@ -1,9 +1,7 @@
 """LPGNN: learns from records that were randomised one by one, over public edges."""
 
-import dataclasses
-import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,38 +10,22 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.aggregate import KProp, Propagation, ReleasePlan
 from graphveil.aggregate.kprop import AGGREGATORS, ISOLATED, Aggregator, Isolated
-from graphveil.errors import ConfigError, GraphError, NotYetError
+from graphveil.errors import ConfigError
 from graphveil.graph import Graph
-from graphveil.graph.recipes import RANGES_PUBLIC
-from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
-from graphveil.mechanisms.claim import check_budget
-from graphveil.mechanisms.local.bounds import FROM_DATA
-from graphveil.models.base import SEEDED, Estimator, State, nodes_of
-from graphveil.models.cards import ReleaseRow
+from graphveil.models.base import State, nodes_of
 from graphveil.models.context import FitContext
 from graphveil.models.layers import ACTIVATIONS
 from graphveil.models.lpgnn.backbones import BACKBONES, Backbone, Widths, backbone
 from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
 from graphveil.models.lpgnn.inputs import Estimates, propagated
-from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, report_rows
+from graphveil.models.lpgnn.local import LocalEstimator
 from graphveil.models.lpgnn.posterior import combined, log_posterior
-from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports
-from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
-from graphveil.privacy import (
-    Entry,
-    Guarantee,
-    LocalReport,
-    NodeFeatures,
-    budget_of,
-    compose,
-)
+from graphveil.models.lpgnn.scaling import scaled
 from graphveil.train import Schedule
-
-_PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
 
 
 @dataclass(kw_only=True, eq=False)
-class LPGNN(Estimator):
+class LPGNN(LocalEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
     Every node randomises its features at ``eps_x`` and, if it is a training or validation node, its label at
@@ -63,18 +45,8 @@ class LPGNN(Estimator):
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        eps_x: the budget of a node's features; inf sends them as they are.
-        eps_y: the budget of its label; inf sends it as it is.
-        features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
-            ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
-            ``"feature-rr"`` or ``"feature-rr-naive"``.
-        m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
-        theta: of ``"feature-rr"``: public weights of the features, which add up to one.
-        low, high: the public range of all features; what lies outside is cut.
-        scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
-            largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
-        data_dependent_bounds: your word for ``"columns"``, which tells about the records it is computed from
-            and voids the guarantee.
+        eps_x, eps_y, features, m, theta, low, high, scaling, data_dependent_bounds: how a node randomises its
+            record, see :class:`~graphveil.models.lpgnn.local.LocalEstimator`.
         x_steps: K_x.
         y_steps: K_y; 0 learns what each node said about itself.
         aggregator: A^: ``"gcn"`` or ``"mean"``.
@@ -105,17 +77,7 @@ class LPGNN(Estimator):
     """
 
     method: ClassVar[str] = "lpgnn"
-    local: ClassVar[bool] = True
 
-    eps_x: float | None = None
-    eps_y: float | None = None
-    features: str = "multi-bit"
-    m: Samples = "best"
-    theta: tuple[float, ...] | None = None
-    low: float = 0.0
-    high: float = 1.0
-    scaling: Scaling = "none"
-    data_dependent_bounds: bool = False
     x_steps: int = 4
     y_steps: int = 4
     aggregator: Aggregator = "gcn"
@@ -144,53 +106,10 @@ class LPGNN(Estimator):
         """Return what randomised labels are propagated by; None for nothing."""
         return self._kprop(graph, self.y_steps) if self.y_steps else None
 
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomises a vector of so many features."""
-        return self._law().mechanism(dim)
-
-    def label_mechanism(self, classes: int) -> LabelRR:
-        """Return what randomises a label of so many classes."""
-        return LabelRR(epsilon=self._budgets[1], classes=classes)
-
     # -- configuration -------------------------------------------------------------------------------------
-
-    @property
-    def _randomises(self) -> bool:
-        return self.unit == NodeFeatures.name
-
-    @property
-    def _budgets(self) -> tuple[float, float]:
-        """What features and label may cost; without a unit, nothing is hidden."""
-        return (
-            math.inf if self.eps_x is None else float(self.eps_x),
-            math.inf if self.eps_y is None else float(self.eps_y),
-        )
-
-    @property
-    def _spends(self) -> bool:
-        """Whether a fit asks anything under a budget of the server's: a record pays before it leaves."""
-        return False
-
-    def _law(self) -> FeatureLaw:
-        return FeatureLaw(
-            name=self.features,
-            epsilon=self._budgets[0],
-            bounds=Bounds(self.low, self.high, from_data=self.scaling == "columns"),
-            m=self.m,
-            theta=self.theta,
-            delta=GAUSSIAN_DELTA if isinstance(self.delta, str) else self.delta,
-        )
 
     def _check_config(self) -> None:
         super()._check_config()
-        self._check_budgets()
-        _check.one_of(SCALINGS, scaling=self.scaling)
-        if (self.scaling == "columns") != self.data_dependent_bounds:
-            raise ConfigError(
-                "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
-                "value of a column tell about the records they come from, which voids the guarantee; give "
-                "both, or scaling='row', which every node does on its own"
-            )
         _check.one_of(AGGREGATORS, aggregator=self.aggregator)
         _check.one_of(ISOLATED, isolated=self.isolated)
         _check.one_of(tuple(BACKBONES), backbone=self.backbone)
@@ -204,82 +123,6 @@ class LPGNN(Estimator):
         if self.device == "cuda":
             raise ConfigError(f"{self.method} runs on the CPU in this version; pass device='cpu' or 'auto'")
         self._schedule()
-        self._law()
-
-    def _check_budgets(self) -> None:
-        """Require both budgets where records are randomised, and none elsewhere."""
-        given = {name: getattr(self, name) for name in ("eps_x", "eps_y")}
-        if self.epsilon is not None:
-            raise ConfigError(
-                f"epsilon={self.epsilon:g}: {self.method} spends on features and on the label; pass eps_x= "
-                "and eps_y= (--set eps_x=.. --set eps_y=..), which add up"
-            )
-        if not self._randomises:
-            if any(value is not None for value in given.values()):
-                raise ConfigError(
-                    f"eps_x and eps_y are budgets of unit 'node-features', and unit {self.unit!r} adds no "
-                    "noise; drop them"
-                )
-            return
-        missing = [name for name, value in given.items() if value is None]
-        if missing:
-            raise ConfigError(
-                f"unit 'node-features' needs the budgets eps_x of features and eps_y of the label, and "
-                f"{' and '.join(missing)} is missing: pass it (--set {missing[0]}=1; inf for no protection)"
-            )
-        check_budget(**given)
-        if self.delta != "auto" and self.features != "agm":
-            raise ConfigError(f"delta={self.delta!r} is for features='agm'; {self.features!r} needs none")
-
-    def _check_graph(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be used; no label is read."""
-        self._check_unit(graph)
-        for split in ("train", "val"):
-            if not bool(graph.mask(split).any()):
-                raise GraphError(f"the split has no labelled {split} nodes; give it some")
-
-    # -- the guarantee -------------------------------------------------------------------------------------
-
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        raise NotYetError(f"{self.method} asks nothing of protected edges: its edges are public")
-
-    def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        if not self._randomises:
-            return super()._guarantee_for(plan, graph)
-        promise = self.promise_for(graph.num_features, graph.num_classes)
-        # A recipe that has scaled the columns did so by everybody's data.
-        ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
-        promise = promise.with_deviations(*graph.deviations, *ranges)
-        return dataclasses.replace(promise, notes=self._notes(graph))
-
-    def promise_for(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records of so many features and classes, whatever the graph."""
-        self._sizes = {"features": features, "classes": classes}
-        claims = self.mechanism(features).claim, self.label_mechanism(classes).claim
-        parts = [
-            LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
-        ]
-        paper = self.paper_deviations if self.mode == "paper" else ()
-        seeded = () if self.unsafe_noise_seed is None else (SEEDED,)
-        return Guarantee.of(
-            NodeFeatures(),
-            compose(*parts),
-            delta=sum(claim.delta for claim in claims),
-            releases=len(parts),
-            mode=self.mode,
-            deviations=(*claims[0].deviations, *paper, *seeded),
-        )
-
-    def _notes(self, graph: Graph) -> tuple[str, ...]:
-        notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
-        return (*notes, ROW_SCALED) if self.scaling == "row" else notes
-
-    def release_rows(self, plan: ReleasePlan | None) -> tuple[ReleaseRow, ...]:
-        """Return what leaves each node."""
-        if not self._randomises:
-            return super().release_rows(plan)
-        shape = self._shape or self._sizes  # as fitted or loaded, or as promised
-        return report_rows(self.mechanism(shape["features"]), self.label_mechanism(shape["classes"]))
 
     # -- fitting -------------------------------------------------------------------------------------------
 
@@ -311,29 +154,6 @@ class LPGNN(Estimator):
         transition = torch.from_numpy(self.label_mechanism(graph.num_classes).transition).float()
         noisy = self._noisy(graph, labels)
         return combined(proba, log_posterior(noisy, transition, graph.adjacency, self.posterior_steps))
-
-    def _records(self, graph: Graph, context: FitContext) -> Randomised:
-        """Have every node randomise its record, and book what that costs; exact records without a unit."""
-        x = scaled(graph.x, self.scaling)
-        if not self._randomises:
-            return no_reports(graph, x)
-        kept = None if context.workspace is None else context.workspace / "reports.safetensors"
-        book, entry = context.budget or budget_of(graph.edge_set), self._entry("unbooked")
-        if kept is None or not kept.exists():
-            book.check(entry)  # before anything is told
-        randomiser = Randomiser(
-            mechanism=self.mechanism(graph.num_features), label=self.label_mechanism(graph.num_classes)
-        )
-        records = randomiser(graph, x, self.unsafe_noise_seed, kept)
-        if all(known.release_id != records.release_id for known in book.entries):
-            book.book(self._entry(records.release_id))
-        context.on_booked()
-        if records.reproducible:
-            self.guarantee_ = self.guarantee.with_deviations(SEEDED)
-        return records
-
-    def _entry(self, release_id: str) -> Entry:
-        return Entry(release_id, self.method, self.guarantee.event, unit=NodeFeatures())
 
     def _noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         label = self.label_mechanism(graph.num_classes)
@@ -371,28 +191,6 @@ class LPGNN(Estimator):
         return Schedule(epochs=self.epochs, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
 
     # -- afterwards ----------------------------------------------------------------------------------------
-
-    def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on test nodes or, on training and validation nodes, on what they said.
-
-        Their own labels are protected under ``node-features``, so it is their randomised ones, of the fitted
-        graph, that predictions are compared with; the best that can be expected there is the probability that
-        a label is kept.
-        """
-        if not self._randomises or split == "test":
-            return super().score(graph, split)
-        said, mask = self.aggregates_["labels"], graph.mask(split)
-        if len(said) != graph.num_nodes:
-            raise GraphError("what training and validation nodes said is known of the fitted graph only")
-        return float((self.predict()[mask] == said[mask]).float().mean())
-
-    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
-        if self._randomises:
-            raise NotYetError(
-                f"the nodes of another graph would have to randomise their features first, and {self.method} "
-                "does not yet ask them without their labels; fit it on that graph"
-            )
-        return None
 
     @torch.no_grad()
     def _predict_other(self, graph: Graph) -> Tensor:
