@@ -85,7 +85,7 @@ def cells(options: argparse.Namespace, dataset: str) -> Iterator[Cell]:
     """Yield what is asked for, seed by seed, so that runs that are compared lie close in time."""
     few = sorted(options.few or {k - 1 for k in options.hops} | {1, 2})
     for eps_x in options.budgets:
-        for seed in range(options.seeds):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             for steps in sorted({*options.hops, *few}):
                 yield Cell(dataset, eps_x, seed, KPROP, steps)
             for name in options.similarities:
@@ -98,6 +98,8 @@ def run(options: argparse.Namespace) -> None:
     for dataset in options.datasets:
         recipe, root = RECIPES["lpgnn"], options.root
         whole = recipe.prepare(load_dataset(dataset, root=root))
+        if options.blank:
+            whole = whole.replace(x=sparse.csr_array(whole.x.shape, dtype=np.float32))
         given = {name: similar(whole, name, options.results.parent) for name in options.similarities}
         for cell in cells(options, dataset):
             if cell not in done:
@@ -327,6 +329,10 @@ def main() -> None:
         sub.add_argument("--root", type=Path)
         sub.add_argument("--steps", type=int, nargs="+", default=[1, 2, 4, 8, 16])
         sub.add_argument("--seeds", type=int, default=5)
+        sub.add_argument("--first-seed", type=int, default=0)
+        sub.add_argument(
+            "--blank", action="store_true", help="as a control, all features are zero before noise"
+        )
         sub.add_argument("--hops", type=int, nargs="+", default=HOPS)
         sub.add_argument("--few", type=int, nargs="+", help="k' to run, if not k - 1 and 1 and 2")
         sub.add_argument("--budgets", type=float, nargs="+", default=BUDGETS)
