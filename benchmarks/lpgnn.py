@@ -62,7 +62,7 @@ LABELS = {  # cross entropy, forward correction, Drop at epsilon_y 0.5, 1, 2, wi
     1.0: ((2, 8), ("25.5", "37.1", "69.3 ± 1.2")),
     2.0: ((8, 4), ("52.9", "75.1", "78.4 ± 0.7")),
 }
-OURS = {"x_steps": 16, "y_steps": 8, "posterior_steps": 24, "select": "likelihood", "m": "best"}
+OURS = {"x_steps": 16, "y_steps": 8, "posterior_steps": 16, "select": "likelihood", "m": "best"}
 
 
 @dataclass(frozen=True)
