@@ -1,0 +1,104 @@
+"""Unit node-features: what reports cost, their curve, the statement, and the way through a file."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError, UnitError
+from graphveil.privacy import (
+    Entry,
+    Gaussian,
+    Guarantee,
+    LocalReport,
+    MemoryBudget,
+    NodeFeatures,
+    compose,
+    parse_unit,
+    privacy_curve,
+)
+from graphveil.privacy.accountant import LocalCurve
+from graphveil.privacy.plain import events_from_plain, guarantee_from_plain, guarantee_to_plain
+
+
+def promise(features: LocalReport, label: LocalReport) -> Guarantee:
+    return Guarantee.of(
+        NodeFeatures(), compose(features, label), delta=features.delta + label.delta, releases=2
+    )
+
+
+ONE = promise(LocalReport("features", 0.1), LocalReport("label", 0.2))
+GAUSSIAN = promise(LocalReport("features", 1.0, 1e-10), LocalReport("label", 1.0))
+OPEN = promise(LocalReport("features", 1.0), LocalReport("label", math.inf))
+
+
+def test_budgets_and_deltas_add_up_exactly() -> None:
+    assert (ONE.epsilon, ONE.delta, ONE.local_budgets) == (0.3, 0.0, (0.1, 0.2))
+    assert (GAUSSIAN.epsilon, GAUSSIAN.delta) == (2.0, 1e-10)
+    assert OPEN.epsilon == math.inf
+    three = ONE.repeated(3)
+    assert (three.epsilon, three.local_budgets, three.releases) == (0.9, (0.3, 0.6), 6)
+    assert GAUSSIAN.repeated(2).delta == 2e-10
+
+
+def test_randomised_response_attains_the_curve() -> None:
+    """Two reports of a fair bit at 0.4 and 0.6: both right against both wrong is the whole budget."""
+    curve = privacy_curve(compose(LocalReport("features", 0.4), LocalReport("label", 0.6)))
+    p = [1 / (1 + math.exp(-epsilon)) for epsilon in (0.4, 0.6)]
+    ones = [np.outer([q, 1 - q], [r, 1 - r]).ravel() for q, r in ([p[0], p[1]], [1 - p[0], 1 - p[1]])]
+    order = np.argsort(-ones[0] / ones[1])
+    caught, alarms = np.cumsum(ones[0][order]), np.cumsum(ones[1][order])
+    for true, false in zip(caught, alarms, strict=True):
+        assert true <= curve.true_positive_rate(float(false)) + 1e-12
+    assert caught[0] == pytest.approx(curve.true_positive_rate(float(alarms[0])))
+    for epsilon in (0.0, 0.3, 0.9, 1.0):
+        assert np.maximum(ones[0] - math.exp(epsilon) * ones[1], 0).sum() <= curve.delta(epsilon) + 1e-12
+
+
+def test_below_their_delta_reports_promise_nothing() -> None:
+    curve = LocalCurve(1.0, 1e-10)
+    assert (curve.epsilon(1e-10), curve.epsilon(0.0)) == (1.0, math.inf)
+    assert LocalCurve(math.inf).true_positive_rate(0.01) == 1.0
+    assert LocalCurve(0.0).true_positive_rate(0.01) == pytest.approx(0.01)
+
+
+def test_the_statement_has_both_budgets_in_full() -> None:
+    assert "eps_x = 0.1 and its label at eps_y = 0.2 (total 0.3; inf = not protected)" in ONE.statement()
+    assert "with delta = 1e-10, which is weaker" in GAUSSIAN.statement()
+    assert "eps_y = inf (total inf" in OPEN.statement()
+    assert ONE.statement().endswith("r of them have r times the budgets.")
+    assert "mu" not in ONE.statement().split()
+
+
+def test_nothing_of_it_is_claimed_about_edges() -> None:
+    assert ONE.as_dict()["eps_x"] == 0.1
+    assert "edges" in ONE.not_covered
+    with pytest.raises(UnitError, match="before any sum"):
+        NodeFeatures().pair_shift(1.0, 1.0)
+    assert parse_unit("node-features") == NodeFeatures()
+
+
+@pytest.mark.parametrize("guarantee", [ONE, GAUSSIAN, OPEN], ids=["pure", "delta", "open"])
+def test_the_way_through_a_file(guarantee: Guarantee) -> None:
+    text = json.dumps(guarantee_to_plain(guarantee), allow_nan=False)
+    assert guarantee_from_plain(json.loads(text)) == guarantee
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"part": "edges"}, {"epsilon": -1.0}, {"epsilon": "1"}, {"delta": 2.0}, {"sigma": 1.0}]
+)
+def test_a_hostile_record_is_refused(wrong: dict[str, object]) -> None:
+    record = {"kind": "local_report", "part": "label", "epsilon": 1.0, "delta": 0.0}
+    with pytest.raises((ArtifactError, ConfigError)):
+        events_from_plain([{**record, **wrong}])
+
+
+def test_a_book_adds_reports_up_and_mixes_them_with_nothing() -> None:
+    book = MemoryBudget(epsilon=0.5, delta=1e-9)
+    book.book(Entry("a", "lpgnn", ONE.event, unit=NodeFeatures()))
+    assert book.curve().epsilon(0.0) == 0.3
+    with pytest.raises(PrivacyError, match="would bring the total to epsilon"):
+        book.book(Entry("b", "lpgnn", ONE.event, unit=NodeFeatures()))
+    with pytest.raises(PrivacyError, match="no accounting is known"):
+        privacy_curve(compose(ONE.event, Gaussian(1.0))).epsilon(1e-5)
