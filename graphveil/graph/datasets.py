@@ -31,6 +31,7 @@ def load_dataset(
     seed: int | None = 0,
     mode: str = "strict",
     by_id: bool = False,
+    on_devices: bool = False,
 ) -> Graph:
     """Return a public data set, prepared and split as a paper does it.
 
@@ -45,6 +46,7 @@ def load_dataset(
         mode: ``paper`` also does what reads protected data, which stays on the graph as its ``deviations``:
             no model on it, strict or not, has a valid guarantee.
         by_id: split by a hash of the node ids alone, for units that protect records.
+        on_devices: leave out what a recipe computes from everybody's features, for unit ``node-features``.
 
     Raises:
         ConfigError: an unknown name, recipe or mode.
@@ -57,7 +59,7 @@ def load_dataset(
     if recipe is None:
         return _load(name, root)
     _check.one_of(RECIPES, recipe=recipe)
-    chosen = RECIPES[recipe]
+    chosen = RECIPES[recipe].on_devices() if on_devices else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
     return chosen.split(prepared, seed, by_id=by_id)
 

@@ -145,6 +145,11 @@ class TestScaling:
         promise = model().promise(prepared)[1]
         assert promise.deviations == ("bounds taken from the data",)
 
+    def test_a_recipe_for_devices_does_not(self) -> None:
+        prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
+        assert model().promise(prepared)[1].valid
+        assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
+
     def test_a_node_may_scale_its_own_row(self, graph) -> None:
         promise = model(scaling="row").promise(graph)[1]
         assert promise.valid
