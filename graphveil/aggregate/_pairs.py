@@ -48,6 +48,14 @@ class PairWeights(ABC):
     def num_nodes(self) -> int:
         """How many nodes have weights."""
 
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether any two nodes find a weight in the tables, and none but whole numbers from 0 to FULL.
+
+        Otherwise a pair could weigh more than is charged, or raise an error that tells of its edge.
+        """
+
     @abstractmethod
     def of(self, edges: Edges) -> Tensor:
         """Return the weight of each edge as a whole number in float32, shape (E)."""
@@ -74,7 +82,13 @@ class Dots(PairWeights):
     @property
     def num_nodes(self) -> int:
         """How many nodes have weights."""
-        return min(len(self.phi), len(self.psi))
+        return len(self.phi)
+
+    @property
+    def closed(self) -> bool:
+        """Whether norms are at most 2^11, so that a dot product has its place in the table."""
+        alike = self.phi.shape == self.psi.shape and self.phi.dtype == self.psi.dtype == torch.int16
+        return alike and _is_short(self.phi) and _is_short(self.psi) and _are_weights(self.levels, (CELLS,))
 
     def of(self, edges: Edges) -> Tensor:
         """Look each edge's dot product up."""
@@ -108,6 +122,12 @@ class Kinds(PairWeights):
         """How many nodes have weights."""
         return len(self.codes)
 
+    @property
+    def closed(self) -> bool:
+        """Whether every kind has its row and column in the table."""
+        kinds = len(self.levels)
+        return int(self.codes.max(initial=0)) < kinds and _are_weights(self.levels, (kinds, kinds))
+
     def of(self, edges: Edges) -> Tensor:
         """Look each edge's two kinds up."""
         start = self.codes[edges.start : edges.stop].astype(np.int32) * len(self.levels)
@@ -133,6 +153,11 @@ class Overlaps(PairWeights):
     def num_nodes(self) -> int:
         """How many nodes have weights."""
         return self.sets.shape[0]
+
+    @property
+    def closed(self) -> bool:
+        """Whether each member is there once."""
+        return bool((self.sets.data == 1).all()) and bool(self.sets.has_canonical_format)
 
     def of(self, edges: Edges) -> Tensor:
         """Count each edge's common members."""
@@ -183,6 +208,11 @@ class Given(PairWeights):
         """How many nodes the edges join."""
         return self.nodes
 
+    @property
+    def closed(self) -> bool:
+        """Return True: whatever the edges' weights are, they are cut."""
+        return True
+
     def of(self, edges: Edges) -> Tensor:
         """Cut each edge's weight down to the grid."""
         if edges.weights is None:
@@ -215,7 +245,15 @@ class Network(PairWeights):
     @property
     def num_nodes(self) -> int:
         """How many nodes have weights."""
-        return min(len(self.source), len(self.target))
+        return len(self.source)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the maps fit each other and every logit is a number, which has its place in the table."""
+        shapes = self.source.shape == self.target.shape == (self.num_nodes, len(self.readout))
+        finite = all(bool(torch.isfinite(part).all()) for part in (self.activation, self.readout))
+        sizes = shapes and len(self.activation) == CELLS and finite and math.isfinite(self.offset)
+        return sizes and _are_weights(self.levels, (CELLS,))
 
     def of(self, edges: Edges) -> Tensor:
         """Evaluate the network for each edge."""
@@ -267,10 +305,18 @@ def network(
 
 
 def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
-    """Refuse weights from elsewhere, since what is given edges could read them, and those of other nodes."""
+    """Refuse weights from elsewhere, since what is given edges could read them, and tables that do not fit.
+
+    All of it is decided by tables, whatever the edges are.
+    """
     if type(pairs) not in _TRUSTED:
         raise NeverError(
             "a hop takes weights whose tables are made before an edge is read; derive your own from DotWeight"
+        )
+    if not pairs.closed:
+        raise NeverError(
+            "the tables of the hop's weights do not hold a weight within the bound for every pair of nodes; "
+            "derive your own from DotWeight, which makes them"
         )
     if pairs.num_nodes != num_nodes:
         raise ReleaseError(
@@ -280,6 +326,18 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
 
 
 _TRUSTED = (Dots, Kinds, Overlaps, Network, Given)
+
+
+def _is_short(rows: Tensor) -> bool:
+    """Whether no row is longer than 2^11."""
+    parts = torch.split(rows, max(1, _ENTRIES // max(1, rows.shape[1])))
+    return all(bool((part.to(torch.float32).square().sum(dim=1) <= HALF**2).all()) for part in parts)
+
+
+def _are_weights(levels: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether a table has this shape, and holds whole numbers from 0 to FULL."""
+    whole = (levels == levels.round()) & (levels >= 0) & (levels <= FULL)
+    return tuple(levels.shape) == shape and bool(whole.all())
 
 
 def levels_of(values: Values, bound: float) -> Tensor:

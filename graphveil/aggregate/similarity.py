@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphveil.aggregate._pairs import CELLS, Dots, PairWeights, levels_of, on_grid
 from graphveil.aggregate.normalize import safe_unit
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, InputError
 
 Values = npt.NDArray[np.float64]
 
@@ -109,4 +109,8 @@ class DotWeight(Similarity):
         """Return both maps on their grids, and the table."""
         phi = on_grid(self.phi(keys))
         psi = phi if self.symmetric else on_grid(self.psi(keys))
+        if phi.shape != psi.shape:
+            raise InputError(
+                f"phi and psi of {type(self).__name__} must return rows of one width, one row a node"
+            )
         return Dots(phi, psi, levels_of(self.values, self.bound))

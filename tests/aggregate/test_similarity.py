@@ -26,7 +26,7 @@ from graphveil.aggregate import (
     parse_weight,
     register_weight,
 )
-from graphveil.aggregate._pairs import FULL, Dots, Overlaps, PairWeights
+from graphveil.aggregate._pairs import CELLS, FULL, Dots, Kinds, Overlaps, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.named import _NAMED
 from graphveil.aggregate.plan import hops
@@ -178,7 +178,7 @@ def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -
 
 def test_a_weight_that_would_be_given_edges_is_refused() -> None:
     class Neighbours(PairWeights):
-        tables, num_nodes = (), 2
+        tables, num_nodes, closed = (), 2, True
 
         def of(self, edges: Edges) -> Tensor:
             raise AssertionError("it was given edges")
@@ -200,6 +200,56 @@ def test_a_weight_that_would_be_given_edges_is_refused() -> None:
     for weight in (ByDegree(), FromDots()):
         with pytest.raises(NeverError, match="before an edge is read"):
             ask(weight, torch.ones(2, 3))
+
+
+def dots_of(levels: Tensor, *, steps: int = 1024, width: int = 16) -> Dots:
+    rows = torch.full((2, 16), steps // 2, dtype=torch.int16)
+    return Dots(rows, rows[:, :width], levels)
+
+
+OPEN = [
+    dots_of(torch.full((CELLS,), FULL + 1.0)),
+    dots_of(torch.full((CELLS,), -1.0)),
+    dots_of(torch.full((CELLS,), 0.5)),
+    dots_of(torch.full((CELLS,), math.nan)),
+    dots_of(torch.ones(CELLS - 1)),
+    dots_of(torch.ones(CELLS), steps=1026),
+    dots_of(torch.ones(CELLS), width=8),
+    Kinds(np.array([0, 2], dtype=np.uint8), torch.ones(2, 2)),
+    Kinds(np.array([0, 1], dtype=np.uint8), torch.ones(2, 3)),
+    Overlaps(sparse.csr_array(([5, 1], [0, 1], [0, 1, 2]), shape=(2, 2))),
+    Overlaps(sparse.csr_array(([1, 1], [0, 0], [0, 2, 2]), shape=(2, 2))),
+]
+
+
+@pytest.mark.parametrize("tables", OPEN)
+@pytest.mark.parametrize("edges", [[], [0]])
+def test_tables_that_some_pair_would_leave_are_refused_whatever_the_edges(
+    tables: PairWeights, edges: list[int]
+) -> None:
+    class Open(HalfCos):
+        def prepare(self, keys: Tensor) -> PairWeights:
+            return tables
+
+    with pytest.raises(NeverError, match="for every pair of nodes"):
+        ask(Open(), torch.ones(2, 3), edges)
+
+
+def test_tables_at_their_limits_are_taken() -> None:
+    assert dots_of(torch.full((CELLS,), float(FULL))).closed
+    assert Kinds(np.array([0, 1], dtype=np.uint8), torch.full((2, 2), float(FULL))).closed
+    assert HalfCos().prepare(torch.randn(50, 3, generator=torch.Generator().manual_seed(0))).closed
+
+
+@pytest.mark.parametrize("edges", [[], [0]])
+@pytest.mark.parametrize("times", [1, 20])
+def test_maps_of_two_shapes_are_refused_whatever_the_edges(times: int, edges: list[int]) -> None:
+    class Uneven(HalfCos):
+        def psi(self, rows: Tensor) -> Tensor:
+            return rows.repeat(3 - min(2, times), times)
+
+    with pytest.raises(InputError, match="one width"):
+        ask(Uneven(), torch.ones(2, 3), edges)
 
 
 @pytest.mark.parametrize(
@@ -244,8 +294,9 @@ def test_a_bound_that_is_too_small_stops_the_hop() -> None:
 # -- asking ------------------------------------------------------------------------------------------------
 
 
-def ask(weight: Similarity, keys: object) -> Tensor:
-    pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
+def ask(weight: Similarity, keys: object, sources: list[int] | None = None) -> Tensor:
+    ends = [0] if sources is None else sources
+    pair = Adjacency.from_edges(ends, [1 - end for end in ends], num_nodes=2, directed=False)
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 3, None, weight), delta=1e-5)
     return Release(plan, pair, budget=MemoryBudget()).rows(torch.zeros(2, 3), keys)
 
