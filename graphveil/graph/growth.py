@@ -121,7 +121,7 @@ def grow(
     edge_set: EdgeSet | None,
     weight: object,
 ) -> Graph:
-    """Return the graph with further nodes, which are in no part of the split."""
+    """Return the graph with further nodes, which are in no part of the split; without any, itself."""
     more = features.as_features(x)
     if more.shape[1] != graph.num_features:
         raise GraphError(
@@ -130,6 +130,8 @@ def grow(
         )
     count = more.shape[0]
     adjacency = grow_adjacency(graph.adjacency, source, target, graph.num_nodes + count, edge_set, weight)
+    if not count:
+        return graph  # no edge can have come, and there is nothing to ask
     masks = _masks(graph, graph.num_nodes + count)
     return graph.replace(
         x=features.stacked(graph.x, more),

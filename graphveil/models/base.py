@@ -230,7 +230,8 @@ class Estimator(ABC):
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
             ConfigError: the edges are known to be those of the fitted graph.
             GraphError: the graph has other features than the fitted one.
-            BudgetError: a budget refuses the release; nothing is booked.
+            BudgetError: a budget refuses the release, which is then not booked; of a graph that has grown in
+                several steps, those before it may be, and are kept.
             NotYetError: the method does not predict other graphs.
         """
         if graph is None:
@@ -340,10 +341,6 @@ class Estimator(ABC):
     def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
         """Return the plan for predicting a graph that was not fitted; only its public shape may be read."""
         return self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
-
-    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
-        """Return the plan for new rows of a graph that has grown, with the noise of the plan of old ones."""
-        return plan
 
     def _check_other(self, plan: ReleasePlan) -> None:
         """Refuse a plan for another graph that the method has no answer from."""

@@ -1,7 +1,7 @@
 """GAP: aggregate encoded features over noisy hops once, then train on what came out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import ClassVar
 
@@ -262,10 +262,6 @@ class GAP(TrainedEstimator):
         if plan is None or not (self._on_records or self._attends):
             return plan
         return ReleasePlan(plan.unit, tuple(_hops_of(plan)), plan.delta)
-
-    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
-        """Return the hops alone, with the noise of the old rows."""
-        return replace(plan, queries=tuple(_hops_of(plan)))
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         more = PAPER_ON_RECORDS if self._paper_on_records else ()

@@ -1,11 +1,11 @@
 """What predicting another graph asks: the whole graph once, or of a graph that has grown what is new."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from graphveil.aggregate import ReleasePlan
+from graphveil.aggregate import HopQuery, ReleasePlan
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph, rows
 from graphveil.graph.adjacency import Version
@@ -80,12 +80,17 @@ def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[Quest
         pending.insert(0, batch)
         kept = _before(batch.graph, batch.step, model._answers)
         if kept is not None and kept.plan is not None:
-            plan = model._plan_of_growth(kept.plan)
+            plan = _rows_alone(kept.plan)
             return [
                 Question(new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint)
                 for new in pending
             ]
     return []
+
+
+def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
+    """Return the plan for new rows, with the noise of the old ones: what else a fit asked holds for them."""
+    return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, HopQuery)))
 
 
 def _before(graph: Graph, step: Step, answers: Answers) -> Answer | None:

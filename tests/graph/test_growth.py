@@ -76,6 +76,12 @@ def test_new_nodes_are_in_no_part_of_the_split(graph: Graph) -> None:
     assert [int(grown.mask(part).sum()) for part in ("train", "val", "test")] == [1, 1, 1]
 
 
+def test_without_new_nodes_nothing_has_grown(graph: Graph) -> None:
+    assert graph.grow(torch.empty(0, graph.num_features), None, [], []) is graph
+    with pytest.raises(GraphError, match="were there before"):
+        graph.grow(torch.empty(0, graph.num_features), None, [0], [1])
+
+
 def test_sparse_features_stay_sparse(graph: Graph) -> None:
     thin = graph.replace(x=sparse.csr_array(np.eye(3, 2)))
     grown = thin.grow([[0.0, 7.0]], None, [], [])

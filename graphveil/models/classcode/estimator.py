@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import GivenWeight, HopQuery, ReleasePlan, Similarity, calibrate_plan
+from graphveil.aggregate import GivenWeight, ReleasePlan, Similarity, calibrate_plan
 from graphveil.aggregate.last_rows import LastRows
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
@@ -312,9 +312,6 @@ class ClassCode(Estimator):
             lambda mu: steering.rows(mu, self._shape["classes"]),
             num_nodes=graph.num_nodes,
         )
-
-    def _plan_of_growth(self, plan: ReleasePlan) -> ReleasePlan:
-        return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, HopQuery)))
 
     def _check_other(self, plan: ReleasePlan) -> None:
         if self._on_records:
