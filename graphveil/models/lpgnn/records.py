@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -56,12 +57,12 @@ class Randomiser:
             kept: where reports are kept, so that a resumed fit does not randomise again.
 
         Raises:
-            ArtifactError: the file is of another configuration.
+            ArtifactError: the file is of another configuration, or of other nodes, edges or another split.
         """
         telling = (graph.mask("train") | graph.mask("val")).numpy()
         if kept is None:
             return self._received(self._reports(graph, x, telling, seed), x)
-        binding = self._binding(telling)
+        binding = self._binding(graph, telling)
         if not kept.exists():
             snapshot.save(kept, self._reports(graph, x, telling, seed), binding)
         return self._received(snapshot.load(kept, binding), x)
@@ -102,10 +103,26 @@ class Randomiser:
             return Estimates(torch.from_numpy(self.mechanism.estimate(reports)))
         return sparse_estimates(self.mechanism, Reports(found["values"].numpy(), found["indices"].numpy()))
 
-    def _binding(self, telling: Any) -> dict[str, object]:
-        """Return what a file of reports is bound to; all of it is public."""
-        who = hashlib.sha256(np.packbits(telling).tobytes()).hexdigest()
-        return {"mechanism": repr(self.mechanism), "label": repr(self.label), "telling": who}
+    def _binding(self, graph: Graph, telling: Any) -> dict[str, object]:
+        """Return what a file of reports is bound to: whose they are, and by which law; all of it is public.
+
+        Reports belong to nodes by their number, so the nodes must be the same and in the same order.
+        """
+        return {
+            "mechanism": repr(self.mechanism),
+            "label": repr(self.label),
+            "telling": _digest(np.packbits(telling)),
+            "ids": None if graph.ids is None else _digest(np.array(list(map(str, graph.ids)))),
+            "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
+        }
+
+
+def _digest(*arrays: npt.NDArray[Any]) -> str:
+    """Return a digest of public arrays, their types and shapes included."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def perturbed(mechanism: FeatureMechanism, x: Features, noise: LocalNoise) -> Reports:

@@ -234,6 +234,23 @@ class TestFiles:
         with pytest.raises(ArtifactError, match="other settings"):
             model(eps_x=2.0).fit(graph, workspace=tmp_path / "w")
 
+    @pytest.mark.parametrize("changed", ["order", "edges"])
+    def test_reports_of_other_nodes_are_refused(self, graph, tmp_path, changed) -> None:
+        named = graph.replace(ids=np.array([f"n{number}" for number in range(graph.num_nodes)], dtype=object))
+        model().fit(named, workspace=tmp_path / "w")
+        model().fit(named, workspace=tmp_path / "w")
+        source, target = graph.adjacency.edge_index()
+        other = {
+            "order": named.replace(ids=named.ids[::-1]),
+            "edges": named.replace(
+                adjacency=gv.Graph.from_edges(
+                    graph.x, graph.y, source[:-2], target[:-2], directed=False
+                ).adjacency
+            ),
+        }[changed]
+        with pytest.raises(ArtifactError, match="other data"):
+            model().fit(other, workspace=tmp_path / "w")
+
     def test_a_seed_cannot_be_forgotten_by_resuming(self, graph, tmp_path) -> None:
         model(unsafe_noise_seed=1).fit(graph, workspace=tmp_path / "w")
         assert not model().fit(graph, workspace=tmp_path / "w").guarantee.valid
