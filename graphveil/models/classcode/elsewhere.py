@@ -10,18 +10,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.errors import GraphError
+from graphveil.errors import ArtifactError, GraphError
 from graphveil.graph import Graph
 from graphveil.models.answers import Answer
 from graphveil.models.base import State
 from graphveil.models.classcode.likelihood import Affinity, Shape, fit_length, row_log_likelihood
-from graphveil.models.classcode.posteriors import mean_posterior
+from graphveil.models.classcode.parts import part_of, parts_state
+from graphveil.models.classcode.posteriors import FOLDS, ends_of, mean_posterior, restore_network
 from graphveil.models.classcode.queries import TARGET, TRAIN, groups_of
 from graphveil.models.classcode.rounds import Rounds
 from graphveil.models.context import FitContext
 from graphveil.models.layers import FeedForward
 
 _LEAST = 1e-30  # of a probability
+_FEATURES, _IMITATING = "features", "imitating"
 
 
 @dataclass(frozen=True)
@@ -82,22 +84,42 @@ class Reader:
         return proba if kept is None else torch.cat([kept.proba, proba])
 
     def state(self) -> State:
-        """Return all but the networks."""
+        """Return it as tensors by name."""
         shape = (self.shape.spread, self.shape.overdispersion, self.shape.temper)
         numbers = (self.affinity.mean_degree, *shape, float(self.unit_rows))
         return {
             "affinity": self.affinity.neighbours,
             "numbers": torch.tensor(numbers, dtype=torch.float64),
+            **parts_state(_FEATURES, self.networks),
+            **parts_state(_IMITATING, self.imitating),
         }
 
     @classmethod
-    def restore(
-        cls, state: State, networks: tuple[FeedForward, ...], imitating: tuple[FeedForward, ...]
-    ) -> "Reader":
-        """Return what :meth:`state` was taken from."""
-        degree, spread, overdispersion, temper, unit = state["numbers"].tolist()
-        affinity = Affinity(state["affinity"], degree)
-        return cls(networks, imitating, bool(unit), affinity, Shape(spread, overdispersion, temper))
+    def restore(cls, state: State, features: int, classes: int) -> "Reader":
+        """Return what :meth:`state` was taken from.
+
+        Raises:
+            ArtifactError: it does not read so many features, or tell so many classes apart.
+        """
+        networks, imitating = (_networks(state, part) for part in (_FEATURES, _IMITATING))
+        fits = len(networks) == FOLDS and len(imitating) in (0, FOLDS)
+        fits &= all(ends_of(network) == (features, classes) for network in (*networks, *imitating))
+        table, numbers = state["affinity"], state["numbers"]
+        fits &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
+        if not fits:
+            raise ArtifactError(
+                f"the model's weights are not those of {features} features and {classes} classes; take them "
+                "from the original run"
+            )
+        degree, spread, overdispersion, temper, unit = numbers.tolist()
+        shape = Shape(spread, overdispersion, temper)
+        return cls(networks, imitating, bool(unit), Affinity(table, degree), shape)
+
+
+def _networks(state: State, part: str) -> tuple[FeedForward, ...]:
+    """Return the feature networks of one kind, of which there may be none."""
+    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
+    return tuple(restore_network(one) for one in parts if one)
 
 
 def groups_to_predict(graph: Graph, first: int) -> Tensor:

@@ -1,6 +1,5 @@
 """ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -19,13 +18,8 @@ from graphveil.models.classcode.elsewhere import Reader, check_classes, groups_t
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
 from graphveil.models.classcode.likelihood import SHAPES, Affinity, Shape, fit_shape
 from graphveil.models.classcode.owner import OwnerFit, OwnerPlan, check_options, fit_owner, released_rows
-from graphveil.models.classcode.posteriors import (
-    FOLDS,
-    Posteriors,
-    distilled_posteriors,
-    public_posteriors,
-    restore_network,
-)
+from graphveil.models.classcode.parts import part_of, parts_state
+from graphveil.models.classcode.posteriors import Posteriors, distilled_posteriors, public_posteriors
 from graphveil.models.classcode.queries import TARGET, Steering, groups_of, public_labels
 from graphveil.models.classcode.rounds import Rounds, ask_counts, parts_of, rounds_of
 from graphveil.models.classcode.weights import Weigher
@@ -339,25 +333,17 @@ class ClassCode(Estimator):
     def _state(self) -> State:
         if self._on_records:
             return {} if self._owner is None else self._owner.state()
-        state: State = {"gate": torch.tensor(self.gate_)}
-        modules: dict[str, Sequence[nn.Module]] = {"heads": self._heads}
+        state: State = {"gate": torch.tensor(self.gate_)} | parts_state("heads", self._heads)
         if self._tower is not None:
-            modules["weights"] = (self._tower,)
-        if self._reader is not None:
-            state |= self._reader.state()
-            modules |= {"features": self._reader.networks, "imitating": self._reader.imitating}
-        for part, networks in modules.items():
-            for k, network in enumerate(networks):
-                state |= {f"{part}/{k}/{name}": value for name, value in _state_of(network).items()}
-        return state
+            state |= parts_state("weights", [self._tower])
+        return state if self._reader is None else state | self._reader.state()
 
     def _restore(self, state: State) -> None:
         if self._on_records:
             self._owner = OwnerFit.restore(state, self.aggregates_["rows"])
             return
         self.gate_ = tuple(state["gate"].tolist())
-        networks, imitating = (_networks(state, part) for part in ("features", "imitating"))
-        self._reader = Reader.restore(state, networks, imitating)
+        self._reader = Reader.restore(state, self._shape["features"], self._shape["classes"])
         self._heads = [Head.restore(part_of(state, f"heads/{k}/")) for k in range(SEEDS)]
         if self._weighting is not None:
             self._tower = self._weighting.tower(self._shape["classes"], PublicStreams(0).torch("restore"))
@@ -368,14 +354,3 @@ class ClassCode(Estimator):
 def _state_of(network: nn.Module | None) -> State:
     """Return a network's weights."""
     return {} if network is None else dict(network.state_dict())
-
-
-def _networks(state: State, part: str) -> tuple[FeedForward, ...]:
-    """Return the feature networks of one kind, of which there may be none."""
-    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
-    return tuple(restore_network(one) for one in parts if one)
-
-
-def part_of(state: State, prefix: str) -> State:
-    """Return the tensors under a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

@@ -129,6 +129,12 @@ def restore_network(state: State) -> FeedForward:
     return network
 
 
+def ends_of(network: FeedForward) -> tuple[int, int]:
+    """Return how many features a feature network reads, and how many classes it tells apart."""
+    first, *_, last = network.affines()
+    return first.weight.shape[0], last.weight.shape[1]
+
+
 class CrossFit:
     """Feature networks, each trained without one fold of the nodes.
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from graphveil.aggregate import HopQuery, Release
-from graphveil.errors import GraphError, NotYetError
+from graphveil.errors import ArtifactError, GraphError, NotYetError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes
@@ -123,6 +124,27 @@ def test_a_model_from_a_folder_predicts_what_the_first_one_does(
     loaded = load_model(tmp_path / "run")
     there = loaded.predict_proba(without_labels(grouped(seed=1)))
     torch.testing.assert_close(there, model.predict_proba(without_labels(grouped(seed=1))))
+
+
+@pytest.mark.usefixtures("quick_classcode")
+def test_weights_that_could_not_read_a_row_are_refused(tmp_path: Path) -> None:
+    ClassCode(**SEEDED).fit(grouped()).save(tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    whole = load_file(path)
+    wrong: list[dict[str, Tensor]] = [
+        {name: value for name, value in whole.items() if not name.startswith("features/")},
+        {name: value for name, value in whole.items() if not name.startswith("features/3/")},
+        {**whole, "affinity": torch.ones(3, 2)},
+        {**whole, "affinity": whole["affinity"] * torch.nan},
+        {**whole, "numbers": whole["numbers"] * torch.nan},
+        {**whole, "features/0/_layers.0.weight": torch.ones(7, 128)},
+    ]
+    for state in wrong:
+        save_file(state, path)
+        with pytest.raises(ArtifactError):
+            load_model(tmp_path / "run")
+    save_file(whole, path)
+    load_model(tmp_path / "run")
 
 
 @pytest.mark.usefixtures("quick_classcode")
