@@ -4,7 +4,8 @@ A pass computes the integers of :mod:`graphveil.aggregate._pairs` and adds them 
 bits with or without it. A source's key and its vector stand next to each other in 16-bit integers: an edge
 brings in one row of memory instead of two, and no weight is ever written down. The sums are private: they go
 back to :mod:`graphveil.aggregate._blocks`, which adds noise. llvmlite is an optional package; where it is
-missing, the slower way is taken.
+missing, the slower way is taken. Places are looked up unchecked: tables must be closed
+(:attr:`graphveil.aggregate._pairs.PairWeights.closed`), as a release makes sure.
 """
 
 import ctypes
@@ -109,7 +110,7 @@ def _compiled(key: int, width: int) -> Pass | None:
     """Return the pass for keys of some width, 0 for kinds, and vectors of some width; None without LLVM."""
     try:
         import llvmlite.binding as llvm
-    except ImportError:
+    except (ImportError, OSError):  # not there, or without the library that it is about
         return None
     if not hasattr(llvm, "create_pass_builder"):  # before 0.45
         return None

@@ -157,6 +157,18 @@ def test_without_a_compiler_or_for_other_weights_there_is_no_pass(no_compiler: N
     assert fused_sum(z, HalfCos().prepare(z)) is None
 
 
+def test_a_compiler_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch, no_compiler: None) -> None:
+    class Broken:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "llvmlite.binding":
+                raise OSError("cannot load shared object file")
+
+    monkeypatch.delitem(sys.modules, "llvmlite.binding")
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    z = torch.eye(4)
+    assert fused_sum(z, HalfCos().prepare(z)) is None
+
+
 def test_some_weights_and_widths_have_no_pass() -> None:
     z = torch.eye(4)
     assert fused_sum(z, None) is None and fused_sum(z, Jaccard().prepare(z)) is None
