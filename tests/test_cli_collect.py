@@ -389,6 +389,21 @@ def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: 
     assert (answer.code, "must hold text" in answer.err) == (2, True)
 
 
+def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, collected: list[str]) -> None:
+    before = {path: Path(path).read_bytes() for path in ("messages.csv", "survey.json", str(files.nodes))}
+    for path in ("messages.csv", "./messages.csv"):
+        answer = invoke("collect", "decode", *collected[:-1], path)
+        assert (answer.code, "nobody answers twice" in answer.err) == (2, True)
+    nodes = ["--survey", "survey.json", "--nodes", files.nodes, *RECORDS]
+    answer = invoke("collect", "answer", *nodes, "--out", "again.csv", "--internal", files.nodes)
+    assert (answer.code, "choose another one" in answer.err) == (2, True)
+    assert not Path("again.csv").exists()
+    Path("file").write_text("")
+    answer = invoke("collect", "answer", *nodes, "--out", "file/again.csv", "--internal", "count.json")
+    assert (answer.code, Path("count.json").exists()) == (2, False)
+    assert before == {path: Path(path).read_bytes() for path in before}
+
+
 def test_names_that_collide_are_refused(invoke: Invoke, collected: list[str]) -> None:
     for label in ("user", "age"):
         answer = invoke("collect", "decode", *collected, "--label", label)

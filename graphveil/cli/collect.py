@@ -122,11 +122,18 @@ def answer(
     asked, screen = _read(survey), Screen(as_json=json)
     tables.check_output(out)
     _check_new(out, "a second answer doubles what is told about its owner; send the messages that are there")
+    if internal is not None:
+        _check_new(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, asked, id=id, label=label)
+    messages = records.messages(asked, id)
     if internal is not None:
         _write(internal, f'{{"clipped_values": {records.outside(asked)}}}\n')
-    messages = records.messages(asked, id)
-    tables.write(out, messages)
+    try:
+        tables.write(out, messages)
+    except ConfigError:
+        if internal is not None:
+            internal.unlink()
+        raise
     statement = asked.statement(on_devices=False)
     screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
     screen.say(statement)
@@ -148,6 +155,8 @@ def decode(
 
     asked, screen = _read(survey), Screen(as_json=json)
     tables.check_output(out)
+    if out.exists() and any(out.samefile(source) for source in (messages, survey) if source.exists()):
+        raise ConfigError(f"{out} is what is read, and nobody answers twice; choose another --out")
     received = receive(asked, *read_messages(messages, id=id))
     if not (skip_bad and received.accepted):
         received.check()
