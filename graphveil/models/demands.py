@@ -39,9 +39,10 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
             "rest on; drop it (--assured-max-degree), or use unit 'node-promise'"
         )
     if model.private_metrics and not isinstance(unit, NodeUnit):
+        why = "test labels" if isinstance(unit, NodeFeatures) else "labels"
         raise ConfigError(
-            f"private_metrics makes noisy counts of correct predictions, and under unit {unit.name!r} labels "
-            "are public, so exact accuracies cost nothing; drop it (--private-metrics)"
+            f"private_metrics makes noisy counts of correct predictions, and unit {unit.name!r} does not "
+            f"protect {why}, so exact accuracies cost nothing; drop it (--private-metrics)"
         )
     if model.needs_degree_budget and isinstance(unit, NodeOwner) and model.degree_budget is None:
         raise UnitError(

@@ -203,7 +203,8 @@ class Guarantee:
         first = guarantees[0]
         if len(guarantees) == 1:
             return first
-        if len({one.protected for one in guarantees}) > 1 or isinstance(first.protected, NodeUnit):
+        of_records = isinstance(first.protected, NodeUnit | NodeFeatures)
+        if of_records or len({one.protected for one in guarantees}) > 1:
             raise PrivacyError(
                 "only edges of one unit lie in one data set each; what protects records, or different units, "
                 "is stated each on its own"

@@ -214,7 +214,8 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     if name == NodePromise.name:
         return _node_promise(replace_one, max_degree)
     if replace_one:
-        raise UnitError(f"replace_one is about records, and unit {name!r} protects none; drop it")
+        why = "compares any two already" if name == NodeFeatures.name else "protects none"
+        raise UnitError(f"replace_one is about records, and unit {name!r} {why}; drop it")
     return UNITS[name]()
 
 

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from graphveil.errors import UnitError
 from graphveil.graph import Adjacency
-from graphveil.privacy import Guarantee
+from graphveil.privacy import Guarantee, NodeFeatures
 
 Matrix = Any  # a csr_array; its typed form does not survive slicing and products
 
@@ -50,12 +50,17 @@ class PublicEdges:
         """Return the edges of a released graph, as post-processing of a release under a valid guarantee.
 
         Raises:
-            UnitError: the guarantee is not valid.
+            UnitError: the guarantee is not valid, or protects no edges.
         """
         if not guarantee.valid:
             raise UnitError(
                 "the graph was released without a valid guarantee, so what is computed from it has none "
                 "either; release it in strict mode and without a fixed noise seed"
+            )
+        if guarantee.unit == NodeFeatures.name:
+            raise UnitError(
+                f"a guarantee of unit {guarantee.unit!r} says nothing of edges; pass the one under which the "
+                "graph was released, or PublicEdges(adjacency, basis=...) if its edges are public"
             )
         return cls(adjacency, basis=f"released under unit {guarantee.unit!r}")
 

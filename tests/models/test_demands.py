@@ -10,6 +10,7 @@ from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.models.demands import check_promise
+from graphveil.models.lpgnn import LPGNN
 from graphveil.privacy import NodeOwner, NodePromise, budget_of
 
 
@@ -47,6 +48,7 @@ class EdgesOnly(Double):
 EDGE, OWNER, PROMISE = (
     {"unit": name, "epsilon": 1.0} for name in ("undirected-edge", "node-owner", "node-promise")
 )
+LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,8 @@ EDGE, OWNER, PROMISE = (
         (Double, {**EDGE, "replace_one": True}, UnitError, "replace_one is about records"),
         (Double, {**EDGE, "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
         (Double, {"unit": "none", "private_metrics": True}, ConfigError, "drop it (--private-metrics)"),
+        (LPGNN, {**LOCAL, "private_metrics": True}, ConfigError, "does not protect test labels"),
+        (LPGNN, {**LOCAL, "replace_one": True}, UnitError, "compares any two already"),
         (Sender, OWNER, UnitError, "--degree-budget"),
     ],
 )

@@ -79,6 +79,12 @@ def test_nothing_of_it_is_claimed_about_edges() -> None:
     assert parse_unit("node-features") == NodeFeatures()
 
 
+def test_records_of_several_data_sets_have_no_worst_one() -> None:
+    dearer = promise(LocalReport("features", 5.0), LocalReport("label", 5.0))
+    with pytest.raises(PrivacyError, match="what protects records"):
+        Guarantee.worst_of([ONE, dearer])
+
+
 @pytest.mark.parametrize("guarantee", [ONE, GAUSSIAN, OPEN], ids=["pure", "delta", "open"])
 def test_the_way_through_a_file(guarantee: Guarantee) -> None:
     text = json.dumps(guarantee_to_plain(guarantee), allow_nan=False)

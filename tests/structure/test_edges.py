@@ -9,6 +9,7 @@ from graphveil._random import PublicStreams
 from graphveil.errors import UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models.gap import GAP
+from graphveil.models.lpgnn import LPGNN
 from graphveil.structure import SIMILARITIES, PublicEdges
 from tests.structure.conftest import BASIS
 
@@ -36,6 +37,9 @@ def test_a_released_graph_needs_a_valid_guarantee() -> None:
     assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
     with pytest.raises(UnitError, match="without a valid guarantee"):
         PublicEdges.released(PATH, dataclasses.replace(guarantee, valid=False))
+    records = LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0).promise_for(2, 2)
+    with pytest.raises(UnitError, match="says nothing of edges"):
+        PublicEdges.released(PATH, records)
 
 
 def test_printing_shows_no_edge() -> None:
