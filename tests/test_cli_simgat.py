@@ -1,5 +1,8 @@
 """The command trains SimGAT: similarity with its parameters is one flag, and mistakes in it are one line."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from command import Files, Invoke
 
@@ -16,6 +19,18 @@ def test_a_similarity_is_one_flag(invoke: Invoke, files: Files, similarity: str)
     record = answer.json
     assert (record["method"], record["epsilon"], record["guarantee"]["valid"]) == ("simgat", 3.0, True)
     assert record["seconds"]["similarity"] > 0
+
+
+def test_a_missing_package_is_said_before_the_plan(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, planned in (("gensim", False), ("gensim.models", True)):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, module, None)
+            answer = invoke("train", *LOCAL, "--set", "similarity=deepwalk", *files.flags, "--out", "run")
+        assert (answer.code, "graphveil[simgat]" in answer.err) == (2, True)
+        assert ("Plan" in answer.err) is planned
+        assert not Path("run").exists()
 
 
 @pytest.mark.parametrize(

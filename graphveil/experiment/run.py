@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil.errors import InputError, PrivacyError
+from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
@@ -71,7 +71,7 @@ def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgres
         records = [
             _run(plan.experiment, graph, folder, index, on_progress) for index in range(plan.experiment.runs)
         ]
-    except (InputError, PrivacyError):
+    except (InputError, PrivacyError, MissingDependencyError):
         if fresh and not budget_of(graph.edge_set).entries:
             shutil.rmtree(folder.root, ignore_errors=True)
         raise

@@ -90,6 +90,10 @@ class SimGAT(LPGNN):
         if self.combine != "union":
             raise ConfigError(f"max_degree={self.max_degree} is for combine='union'; drop it")
 
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        parse_similarity(self.similarity).check_installed()  # to load a model it is not needed
+
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
         with context.stage("similarity"):
             self._prepared = self._averaged(graph)  # before records pay: it may turn out to be impossible

@@ -31,6 +31,13 @@ class StructuralSimilarity(ABC):
         found.sort_indices()
         return found
 
+    def check_installed(self) -> None:  # noqa: B027 - most need no optional package
+        """Refuse what needs a package that is not there, without loading it.
+
+        Raises:
+            MissingDependencyError: an optional package is missing.
+        """
+
     @abstractmethod
     def _similar(self, edges: PublicEdges, streams: PublicStreams) -> Matrix:
         """Return S, any float dtype, without a diagonal."""

@@ -12,7 +12,7 @@ from graphveil.structure.base import StructuralSimilarity
 from graphveil.structure.edges import Matrix, PublicEdges
 from graphveil.structure.factorise import factorised
 from graphveil.structure.nearest import Vectors, nearest
-from graphveil.structure.skipgram import skip_gram
+from graphveil.structure.skipgram import check_gensim, skip_gram
 from graphveil.structure.walks import Nodes, Walk
 
 
@@ -85,6 +85,10 @@ class DeepWalk(Embedding):
         _check.integer_at_least(1, walks=self.walks, epochs=self.epochs)
         _check.integer_at_least(2, length=self.length)
         _check.integer_at_least(0, negative=self.negative)
+
+    def check_installed(self) -> None:
+        """Refuse to walk before it is certain that walks can be embedded."""
+        check_gensim()
 
     @property
     def walk(self) -> Walk:

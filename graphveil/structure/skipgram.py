@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -22,6 +23,23 @@ class Sentences:
         """Yield each walk up to its dead end."""
         for path in self.paths:
             yield path[path != ENDED].tolist()
+
+
+def check_gensim() -> None:
+    """Require gensim, without the seconds that loading it takes.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    if find_spec("gensim") is None:
+        raise _missing()
+
+
+def _missing() -> MissingDependencyError:
+    return MissingDependencyError(
+        "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
+        "take similarity='multihop' or 'factorised', which do without"
+    )
 
 
 def skip_gram(
@@ -46,10 +64,7 @@ def skip_gram(
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        raise MissingDependencyError(
-            "walks are embedded by gensim, which is not installed; run pip install 'graphveil[simgat]', or "
-            "take similarity='multihop' or 'factorised', which do without"
-        ) from None
+        raise _missing() from None
     model = Word2Vec(
         Sentences(paths),
         sg=1,
