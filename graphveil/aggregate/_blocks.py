@@ -147,11 +147,12 @@ def grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery, used: Te
         from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
         for into in range(query.groups):
             bound = from_group[:, into, None]
-            np.multiply(exact, bound, out=grid)
-            np.trunc(grid, out=grid)
-            fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
             out = table[into * count + some.start : into * count + some.stop].numpy()
-            np.copyto(out, grid, casting="unsafe")
+            with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+                np.multiply(exact, bound, out=grid)
+                np.trunc(grid, out=grid)
+                fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
+                np.copyto(out, grid, casting="unsafe")
             out[~fits] = 0.0
     return table
 

@@ -99,12 +99,17 @@ def the_path_is_the_same_for_neighbours() -> None:
 
 def a_long_row_counts_for_nothing() -> None:
     """A contribution over its bound is replaced by zero, silently; one at the bound counts."""
-    vectors = torch.tensor([[1.0, 0.0], [1.01, 0.0], [0.6, 0.8], [float("nan"), 0.0], [float("inf"), 0.0]])
-    star = Adjacency.from_edges([0, 1, 2, 3, 4], [5] * 5, num_nodes=6, directed=True)
+    vectors = [
+        [1.0, 0.0],
+        [1.01, 0.0],
+        [0.6, 0.8],
+        *([long, 0.0] for long in (math.nan, math.inf, 1e39, 1e308)),
+    ]
+    rows = torch.tensor([*vectors, [0.0, 0.0]], dtype=torch.float64)
+    star = Adjacency.from_edges(range(7), [7] * 7, num_nodes=8, directed=True)
     plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
-    rows = torch.cat([vectors, torch.zeros(1, 2)])
     answer = Release(plan, star, budget=MemoryBudget()).rows(rows)
-    assert answer[5].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
+    assert answer[7].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
 
 
 def inputs_are_never_longer_than_one() -> None:
