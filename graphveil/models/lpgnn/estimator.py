@@ -55,7 +55,8 @@ class LPGNN(LocalEstimator):
         backbone: ``"sage"``, ``"gcn"`` or ``"gat"``.
         forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
         posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
-            around a node say about it, from so many hops away (:func:`log_posterior`); 16 serves.
+            around a node say about it, from so many hops away (:func:`log_posterior`): 16 for sparse graphs,
+            8 for denser ones.
         select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
             what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
         hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
