@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke
+from command import Files, Invoke, read
 
 LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 
@@ -56,7 +56,7 @@ def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
     sizes = ["--features-count", 500, "--classes-count", 3]
     answer = invoke("calibrate", *LOCAL[:-2], *sizes, "--json").json
     assert answer["epsilon"] == 3.0
-    assert answer["reports"][0] == "features: MultiBit, 1 of 500 features told, epsilon 1"
+    assert answer["reports"][0] == "features: MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]"
     assert answer["reports"][1].startswith("label: kept with probability 0.787, else")
 
 
@@ -79,6 +79,17 @@ def test_misuse_is_one_line(invoke: Invoke, files: Files, flags: list[object], m
     assert answer.code == 2
     assert message in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_values_outside_the_range_are_counted_inside_only(invoke: Invoke, files: Files) -> None:
+    narrow = ["--set", "low=0.25", "--set", "high=0.75"]
+    answer = invoke("train", *LOCAL, *narrow, *files.flags, "--out", "run", "--json")
+    assert "cut to [0.25, 0.75]" in answer.json["releases"][0]["words"]
+    rows = [[float(cell) for cell in row[1:3]] for row in read(files.nodes)[1:]]
+    outside = sum(not 0.25 <= value <= 0.75 for row in rows for value in row)
+    assert json.loads(Path("run/internal/clipped.json").read_text()) == {"clipped_values": outside}
+    assert outside > 0
+    assert "clipped" not in answer.out + answer.err
 
 
 def test_ranges_from_the_data_are_a_listed_deviation(invoke: Invoke, files: Files) -> None:

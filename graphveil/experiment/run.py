@@ -40,6 +40,7 @@ class RunRecord:
     seconds: dict[str, float]
     guarantee: dict[str, Any]
     baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
+    clipped: int | None = None  # values that nodes cut to the public range
     history: list[list[Any]] = field(default_factory=list)
 
     @property
@@ -56,6 +57,7 @@ class Outcome:
     metrics: dict[str, Any]
     history: list[list[Any]]
     guarantee: Guarantee
+    clipped: int | None = None  # private, so it is no figure of the metrics
 
 
 def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgress) -> Outcome:
@@ -121,6 +123,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         seconds=dict(model.seconds_),
         guarantee=guarantee_to_plain(model.guarantee),
         baseline_guarantee=None if beside is None else guarantee_to_plain(beside),
+        clipped=getattr(model, "clipped_", None),
         history=[[None if value != value else value for value in row] for row in history],
     )
 
@@ -193,7 +196,10 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         "peak_rss_mb": _peak_megabytes(),
     }
     return Outcome(
-        metrics=metrics, history=[row for record in records for row in record.history], guarantee=guarantee
+        metrics=metrics,
+        history=[row for record in records for row in record.history],
+        guarantee=guarantee,
+        clipped=records[0].clipped,
     )
 
 
@@ -288,6 +294,8 @@ def _write(outcome: Outcome, folder: RunFolder) -> None:
     write_history(folder.internal / "history.csv", outcome.history)
     page = report_page(outcome.metrics, outcome.history, outcome.guarantee)
     (folder.internal / "report.html").write_text(page)
+    if outcome.clipped is not None:
+        write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
     write_json(folder.metrics, outcome.metrics)
 
 

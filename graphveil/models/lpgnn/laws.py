@@ -148,12 +148,18 @@ def _told(mechanism: FeatureMechanism) -> int:
 def described(mechanism: FeatureMechanism, label: LabelRR) -> tuple[str, str]:
     """Return what each node does to its features and to its label, in words.
 
-    >>> described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=1.0, classes=3))
-    ('MultiBit, 1 of 500 features told, epsilon 1', 'kept with probability 0.5761, else another of 3')
+    >>> for words in described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=1.0, classes=3)):
+    ...     print(words)
+    MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]
+    kept with probability 0.5761, else another of 3
     """
     features = f"{type(mechanism).__name__}, {_told(mechanism)} of {mechanism.dim} features told"
+    low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
+    cut = f", cut to [{low:g}, {high:g}]"
     kept = f"kept with probability {label.keep:.4g}, else another of {label.classes}"
     return (
-        AS_IT_IS if math.isinf(mechanism.epsilon) else f"{features}, epsilon {mechanism.epsilon:g}",
+        AS_IT_IS + cut
+        if math.isinf(mechanism.epsilon)
+        else f"{features}, epsilon {mechanism.epsilon:g}{cut}",
         AS_IT_IS if math.isinf(label.epsilon) else kept,
     )

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from graphveil import _check
@@ -17,7 +17,7 @@ from graphveil.models.base import SEEDED, Estimator
 from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, report_rows
-from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports
+from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, budget_of, compose
 
@@ -40,7 +40,8 @@ class LocalEstimator(Estimator):
             ``"feature-rr"`` or ``"feature-rr-naive"``.
         m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
         theta: of ``"feature-rr"``: public weights of the features, which add up to one.
-        low, high: the public range of all features; what lies outside is cut.
+        low, high: the public range of all features; what lies outside is cut. How many values are is counted
+            in ``clipped_``, which is private.
         scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
             largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
         data_dependent_bounds: your word for ``"columns"``, which tells about the records it is computed from
@@ -58,6 +59,8 @@ class LocalEstimator(Estimator):
     high: float = 1.0
     scaling: Scaling = "none"
     data_dependent_bounds: bool = False
+
+    clipped_: int | None = field(default=None, init=False, repr=False)  # private: it stays inside
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return what randomises a vector of so many features."""
@@ -197,6 +200,7 @@ class LocalEstimator(Estimator):
         randomiser = Randomiser(
             mechanism=self.mechanism(graph.num_features), label=self.label_mechanism(graph.num_classes)
         )
+        self.clipped_ = outside(self._law().bounds, x)
         records = randomiser(graph, x, self.unsafe_noise_seed, kept)
         if all(known.release_id != records.release_id for known in book.entries):
             book.book(self._entry(records.release_id))

@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Features, Graph, rows, to_dense
-from graphveil.mechanisms import FeatureMechanism, LabelRR, LocalNoise, Reports
+from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR, LocalNoise, Reports
 from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.train import snapshot
 
@@ -147,6 +147,13 @@ def sparse_estimates(mechanism: FeatureMechanism, reports: Reports) -> Estimates
     entries: Any = (told.ravel(), reports.indices.ravel(), starts)
     deviations = sparse.csr_array(entries, shape=(len(reports), mechanism.dim))
     return Estimates(deviations, torch.from_numpy(middle.copy()))
+
+
+def outside(bounds: Bounds, x: Features) -> int:
+    """Return how many features lie outside their public range. This is private: never publish it."""
+    if not isinstance(x, Tensor) and isinstance(bounds.low, float) and bounds.outside(np.zeros(1)) == 0:
+        return bounds.outside(x.data)
+    return sum(bounds.outside(to_dense(rows(x, part)).numpy()) for part in _blocks(x))
 
 
 def clipped(mechanism: FeatureMechanism, x: Features) -> Features:

@@ -12,7 +12,9 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError
 from graphveil.graph import to_dense
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
+from graphveil.mechanisms import Bounds
 from graphveil.models.lpgnn.laws import FEATURES
+from graphveil.models.lpgnn.records import outside
 from graphveil.privacy import LocalReport, NodeFeatures, compose
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -284,3 +286,11 @@ def test_an_empty_part_of_the_split_is_refused(graph) -> None:
     none = torch.zeros(graph.num_nodes, dtype=torch.bool)
     with pytest.raises(GraphError, match="no labelled val nodes"):
         model().fit(graph.replace(val_mask=none))
+
+
+@pytest.mark.parametrize("low", [0.0, 0.5])
+def test_values_outside_the_range_are_counted(graph, low) -> None:
+    x = torch.tensor([[0.0, 2.0, 0.7], [-1.0, 0.0, 1.0]])
+    sparse_x = sparse.csr_array(x.numpy())
+    assert outside(Bounds(low, 1.0), x) == outside(Bounds(low, 1.0), sparse_x) == (2 if low == 0 else 4)
+    assert model().fit(graph).clipped_ == int(((graph.x < 0) | (graph.x > 1)).sum())
