@@ -11,6 +11,7 @@ the split, the noise of features and the initial weights, so they are compared i
 """
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -210,12 +211,12 @@ def print_differences(runs: Mapping[Cell, float], budgets: list[float]) -> None:
     print("| SimGAT | k' | KProp k | " + " | ".join(f"{eps:g}" for eps in budgets) + " | n |")
     print("|---|---|---|" + "---|" * len(budgets) + "---|")
     hops = sorted({cell.steps for cell in runs if cell.arm == KPROP})
-    for arm, few in sorted({(cell.arm, cell.steps) for cell in runs if cell.arm != KPROP}):
-        for many in hops:
-            if many == few + 1 or many == few or (few in (1, 2) and many in HOPS and many > few):
-                found = [_difference(runs, eps, (arm, few), (KPROP, many)) for eps in budgets]
-                if any(found):
-                    print(f"| {arm} | {few} | {many} | {_row(found)} |")
+    arms = {(cell.arm, cell.steps) for cell in runs if cell.arm != KPROP}
+    for (arm, few), many in itertools.product(sorted(arms, key=lambda key: (_rank(key[0]), key)), hops):
+        if many == few + 1 or (few in (1, 2) and (many == few or many in HOPS[1:])):
+            found = [_difference(runs, eps, (arm, few), (KPROP, many)) for eps in budgets]
+            if any(found):
+                print(f"| {arm} | {few} | {many} | {_row(found)} |")
     print_best(runs, budgets)
 
 
@@ -224,7 +225,7 @@ def print_best(runs: Mapping[Cell, float], budgets: list[float]) -> None:
     print("\nBest hops against best hops, both chosen on the same runs:\n")
     print("| SimGAT | " + " | ".join(f"{eps:g}" for eps in budgets) + " | n |")
     print("|---|" + "---|" * len(budgets) + "---|")
-    for arm in sorted({cell.arm for cell in runs if cell.arm != KPROP}):
+    for arm in sorted({cell.arm for cell in runs if cell.arm != KPROP}, key=_rank):
         pairs = [(_best(runs, eps, arm), _best(runs, eps, KPROP)) for eps in budgets]
         found = [
             _difference(runs, eps, (arm, few), (KPROP, many))
@@ -267,7 +268,7 @@ def _by_seed(runs: Mapping[Cell, float], eps_x: float, arm: str, steps: int) -> 
 
 
 def _rank(arm: str) -> int:
-    return (KPROP, *SIMILARITIES).index(arm)
+    return [KPROP, *SIMILARITIES].index(arm)
 
 
 # -- what S is like -----------------------------------------------------------------------------------------
