@@ -28,7 +28,7 @@ PAIR_EDGES = 1 << 18  # with a weight for each
 GRID_ENTRIES = 1 << 17  # and the contributions that are truncated
 INT32_EXACT = 1 << 31  # what fused sums stay below
 
-Kinds = npt.NDArray[np.int64]
+RowKinds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,11 +58,11 @@ class RowLaws:
     noise: tuple[IntegerNoise | None, ...]
     scales: tuple[float, ...]
 
-    def of(self, edges: Edges) -> Kinds | None:
+    def of(self, edges: Edges) -> RowKinds | None:
         """Return the kinds of a block's rows."""
         return None if self.kinds is None else self.kinds[edges.start : edges.stop].numpy()
 
-    def scale(self, rows: Tensor, kinds: Kinds | None) -> None:
+    def scale(self, rows: Tensor, kinds: RowKinds | None) -> None:
         """Turn noisy integers into answers, in place; rows that are not released are zeros, sign included."""
         if kinds is None or len(set(self.scales)) == 1:
             rows.mul_(self.scales[0])
@@ -107,7 +107,7 @@ def noise_rows(edges: Edges, laws: RowLaws, stream: RowStream, dim: int) -> Tens
     return noisy
 
 
-def exact_sum(edges: Edges, sums: Sums, kinds: Kinds | None) -> Tensor:
+def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
     """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64."""
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
     if kinds is not None and sums.stride:
