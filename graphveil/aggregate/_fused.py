@@ -35,8 +35,8 @@ Pass = Callable[..., None]
 class FusedSum:
     """sum of levels[place(own_v, key_u)] x_u over in-edges, in 32-bit integers.
 
-    ``sources`` has a row of key and vector for each source, ``targets`` the key of each target. Keys are kinds
-    of nodes, of which there are ``kinds``, or where that is 0 rows whose dot product is looked up.
+    ``sources`` has a row of key and vector for each source, ``targets`` the key of each target. Keys are
+    kinds of nodes, of which there are ``kinds``, or where that is 0 rows whose dot product is looked up.
     """
 
     sources: Tensor  # int16, (rows, key + vector)
