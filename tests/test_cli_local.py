@@ -9,6 +9,9 @@ from command import Files, Invoke, read
 LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 
 
+PAGES = ("release/PRIVACY.md", "internal/report.html")
+
+
 def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", *LOCAL, *files.flags, "--runs", 2, "--out", "run", "--json")
     record = answer.json
@@ -28,6 +31,19 @@ def test_a_budget_may_be_infinite(invoke: Invoke, files: Files) -> None:
     again = invoke(*command, "--resume", "--json").json
     assert again["test_accuracy"] == record["test_accuracy"]
     assert "label at eps_y = inf" in invoke("explain", "run", "--json").json["statement"]
+
+
+def test_several_runs_say_that_each_reads_test_labels_of_its_own(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", *LOCAL, *files.flags, "--runs", 2, "--out", "run")
+    for page in (answer.out + answer.err, *(Path("run", p).read_text() for p in PAGES)):
+        assert "over all runs that may be everybody" in " ".join(page.split())
+
+
+def test_what_is_not_randomised_is_not_said_to_be_publishable(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", *LOCAL[:3], "--set", "eps_x=inf", *LOCAL[5:], *files.flags, "--out", "run")
+    shown = " ".join((answer.out + answer.err).split())
+    assert "publish it only if that may be known" in shown
+    assert "may be published" not in shown
 
 
 def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:

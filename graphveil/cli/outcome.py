@@ -168,12 +168,13 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
-    from graphveil.models.cards import percent_up, protected_things
+    from graphveil.models.cards import TEST_LABELS, percent_up, protected_things
     from graphveil.privacy.guarantee import figure_up
 
     total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
+    tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "node-features" else []
     if total["epsilon"] is None:
-        return [f"{runs} runs."] if runs > 1 else []
+        return [f"{runs} runs.", *tested] if runs > 1 else []
     if runs == 1 and beside is None:
         return []
     data = protected_things(metrics["unit"])
@@ -182,7 +183,8 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %."
+        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %.",
+        *tested,
     ]
 
 
@@ -198,6 +200,8 @@ def _uncovered(metrics: dict[str, Any]) -> list[str]:
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
     if not metrics["guarantee"]["valid"]:
         return "no guarantee holds: publish none of it"
+    if metrics["unit"] == "node-features" and metrics["epsilon"] is None:
+        return "release/ tells what was not randomised: publish it only if that may be known"
     if folder.per_node.exists():
         return (
             "release/ may be published, internal/ must not; per_node/: row v only for someone entitled to "

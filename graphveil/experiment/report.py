@@ -9,6 +9,7 @@ from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Summary
 from graphveil.models.cards import (
     NOT_COVERED,
+    TEST_LABELS,
     ReleaseRow,
     percent_up,
     plain_words,
@@ -124,10 +125,11 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
     data = protected_things(metrics["unit"])
     models = f"All {runs} runs" if runs > 1 else "The model"
     beside = " with the mlp" if metrics["baseline_guarantee"] else ""
+    tested = f" {TEST_LABELS}" if runs > 1 and metrics["unit"] == "node-features" else ""
     page = ", with everything on this page" if metrics["covered"] else ""
     return (
         f"Epsilon is that of one model. {models}{beside} on these {data} together{page}: epsilon "
-        f"{_figure(together['epsilon'])} at delta {together['delta']:g}."
+        f"{_figure(together['epsilon'])} at delta {together['delta']:g}.{tested}"
     )
 
 

@@ -47,7 +47,7 @@ _ROW_TELLS = {
     "predictions.parquet": "the prediction for v was computed from v's own record",
     "aggregates.safetensors": "the noisy sums for v are covered for all records but v's own",
 }
-_TEST_LABELS = (
+TEST_LABELS = (
     "Each run has test nodes of its own, and reads their labels in the clear for its test score: over all "
     "runs that may be everybody's."
 )
@@ -214,7 +214,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if not together.releases or (runs == 1 and not compared):
         return ""
     data, bound = secrets_of(together), f"({figure_up(together.epsilon)}, {together.delta:g})"
-    own_test = f" {_TEST_LABELS}" if together.unit == NodeFeatures.name else ""
+    own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
