@@ -231,12 +231,16 @@ def print_best(runs: Mapping[Cell, float], budgets: list[float]) -> None:
             _difference(runs, eps, (arm, few), (KPROP, many))
             for eps, (few, many) in zip(budgets, pairs, strict=True)
         ]
-        print(f"| {arm} (k'; k: {', '.join(f'{few}; {many}' for few, many in pairs)}) | {_row(found)} |")
+        if any(found):
+            print(f"| {arm} (k'; k: {', '.join(f'{few}; {many}' for few, many in pairs)}) | {_row(found)} |")
 
 
 def _best(runs: Mapping[Cell, float], eps_x: float, arm: str) -> int:
-    steps = {cell.steps for cell in runs if cell.arm == arm and cell.eps_x == eps_x}
-    return max(sorted(steps), key=lambda few: float(np.mean([*_by_seed(runs, eps_x, arm, few).values()])))
+    def accuracy(steps: int) -> float:
+        return float(np.mean([*_by_seed(runs, eps_x, arm, steps).values()]))
+
+    tried = sorted({cell.steps for cell in runs if cell.arm == arm and cell.eps_x == eps_x})
+    return max(tried, key=accuracy, default=0)
 
 
 def _row(found: list[Difference | None]) -> str:
