@@ -72,14 +72,26 @@ class Collector:
         Raises:
             ConfigError: the survey does not ask for features.
         """
+        reports, law = self.reports(), self.survey.features
+        assert law is not None  # or there are no reports
+        return np.empty((0, law.dim), dtype=np.float32) if reports is None else law.estimate(reports)
+
+    def reports(self) -> Reports | None:
+        """Return what the nodes that have answered said about their features, in ascending order.
+
+        None if nobody has answered.
+
+        Raises:
+            ConfigError: the survey does not ask for features.
+        """
         if self.survey.features is None:
             raise ConfigError("the survey does not ask for features")
         said = [report for _, answer in sorted(self._answers.items()) if (report := answer.features)]
         if not said:
-            return np.empty((0, self.survey.features.dim), dtype=np.float32)
+            return None
         values = np.concatenate([report.values for report in said])
         indices = [report.indices for report in said if report.indices is not None]
-        return self.survey.features.estimate(Reports(values, np.concatenate(indices) if indices else None))
+        return Reports(values, np.concatenate(indices) if indices else None)
 
     def labels(self) -> Integers:
         """Return the randomised labels of the nodes that have answered, in ascending order.

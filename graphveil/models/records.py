@@ -67,6 +67,7 @@ class GuaranteeRecord(Record):
     max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
     edge_use: Literal["never", "asked", "read"] = "asked"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    received: bool = False
 
 
 class ReleaseRecord(Record):

@@ -80,6 +80,7 @@ class Guarantee:
     max_degree: int | None = None
     edge_use: EdgeUse = "asked"
     edge_mu: float | None = None
+    received: bool = False
 
     @classmethod
     def of(
@@ -96,6 +97,7 @@ class Guarantee:
         one_way: bool = True,
         edge_use: EdgeUse = "asked",
         edge_mu: float | None = None,
+        received: bool = False,
     ) -> "Guarantee":
         """Account for an event.
 
@@ -113,6 +115,7 @@ class Guarantee:
                 alone, or also ``read`` where a prediction is made, from its node's own list.
             edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
                 None if there is no such bound.
+            received: under ``node-features``: only reports arrived here, and nobody randomised them here.
 
         Raises:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
@@ -147,6 +150,7 @@ class Guarantee:
             max_degree=unit.max_degree if isinstance(unit, NodePromise) else None,
             edge_use=edge_use,
             edge_mu=edge_mu,
+            received=received,
         )
 
     @classmethod
@@ -180,6 +184,7 @@ class Guarantee:
             one_way=any(guarantee.one_way for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=_together(guarantees),
+            received=all(guarantee.received for guarantee in guarantees),
         )
         left = delta - slack
         return replace(whole, epsilon=whole.curve.epsilon(left) if left > 0 or slack == 0 else math.inf)
@@ -313,7 +318,8 @@ class Guarantee:
             return self._core_of_records(unit)
         if isinstance(unit, NodeFeatures):
             deltas = [part.delta for part in self._reports()]
-            return [local_statement(self._reported("features"), self._reported("label"), deltas)]
+            said = self._reported("features"), self._reported("label")
+            return [local_statement(*said, deltas, on_devices=None if self.received else False)]
         if isinstance(unit, NoUnit):
             return [wording.NONE]
         if self.releases == 0:

@@ -35,7 +35,7 @@ _GROUPS = "by_group"
 _MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
-_ABOUT_RECORDS = ("edge_use", "edge_mu")
+_ABOUT_RECORDS = ("edge_use", "edge_mu", "received")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
 _MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
 
@@ -74,7 +74,7 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     """
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
-    known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records have neither
+    known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records lack some
     unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
     return Guarantee.of(unit, events_from_plain(record["events"]), **known)
 

@@ -21,11 +21,15 @@ from graphveil.mechanisms import (
     Split,
     Weights,
 )
+from graphveil.mechanisms.local.feature_rr import Decode
+from graphveil.mechanisms.local.feature_rr import Mode as Rounding
 from graphveil.models.cards import ReleaseRow
 
 Samples = int | Literal["best", "floor"]
+BinCount = int | Literal["auto"]
 GAUSSIAN_DELTA = 1e-10  # LPGNN's
 AS_IT_IS = "as it is"
+_PLAIN_BINS = ("auto", "stochastic", "unbiased")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,7 @@ class FeatureLaw:
         m: of ``"multi-bit"``: how many features tell a bit.
         theta: of ``"feature-rr"``: public weights of the features, which add up to one; None for equal ones.
         delta: of ``"agm"``.
+        k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
 
     >>> FeatureLaw(name="multi-bit", epsilon=1.0).mechanism(500).samples
     1
@@ -50,6 +55,9 @@ class FeatureLaw:
     m: Samples = "best"
     theta: Sequence[float] | None = None
     delta: float = GAUSSIAN_DELTA
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
 
     def __post_init__(self) -> None:
         """Refuse a choice that the mechanism does not have: it would be believed to do something."""
@@ -58,6 +66,10 @@ class FeatureLaw:
             raise ConfigError(f"theta weighs the features of feature-rr, and features={self.name!r}; drop it")
         if self.m != "best" and self.name != "multi-bit":
             raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
+        if self.name != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
+            raise ConfigError(
+                f"k, rounding and decode are for features='feature-rr', not {self.name!r}; drop them"
+            )
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return the mechanism for vectors of so many features."""
@@ -88,7 +100,15 @@ def _sampled(scalar: str) -> Callable[[FeatureLaw, int], FeatureMechanism]:
 
 
 def _feature_rr(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    return FeatureRR(epsilon=law.epsilon, dim=dim, bounds=law.bounds, allocation=_allocation(law))
+    return FeatureRR(
+        epsilon=law.epsilon,
+        dim=dim,
+        bounds=law.bounds,
+        allocation=_allocation(law),
+        k=law.k,
+        mode=law.rounding,
+        decode=law.decode,
+    )
 
 
 def _feature_rr_naive(law: FeatureLaw, dim: int) -> FeatureMechanism:

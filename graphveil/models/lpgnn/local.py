@@ -3,20 +3,24 @@
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from graphveil import _check
 from graphveil.aggregate import ReleasePlan
+from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError, NotYetError
-from graphveil.graph import Graph
+from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import RANGES_PUBLIC
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
 from graphveil.mechanisms.claim import check_budget
-from graphveil.mechanisms.local.bounds import FROM_DATA
+from graphveil.mechanisms.local.bounds import FROM_DATA, Ends
+from graphveil.mechanisms.local.feature_rr import Decode
+from graphveil.mechanisms.local.feature_rr import Mode as Rounding
 from graphveil.models.base import SEEDED, Estimator
 from graphveil.models.cards import ReleaseRow
-from graphveil.models.context import FitContext
-from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, FeatureLaw, Samples, report_rows
+from graphveil.models.context import FitContext, OnProgress, silent
+from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
+from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, budget_of, compose
@@ -40,8 +44,9 @@ class LocalEstimator(Estimator):
             ``"feature-rr"`` or ``"feature-rr-naive"``.
         m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
         theta: of ``"feature-rr"``: public weights of the features, which add up to one.
-        low, high: the public range of all features; what lies outside is cut. How many values are is counted
-            in ``clipped_``, which is private.
+        k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
+        low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
+            values are is counted in ``clipped_``, which is private.
         scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
             largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
         data_dependent_bounds: your word for ``"columns"``, which tells about the records it is computed from
@@ -55,12 +60,37 @@ class LocalEstimator(Estimator):
     features: str = "multi-bit"
     m: Samples = "best"
     theta: tuple[float, ...] | None = None
-    low: float = 0.0
-    high: float = 1.0
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
+    low: Ends = 0.0
+    high: Ends = 1.0
     scaling: Scaling = "none"
     data_dependent_bounds: bool = False
 
     clipped_: int | None = field(default=None, init=False, repr=False)  # private: it stays inside
+    _received: Randomised | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_survey(cls, survey: Survey, **configuration: Any) -> Self:
+        """Return an estimator for what devices answer to a survey, see :meth:`fit_collected`.
+
+        Args:
+            survey: says what is protected, how, and at which budgets.
+            configuration: further constructor keywords.
+
+        Raises:
+            ConfigError: a keyword contradicts the survey; it does not collect both features and labels, or
+                took its bounds from data.
+
+        >>> from graphveil.mechanisms import MultiBit
+        >>> from graphveil.models.lpgnn import LPGNN
+        >>> asked = Survey(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0, classes=3))
+        >>> model = LPGNN.from_survey(asked, x_steps=16)
+        >>> model.eps_x, model.eps_y, model.mechanism(8) == asked.features
+        (1.0, 2.0, True)
+        """
+        return cls(**agreed(survey, configuration))
 
     def mechanism(self, dim: int) -> FeatureMechanism:
         """Return what randomises a vector of so many features."""
@@ -97,6 +127,9 @@ class LocalEstimator(Estimator):
             m=self.m,
             theta=self.theta,
             delta=GAUSSIAN_DELTA if isinstance(self.delta, str) else self.delta,
+            k=self.k,
+            rounding=self.rounding,
+            decode=self.decode,
         )
 
     def _check_config(self) -> None:
@@ -155,7 +188,8 @@ class LocalEstimator(Estimator):
         # A recipe that has scaled the columns did so by everybody's data.
         ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
         promise = promise.with_deviations(*graph.deviations, *ranges)
-        return dataclasses.replace(promise, notes=self._notes(graph))
+        received = self._received is not None
+        return dataclasses.replace(promise, notes=self._notes(graph), received=received)
 
     def promise_for(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records of so many features and classes, whatever the graph."""
@@ -188,8 +222,43 @@ class LocalEstimator(Estimator):
 
     # -- one collection ------------------------------------------------------------------------------------
 
+    def fit_collected(
+        self,
+        collector: Collector,
+        adjacency: Adjacency,
+        *,
+        ids: Ids | None = None,
+        on_progress: OnProgress = silent,
+    ) -> Self:
+        """Learn from what devices sent, over public edges, and predict all nodes.
+
+        Nothing is randomised here: no noise is drawn, and nothing booked, because every node paid before its
+        message left. The guarantee is the survey's, about what had left the devices. A node that has not
+        answered has the middle of every feature's range and no label. Two thirds of those that have are
+        trained on, and the epoch is chosen on the others; ``seed`` says which. There is no accuracy to be
+        had: no exact label is here.
+
+        Args:
+            collector: the messages, of the survey that the estimator is from.
+            adjacency: the public edges between its nodes, numbered as there.
+            ids: the nodes' own ids (N), for tables of predictions.
+
+        Raises:
+            ConfigError: the estimator is not of the collector's survey, or ``unsafe_noise_seed`` is given.
+            GraphError: the sizes differ, or fewer than two nodes have answered.
+        """
+        agreed(collector.survey, self.get_params())
+        graph, self._received = as_graph(collector, adjacency, seed=self.seed, ids=ids)
+        try:
+            return self.fit(graph, on_progress=on_progress)
+        finally:
+            self._received = None
+
     def _records(self, graph: Graph, context: FitContext) -> Randomised:
         """Have every node randomise its record, and book what that costs; exact records without a unit."""
+        if self._received is not None:
+            self.clipped_ = None  # only the devices know
+            return self._received
         x = scaled(graph.x, self.scaling)
         if not self._randomises:
             return no_reports(graph, x)
