@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import collect, inspect, predict, train
+from graphveil.cli import collect, inspect, learn, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -26,8 +26,8 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "collect": (
-        "Randomise people's features and labels before they are sent, and read what was sent.",
-        (collect.survey, collect.answer, collect.decode),
+        "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
+        (collect.survey, collect.answer, collect.decode, learn.learn),
     ),
 }
 

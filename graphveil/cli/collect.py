@@ -98,7 +98,7 @@ def survey(
         purpose=purpose,
         settings=set or (),
     ).survey()
-    _check_new(out, "answers belong to one survey; choose another --out for a new one")
+    check_new(out, "answers belong to one survey; choose another --out for a new one")
     _write(out, asked.to_json())
     screen = Screen(as_json=json)
     screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
@@ -119,11 +119,11 @@ def answer(
     from graphveil.collect.files import read_records
     from graphveil.graph import tables
 
-    asked, screen = _read(survey), Screen(as_json=json)
+    asked, screen = read_survey(survey), Screen(as_json=json)
     tables.check_output(out)
-    _check_new(out, "a second answer doubles what is told about its owner; send the messages that are there")
+    check_new(out, "a second answer doubles what is told about its owner; send the messages that are there")
     if internal is not None:
-        _check_new(internal, "--internal writes a file of its own; choose another one")
+        check_new(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, asked, id=id, label=label)
     messages = records.messages(asked, id)
     if internal is not None:
@@ -153,7 +153,7 @@ def decode(
     from graphveil.collect.files import read_messages, receive
     from graphveil.graph import tables
 
-    asked, screen = _read(survey), Screen(as_json=json)
+    asked, screen = read_survey(survey), Screen(as_json=json)
     tables.check_output(out)
     if out.exists() and any(out.samefile(source) for source in (messages, survey) if source.exists()):
         raise ConfigError(f"{out} is what is read, and nobody answers twice; choose another --out")
@@ -161,22 +161,30 @@ def decode(
     if not (skip_bad and received.accepted):
         received.check()
     tables.write(out, received.estimates(id, label))
-    _tell(screen, received, out)
+    tell(screen, received, f"the nodes are in {out}")
     statement = asked.statement(on_devices=None)
     screen.say(statement)
-    counts = {"nodes": received.collector.nodes, "accepted": received.accepted}
-    refused = {"refused": len(received.refused), "refused_rows": list(received.refused)}
-    screen.emit(_record(asked, out, statement) | counts | refused)
+    screen.emit(_record(asked, out, statement) | counts(received))
 
 
-def _tell(screen: Screen, received: "Received", out: Path) -> None:
-    """Say what was accepted, and the rows of what was not."""
+def tell(screen: Screen, received: "Received", where: str) -> None:
+    """Say what was accepted, the rows of what was not, and where the nodes are."""
     for row, reason in list(received.refused.items())[:_SHOWN]:
         screen.notes.print(f"refused, row {row}: {reason}", markup=False)
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
-    screen.say(f"{received.accepted:,} messages accepted and {refused:,} refused; the nodes are in {out}")
+    screen.say(f"{received.accepted:,} messages accepted and {refused:,} refused; {where}")
     if silent:
         screen.say(f"{silent:,} of them have no message: the middle of every feature's range, and no label")
+
+
+def counts(received: "Received") -> dict[str, Any]:
+    """Return what ``--json`` says about messages."""
+    return {
+        "nodes": received.collector.nodes,
+        "accepted": received.accepted,
+        "refused": len(received.refused),
+        "refused_rows": list(received.refused),
+    }
 
 
 def _record(asked: "Survey", out: Path, statement: str) -> dict[str, Any]:
@@ -200,7 +208,8 @@ def _finite(claim: "Claim") -> float | None:
     return None if math.isinf(claim.epsilon) else claim.epsilon
 
 
-def _read(path: Path) -> "Survey":
+def read_survey(path: Path) -> "Survey":
+    """Read a survey, or refuse the file."""
     from graphveil.collect import Survey
 
     try:
@@ -209,7 +218,7 @@ def _read(path: Path) -> "Survey":
         raise ArtifactError(f"cannot read a survey from {path}; check --survey") from None
 
 
-def _check_new(path: Path, why: str) -> None:
+def check_new(path: Path, why: str) -> None:
     """Refuse to write over a file."""
     if path.exists():
         raise ConfigError(f"{path} is there already: {why}")

@@ -105,7 +105,7 @@ class Received:
     """Messages that were checked: what was accepted, of whom, and why rows were refused."""
 
     collector: Collector
-    ids: Column  # every node with a row, in the order of its first
+    ids: Column  # every node with a row, in the order of its first, then others
     refused: dict[int, str]  # row, counted from 1, and the reason
 
     @property
@@ -157,17 +157,30 @@ class Received:
         return said
 
 
-def receive(survey: Survey, ids: Column, texts: Sequence[str | None]) -> Received:
-    """Check messages in order, and take at most one a node, none twice."""
+def receive(
+    survey: Survey, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
+) -> Received:
+    """Check messages in order, and take at most one a node, none twice.
+
+    Args:
+        survey: the public parameters.
+        ids: whose each message is.
+        texts: the messages.
+        others: ids of further nodes, which may have no message; of the same type.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     nodes = ids.dictionary_encode()
-    collector = Collector(survey, len(nodes.dictionary))
+    known = nodes.dictionary if others is None else pc.unique(pa.concat_arrays([nodes.dictionary, others]))
+    collector = Collector(survey, len(known))
     refused = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
             collector.accept(_bytes(text), node)
         except MessageError as error:
             refused[row] = str(error)
-    return Received(collector, nodes.dictionary, refused)
+    return Received(collector, known, refused)
 
 
 def _bytes(text: str | None) -> bytes:

@@ -123,7 +123,7 @@ def _read_nodes(
         "num_classes": len(class_names),
         "class_names": class_names,
         "name": path.name.partition(".")[0],
-        "ids": _numpy(node_ids),
+        "ids": id_array(node_ids),
     }
     if "split" in roles:
         fields |= _masks(tables.column(table, roles["split"]), roles["split"])
@@ -209,7 +209,7 @@ def _masks(column: Column, name: str) -> dict[str, Any]:
     return {f"{part}_mask": torch.tensor([entry == part for entry in parts]) for part in SPLITS}
 
 
-def _numpy(ids: Column) -> npt.NDArray[Any]:
+def id_array(ids: Column) -> npt.NDArray[Any]:
     """Return ids as an int64 array or as an array of text."""
     array = np.asarray(ids.to_numpy(zero_copy_only=False))
     return array.astype(np.str_) if array.dtype == object else array

@@ -1,0 +1,77 @@
+"""``collect learn``: messages and public edges to a model and its predictions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from graphveil.cli import collect, options
+from graphveil.cli.screen import Screen
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.collect import Survey
+    from graphveil.models.lpgnn.local import LocalEstimator
+
+_DATA, _RUN = "Data", "Run"
+
+
+def _flag(panel: str, name: str, text: str) -> Any:
+    return typer.Option(name, help=text, rich_help_panel=panel, show_default=False)
+
+
+Edges = Annotated[Path, _flag(_DATA, "--edges", "Table of the public edges, parquet or CSV.")]
+Source = Annotated[str, _flag(_DATA, "--source", "Column of the edges' first ends.")]
+Target = Annotated[str, _flag(_DATA, "--target", "Column of the edges' second ends.")]
+Out = Annotated[Path, _flag(_RUN, "--out", "A new folder for the model and its predictions.")]
+Method = Annotated[
+    Literal["lpgnn", "simgat"], typer.Option("--method", help="What learns.", rich_help_panel=_RUN)
+]
+
+
+def learn(
+    survey: collect.SurveyFile,
+    messages: collect.Messages,
+    id: collect.Id,
+    edges: Edges,
+    source: Source,
+    target: Target,
+    out: Out,
+    directed: options.Directed = False,
+    method: Method = "lpgnn",
+    set: options.Set = None,
+    seed: options.Seed = 0,
+    skip_bad: collect.SkipBad = False,
+    json: options.Json = False,
+) -> None:
+    """Check messages and learn from them over public edges; nothing is randomised a second time."""
+    from graphveil.experiment.learning import receive_on_edges
+    from graphveil.graph.files import id_array
+
+    asked, screen = collect.read_survey(survey), Screen(as_json=json)
+    collect.check_new(out, "a model goes to a new folder; choose another --out")
+    model = _model(method, asked, set or [], seed)
+    received, adjacency = receive_on_edges(
+        asked, messages, edges, id=id, source=source, target=target, directed=directed
+    )
+    if not (skip_bad and received.accepted):
+        received.check()
+    with screen.bars() as bars:
+        model.fit_collected(received.collector, adjacency, ids=id_array(received.ids), on_progress=bars)
+    model.save(out)
+    nodes = received.collector.nodes
+    collect.tell(screen, received, f"the model and its predictions of {nodes:,} nodes are in {out}")
+    screen.say(model.guarantee.statement())
+    guarantee = {"guarantee": model.guarantee.as_dict()}
+    about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
+    screen.emit(about | collect.counts(received) | guarantee)
+
+
+def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LocalEstimator":
+    from graphveil.experiment.parameters import method_class, parse_settings
+
+    cls = cast("type[LocalEstimator]", method_class(method))
+    parameters = parse_settings(cls, settings)
+    if "seed" in parameters:
+        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
+    return cls.from_survey(survey, seed=seed, **parameters)

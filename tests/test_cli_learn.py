@@ -1,0 +1,130 @@
+"""``collect learn``: messages and public edges to a model on the command line, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from command import NODES, SECRET, Files, Invoke, read, write
+
+import graphveil as gv
+from graphveil.mechanisms import LocalNoise
+
+ASK = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", "10,20"]
+LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
+QUICK = ["--set", "epochs=3", "--set", "x_steps=2"]
+
+
+@pytest.fixture
+def flags(invoke: Invoke, files: Files) -> list[object]:
+    """Write a survey and messages; the flags that learn from them."""
+    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "answer", "--survey", "s.json", *nodes, "--out", "m.csv")
+    ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
+    return ["--survey", "s.json", "--messages", "m.csv", "--id", "user", *ends, "--out", "model"]
+
+
+@pytest.mark.parametrize("method", ["lpgnn", "simgat"])
+def test_messages_and_edges_to_a_model_and_its_predictions(
+    invoke: Invoke, flags: list[object], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noise(*given: object) -> None:
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(LocalNoise, "__init__", noise)
+    answer = invoke("collect", "learn", *flags, *QUICK, "--method", method, "--json")
+    assert answer.code == 0
+    record = answer.json
+    assert (record["nodes"], record["accepted"], record["refused"]) == (NODES, NODES, 0)
+    assert (record["method"], record["path"], record["refused_rows"]) == (method, "model", [])
+    guarantee = record["guarantee"]
+    assert (guarantee["valid"], guarantee["unit"]) == (True, "node-features")
+    assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (10, 8, 2)
+    assert "saw only what had left the randomiser" in guarantee["statement"]
+    assert guarantee["statement"] in answer.err
+    model = gv.load_model("model")
+    assert (model.method, model.class_names_, model.epochs) == (method, ("t0", "t1", "t2"), 3)
+    assert model.mechanism(2).bounds.high == (10.0, 20.0)
+    assert invoke("predict", "model", "--out", "p.csv").code == 0
+    head, *rows = read(Path("p.csv"))
+    assert head == ["node", "prediction", "p_t0", "p_t1", "p_t2"]
+    assert [row[0] for row in rows] == [row[0] for row in read(Path("m.csv"))[1:]]
+    assert "saw only what had left" in invoke("explain", "model").out
+
+
+def test_the_seed_makes_the_same_model_of_the_same_messages(invoke: Invoke, flags: list[object]) -> None:
+    invoke("collect", "learn", *flags, *QUICK)
+    invoke("collect", "learn", *flags[:-1], "again", *QUICK)
+    invoke("collect", "learn", *flags[:-1], "other", *QUICK, "--seed", 1)
+    first, again, other = (gv.load_model(name).predict_proba() for name in ("model", "again", "other"))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_a_node_that_only_edges_name_has_not_answered(
+    invoke: Invoke, files: Files, flags: list[object]
+) -> None:
+    rows = read(Path("m.csv"))
+    write(Path("m.csv"), [row for row in rows if row[0] not in ("u3", "u7")])
+    write(files.edges, [*read(files.edges), ["u3", "guest", ""], ["u7", "u3", ""]])
+    answer = invoke("collect", "learn", *flags, *QUICK, "--json")
+    assert (answer.json["nodes"], answer.json["accepted"]) == (NODES + 1, NODES - 2)
+    assert "3 of them have no message" in answer.err
+    model = gv.load_model("model")
+    assert model.ids_ is not None
+    assert set(model.ids_[NODES - 2 :]) == {"u3", "u7", "guest"}
+    assert model.aggregates_["labels"][NODES - 2 :].tolist() == [-1, -1, -1]
+
+
+def test_messages_that_are_refused(invoke: Invoke, flags: list[object]) -> None:
+    rows = read(Path("m.csv"))
+    rows[5][1], rows[9][1] = SECRET, rows[1][1]
+    write(Path("m.csv"), rows)
+    answer = invoke("collect", "learn", *flags, *QUICK, "--json")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "MessageError")
+    assert "messages refused: 2, the first in row 5" in answer.json["error"]["message"]
+    assert not Path("model").exists()
+    answer = invoke("collect", "learn", *flags, *QUICK, "--skip-bad", "--json")
+    assert (answer.json["nodes"], answer.json["accepted"]) == (NODES, NODES - 2)
+    assert answer.json["refused_rows"] == [5, 9]
+    assert SECRET not in answer.err + answer.out
+
+
+MISUSE: dict[str, tuple[list[object], str]] = {
+    "a budget of its own": (["--set", "eps_x=1"], "eps_x=1.0 contradicts the survey"),
+    "no such parameter": (["--set", "hiden=1"], "lpgnn has no such parameter; did you mean 'hidden'"),
+    "a seed by --set": (["--set", "seed=1"], "use --seed"),
+    "another method": (["--method", "gap"], "--method"),
+    "no such column": (["--source", "c"], "no column 'c'"),
+    "a folder that is there": (["--out", "."], "is there already"),
+    "no survey": (["--survey", "none.json"], "cannot read a survey"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSE)
+def test_misuse_is_one_line_and_writes_nothing(invoke: Invoke, flags: list[object], case: str) -> None:
+    more, why = MISUSE[case]
+    answer = invoke("collect", "learn", *flags, *QUICK, *more)
+    assert answer.code in (1, 2)
+    assert why in answer.err
+    assert not Path("model").exists()
+
+
+def test_a_survey_without_labels_has_nothing_to_learn_from(
+    invoke: Invoke, files: Files, flags: list[object]
+) -> None:
+    invoke("collect", "survey", *ASK, "--out", "x.json")
+    answer = invoke("collect", "learn", *flags, "--survey", "x.json")
+    assert (answer.code, "collects no labels" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [([["a", "b"]], "has no rows"), ([["a", "b"], ["1", "2"]], "are of different types (int64 and")],
+)
+def test_edges_that_cannot_be_used(
+    invoke: Invoke, files: Files, flags: list[object], rows: list[list[str]], why: str
+) -> None:
+    write(files.edges, rows)
+    answer = invoke("collect", "learn", *flags, *QUICK)
+    assert (answer.code, why in answer.err) == (2, True)
+    assert not Path("model").exists()
