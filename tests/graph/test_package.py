@@ -9,7 +9,7 @@ import pytest
 import graphveil.graph as package
 
 MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
-BELOW = {"graphveil.errors", "graphveil._check", "graphveil._random", "graphveil"}
+BELOW = {"graphveil.errors", "graphveil._check", "graphveil._files", "graphveil._random", "graphveil"}
 HEAVY = ("torch_geometric", "pyarrow", "scipy.io")
 
 SURFACE = [
