@@ -143,7 +143,7 @@ def run(options: argparse.Namespace) -> None:
         cell for cell in cells() if cell.question in options.questions and cell.dataset in options.datasets
     ]
     recipe, graphs = RECIPES["lpgnn"].on_devices(), dict[str, Graph]()
-    for seed in range(options.runs):
+    for seed in range(options.first, options.first + options.runs):
         for cell in wanted:
             key = (cell.question, cell.dataset, cell.setting)
             if (*key, seed) in done:
@@ -217,6 +217,7 @@ def main() -> None:
     asking.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     asking.add_argument("--datasets", nargs="+", default=list(STEPS))
     asking.add_argument("--runs", type=int, default=5)
+    asking.add_argument("--first", type=int, default=0, help="the first seed")
     asking.add_argument("--root", type=Path, default=None)
     asking.set_defaults(command=run)
     showing = commands.add_parser("table")
