@@ -3,16 +3,30 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from torch import Tensor
 
+from graphveil.aggregate import Release
 from graphveil.graph import Graph
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]
+Asked = list[tuple[Tensor, Any]]
+PAIR_WEIGHTS = (  # by what two rows have, each with parameters of its own where it takes some
+    "sigmoid_cos",
+    "exp_cos(0.5)",
+    "half_cos@8",
+    "relu_cos",
+    "jaccard",
+    "class_agree(0.2)",
+    "posterior_dot",
+    "learned_public",
+)
 
 
 def grouped(*, directed: bool = False, as_sparse: bool = False, seed: int = 0, nodes: int = NODES) -> Graph:
@@ -40,6 +54,20 @@ def graph() -> Graph:
 def make_graph() -> MakeGraph:
     """The function that draws small graphs."""
     return grouped
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What each hop was asked with: vectors and keys."""
+    seen: Asked = []
+    rows = Release.rows
+
+    def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
+        seen.append((vectors, keys))
+        return rows(self, vectors, keys)
+
+    monkeypatch.setattr(Release, "rows", noting)
+    return seen
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from graphveil.privacy import NodeOwner, NodePromise, budget_of
 
 @dataclass(kw_only=True, eq=False)
 class Double(Estimator):
+    """Only checked, never fitted: a call of a method that would do work is a failure of the test."""
+
     method: ClassVar[str] = "double"
     node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
 

@@ -145,13 +145,11 @@ def test_saving_never_replaces_anything(
     assert names(tmp_path) == {used}
 
 
-@BY_UNIT
-@pytest.mark.parametrize("name", ["predictions.parquet", "aggregates.safetensors"])
-def test_a_release_with_what_its_unit_withholds_is_refused(
-    run: Path, configuration: dict[str, Any], name: str
-) -> None:
-    if name not in KEPT_BACK[configuration["unit"]]:
-        pytest.skip("published under this unit")
+@pytest.mark.parametrize(
+    ("configuration", "name"),
+    [(unit, name) for unit in (OWNER, PROMISE) for name in sorted(KEPT_BACK[unit["unit"]])],
+)
+def test_a_release_with_what_its_unit_withholds_is_refused(run: Path, name: str) -> None:
     shutil.copy(run / PER_NODE / name, run / "release")
     for read in (load_model, read_promise):
         with pytest.raises(ArtifactError, match=f"holds {name}.*Move it to per_node/"):

@@ -16,36 +16,12 @@ from graphveil.models.storage import load_model
 from graphveil.models.weighting import PAPER_WEIGHTED
 from graphveil.privacy import budget_of, renyi
 from graphveil.privacy.gaussian import mu_of
+from tests.models.conftest import PAIR_WEIGHTS, Asked
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
-WEIGHTS = (
-    "sigmoid_cos",
-    "exp_cos(0.5)",
-    "half_cos@8",
-    "relu_cos",
-    "jaccard",
-    "class_agree(0.2)",
-    "posterior_dot",
-    "learned_public",
-)
-Keys = list[tuple[Tensor, Any]]
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Keys:
-    """What each hop was asked with: vectors and keys."""
-    seen: Keys = []
-    rows = Release.rows
-
-    def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        seen.append((vectors, keys))
-        return rows(self, vectors, keys)
-
-    monkeypatch.setattr(Release, "rows", noting)
-    return seen
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("weights", PAIR_WEIGHTS)
 def test_every_weight_fits_within_its_budget(make_graph: Callable[..., Any], weights: str) -> None:
     graph = make_graph(as_sparse=True)
     model = GAP(**STRICT, weights=weights).fit(graph)
@@ -77,7 +53,7 @@ def test_the_paper_charges_one(make_graph: Callable[..., Any]) -> None:
     assert PAPER_WEIGHTED not in plain.guarantee.deviations
 
 
-def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, asked: Keys) -> None:
+def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, asked: Asked) -> None:
     GAP(**STRICT, weights="half_cos", hops=3).fit(graph)
     assert all(torch.equal(keys, asked[0][0]) for _, keys in asked)
     asked.clear()
@@ -85,7 +61,7 @@ def test_weights_read_the_input_rows_in_every_hop_or_each_hops_own(graph: Any, a
     assert [keys for _, keys in asked] == [None] * 3
 
 
-def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: Keys) -> None:
+def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: Asked) -> None:
     for weights in ("jaccard", "class_agree", "learned_public"):
         GAP(**STRICT, weights=weights, hops=1).fit(graph)
     (_, features), (_, probabilities), (_, learned) = asked
@@ -95,7 +71,7 @@ def test_weights_read_features_probabilities_or_learned_rows(graph: Any, asked: 
     assert learned.shape == (graph.num_nodes, 16)
 
 
-def test_learned_rows_agree_where_labels_do(make_graph: Callable[..., Any], asked: Keys) -> None:
+def test_learned_rows_agree_where_labels_do(make_graph: Callable[..., Any], asked: Asked) -> None:
     graph = make_graph(nodes=600)
     GAP(**{**STRICT, "epochs": 30}, weights="learned_public", hops=1).fit(graph)
     rows = torch.nn.functional.normalize(asked[0][1], dim=1)[graph.mask("train")]

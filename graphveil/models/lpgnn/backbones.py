@@ -43,16 +43,16 @@ class Backbone(nn.Module):
         """Take the public edges that messages go along; return itself."""
 
     @abstractmethod
+    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+        """Return the output of the first (0) or the second (1) round of messages."""
+
     def first(self, inputs: Inputs) -> Tensor:
         """Return the hidden layer before its activation, (N, width)."""
-
-    @abstractmethod
-    def last(self, hidden: Tensor) -> Tensor:
-        """Return logits (N, C) from the hidden layer after activation and dropout."""
+        return self._round(0, inputs)
 
     def rest(self, hidden: Tensor) -> Tensor:
         """Return logits (N, C) from the hidden layer, which may be overwritten."""
-        return self.last(cast(Tensor, self._dropout(self._activation(hidden))))
+        return self._round(1, Early(cast(Tensor, self._dropout(self._activation(hidden)))))
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Return logits (N, C)."""
@@ -76,14 +76,6 @@ class SageBackbone(Backbone):
         self._mean = KProp(adjacency=adjacency, steps=1, aggregator="mean")
         return self
 
-    def first(self, inputs: Inputs) -> Tensor:
-        """Return the first round's output."""
-        return self._round(0, inputs)
-
-    def last(self, hidden: Tensor) -> Tensor:
-        """Return the second round's output."""
-        return self._round(1, Early(hidden))
-
     def _round(self, depth: int, inputs: Inputs) -> Tensor:
         incoming, own = cast(Linear, self._incoming[depth]), self._own[depth]
         width = own.shape[1]
@@ -106,14 +98,6 @@ class GcnBackbone(Backbone):
         """Take the public edges."""
         self._hop = KProp(adjacency=adjacency, steps=1, self_loops=True)
         return self
-
-    def first(self, inputs: Inputs) -> Tensor:
-        """Return the first round's output."""
-        return self._round(0, inputs)
-
-    def last(self, hidden: Tensor) -> Tensor:
-        """Return the second round's output."""
-        return self._round(1, Early(hidden))
 
     def _round(self, depth: int, inputs: Inputs) -> Tensor:
         affine = cast(Linear, self._maps[depth])
@@ -143,14 +127,6 @@ class GatBackbone(Backbone):
         source, target = adjacency.edge_index()
         self._source, self._target = torch.cat([source, nodes]), torch.cat([target, nodes])
         return self
-
-    def first(self, inputs: Inputs) -> Tensor:
-        """Return the first round's output."""
-        return self._round(0, inputs)
-
-    def last(self, hidden: Tensor) -> Tensor:
-        """Return the second round's output."""
-        return self._round(1, Early(hidden))
 
     def _round(self, depth: int, inputs: Inputs) -> Tensor:
         attending = cast(Attending, self._rounds[depth])

@@ -19,7 +19,7 @@ from graphveil.models.classcode.weights import Moments, Weigher, weighted
 from graphveil.models.storage import load_model
 from graphveil.privacy import DirectedEdge, UndirectedEdge, budget_of, compose
 from graphveil.privacy.accountant import total_mu
-from tests.models.conftest import grouped
+from tests.models.conftest import PAIR_WEIGHTS, Asked, grouped
 
 QUICK: dict[str, Any] = {
     "unit": "undirected-edge",
@@ -29,31 +29,6 @@ QUICK: dict[str, Any] = {
     "unsafe_noise_seed": 0,
     "distil": False,
 }
-WEIGHTS = (
-    "sigmoid_cos",
-    "exp_cos(0.5)",
-    "half_cos@8",
-    "relu_cos",
-    "jaccard",
-    "class_agree(0.2)",
-    "posterior_dot",
-    "learned_public",
-)
-Asked = list[tuple[Tensor, Any]]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What each hop was asked with: codes and keys."""
-    seen: Asked = []
-    rows = Release.rows
-
-    def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        seen.append((vectors, keys))
-        return rows(self, vectors, keys)
-
-    monkeypatch.setattr(Release, "rows", noting)
-    return seen
 
 
 # -- the model of a row ------------------------------------------------------------------------------------
@@ -147,7 +122,7 @@ def all_weights(similarity: Similarity, keys: Tensor) -> Tensor:
 # -- what it costs -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*WEIGHTS, "half_cos"])
+@pytest.mark.parametrize("name", [*PAIR_WEIGHTS, "half_cos"])
 @pytest.mark.parametrize("few", [False, True])
 def test_no_pair_of_groups_pays_more_than_the_budget(name: str, few: bool) -> None:
     similarity = parse_weight(name)
@@ -179,7 +154,7 @@ def test_noise_is_that_of_the_weights_bound() -> None:
 
 
 @pytest.mark.usefixtures("quick_classcode")
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("name", PAIR_WEIGHTS)
 def test_every_weight_fits_within_its_budget(name: str) -> None:
     graph = grouped(as_sparse=True)
     model = ClassCode(**{**QUICK, "unsafe_noise_seed": None}, weights=name).fit(graph)
