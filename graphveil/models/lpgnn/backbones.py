@@ -155,13 +155,15 @@ class Attending(nn.Module):
         """Return the weighted sums."""
         h = rows.view(-1, self._heads, self._width)
         sends, gets = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
-        scores = nn.functional.leaky_relu(sends[source] + gets[target], _SLOPE)
+        # Not sends[source]: its gradient adds in the order in which threads come, so no two runs agree.
+        heard, asked = sends.index_select(0, source), gets.index_select(0, target)
+        scores = nn.functional.leaky_relu(heard + asked, _SLOPE)
         with torch.no_grad():  # what is subtracted cancels
             most = torch.full_like(sends, -torch.inf)
             most.scatter_reduce_(0, target[:, None].expand_as(scores), scores, "amax")
         weights = (scores - most[target]).exp()
         total = torch.zeros_like(sends).index_add(0, target, weights)
-        sums = torch.zeros_like(h).index_add(0, target, weights[:, :, None] * h[source])
+        sums = torch.zeros_like(h).index_add(0, target, weights[:, :, None] * h.index_select(0, source))
         return (sums / total[:, :, None]).flatten(1) + self._bias
 
 

@@ -211,6 +211,23 @@ def test_every_backbone_learns_exact_records(backbone) -> None:
     assert fitted.score(GRAPH) > majority + 0.2
 
 
+@pytest.fixture
+def threads():
+    """Compute with four threads, whatever the machine has, and put back what was set."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
+def test_the_order_in_which_threads_come_changes_no_bit(backbone) -> None:
+    fits = [model(backbone=backbone, unsafe_noise_seed=1, x_steps=2).fit(GRAPH) for _ in range(6)]
+    first = fits[0].predict_proba()
+    assert all(torch.equal(first, other.predict_proba()) for other in fits[1:])
+
+
 def test_labels_around_a_node_may_be_heeded(graph) -> None:
     settings = {"unsafe_noise_seed": 1, "eps_y": 1.0, "select": "likelihood"}
     alone, heeding = (model(posterior_steps=steps, **settings).fit(graph) for steps in (0, 8))
