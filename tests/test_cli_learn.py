@@ -7,7 +7,8 @@ import torch
 from command import NODES, SECRET, Files, Invoke, read, write
 
 import graphveil as gv
-from graphveil.mechanisms import LocalNoise
+from graphveil.experiment.results import SAME_REPORTS
+from graphveil.mechanisms import LabelRR, LocalNoise
 
 ASK = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
@@ -42,6 +43,12 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (10, 8, 2)
     assert "saw only what had left the randomiser" in guarantee["statement"]
     assert guarantee["statement"] in answer.err
+    assert SAME_REPORTS in answer.err
+    assert record["label_kept"] == LabelRR(epsilon=2.0, classes=3).keep
+    asked = NODES // 3  # are validation nodes
+    for share in (record["val_agreement"], record["mlp_val_agreement"]):
+        assert share * asked == pytest.approx(round(share * asked))
+    assert "mlp (no graph)" in answer.err
     model = gv.load_model("model")
     assert (model.method, model.class_names_, model.epochs) == (method, ("t0", "t1", "t2"), 3)
     assert model.mechanism(2).bounds.high == (10.0, 20.0)
@@ -50,6 +57,12 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert head == ["node", "prediction", "p_t0", "p_t1", "p_t2"]
     assert [row[0] for row in rows] == [row[0] for row in read(Path("m.csv"))[1:]]
     assert "saw only what had left" in invoke("explain", "model").out
+
+
+def test_the_mlp_beside_may_be_left_out(invoke: Invoke, flags: list[object]) -> None:
+    answer = invoke("collect", "learn", *flags, *QUICK, "--no-baseline", "--json")
+    assert answer.json["mlp_val_agreement"] is None
+    assert "mlp" not in answer.err
 
 
 def test_the_seed_makes_the_same_model_of_the_same_messages(invoke: Invoke, flags: list[object]) -> None:

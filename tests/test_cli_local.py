@@ -1,10 +1,13 @@
 """The command with records that nodes randomise: train, explain, predict, calibrate, resume."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from command import Files, Invoke, read
+
+from graphveil.experiment.results import SAME_REPORTS
 
 LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
 
@@ -19,9 +22,27 @@ def test_a_run_reports_both_budgets(invoke: Invoke, files: Files) -> None:
     assert record["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 4}
     assert record["covered"] is record["guarantee"]["valid"] is True
     assert record["edges_stored"] > 0
-    assert record["mlp_test_accuracy"] is None
+    assert len(record["mlp_test_accuracy"]["values"]) == len(record["mlp_val_accuracy"]["values"]) == 2
+    assert record["baseline_guarantee"] is None
     assert record["recipe"] == "lpgnn"
     assert len(record["test_accuracy"]["values"]) == 2
+
+
+def test_the_mlp_beside_costs_nothing_more(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", *LOCAL, *files.flags, "--out", "run")
+    shown = " ".join((answer.out + answer.err).split())
+    assert "mlp on the same reports, without edges: nothing more is told or charged" in shown
+    assert SAME_REPORTS in shown
+    assert SAME_REPORTS in " ".join(Path("run", PAGES[1]).read_text().split())
+    assert re.search(r"^mlp \(no graph\) +\d+\.\d +3 ", answer.out, re.MULTILINE)
+    names = {row[1] for row in read(Path("run/internal/history.csv"))[1:]}
+    assert names == {"lpgnn", "mlp"}
+
+
+def test_the_mlp_may_be_left_out(invoke: Invoke, files: Files) -> None:
+    answer = invoke("train", *LOCAL, *files.flags, "--no-baseline", "--out", "run", "--json")
+    assert answer.json["mlp_test_accuracy"] is None
+    assert "mlp" not in answer.err
 
 
 def test_a_budget_may_be_infinite(invoke: Invoke, files: Files) -> None:

@@ -11,7 +11,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
-    from graphveil.models.lpgnn.local import LocalEstimator
+    from graphveil.models.lpgnn import LPGNN
 
 _DATA, _RUN = "Data", "Run"
 
@@ -42,6 +42,7 @@ def learn(
     set: options.Set = None,
     seed: options.Seed = 0,
     skip_bad: collect.SkipBad = False,
+    no_baseline: options.NoBaseline = False,
     json: options.Json = False,
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
@@ -56,21 +57,49 @@ def learn(
     )
     if not (skip_bad and received.accepted):
         received.check()
+    models = [model] if no_baseline else [model, model.without_edges()]
     with screen.bars() as bars:
-        model.fit_collected(received.collector, adjacency, ids=id_array(received.ids), on_progress=bars)
+        for each in models:
+            each.fit_collected(received.collector, adjacency, ids=id_array(received.ids), on_progress=bars)
     model.save(out)
     nodes = received.collector.nodes
     collect.tell(screen, received, f"the model and its predictions of {nodes:,} nodes are in {out}")
+    found = _agreements(models, asked)
+    _show(found, screen)
     screen.say(model.guarantee.statement())
     guarantee = {"guarantee": model.guarantee.as_dict()}
     about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
-    screen.emit(about | collect.counts(received) | guarantee)
+    screen.emit(about | collect.counts(received) | found | guarantee)
 
 
-def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LocalEstimator":
+def _agreements(models: "list[LPGNN]", survey: "Survey") -> dict[str, Any]:
+    """Return how often each model predicts what validation nodes said, and how often these keep labels."""
+    assert survey.label is not None
+    own, *others = [model.agreement_["val"] for model in models]
+    beside = others[0] if others else None
+    return {"val_agreement": own, "mlp_val_agreement": beside, "label_kept": survey.label.keep}
+
+
+def _show(found: dict[str, Any], screen: Screen) -> None:
+    """Print the models side by side: by what was said, since no exact label is here."""
+    from graphveil.experiment.results import SAME_REPORTS
+
+    names = {"val_agreement": "the model", "mlp_val_agreement": "mlp (no graph)"}
+    rows = [(name, f"{100 * found[key]:.1f}") for key, name in names.items() if found[key] is not None]
+    screen.table(("method", "agrees with what validation nodes said, %"), rows)
+    kept = f"{100 * found['label_kept']:.1f} %"
+    screen.say(
+        f"A node keeps its label with probability {kept}: no model can be expected to agree more often.",
+        style="dim",
+    )
+    if found["mlp_val_agreement"] is not None:
+        screen.say(SAME_REPORTS, style="dim")
+
+
+def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LPGNN":
     from graphveil.experiment.parameters import method_class, parse_settings
 
-    cls = cast("type[LocalEstimator]", method_class(method))
+    cls = cast("type[LPGNN]", method_class(method))
     parameters = parse_settings(cls, settings)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")

@@ -59,6 +59,8 @@ def _budget(plan: "Preview") -> list[Fact]:
     if plan.baseline is not None:
         asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
         rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {asks}"))
+    elif plan.experiment.local and plan.experiment.compare:
+        rows.append(("baseline", "mlp on the same reports, without edges: nothing more is told or charged"))
     if runs > 1 or plan.baseline is not None:
         total = plan.guarantee_all_runs
         name = "all runs" if runs > 1 else "both"
@@ -110,11 +112,13 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
     Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics.
     """
+    from graphveil.experiment.results import baseline_cost
+
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
     counted = " from noisy counts" if metrics["private_accuracy"] else ""
     rows = [_row(metrics, metrics["method"], "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row(metrics, "mlp (no graph)", "mlp_", *_baseline_cost(metrics)))
+        rows.append(_row(metrics, "mlp (no graph)", "mlp_", *baseline_cost(metrics)))
     return ("method", f"test accuracy{counted}, %{interval}", "epsilon", "delta", "attacker catches"), rows
 
 
@@ -146,14 +150,8 @@ def _tells(metrics: dict[str, Any]) -> bool:
     return metrics["unit"] != "none" and not metrics["covered"]
 
 
-def _baseline_cost(metrics: dict[str, Any]) -> tuple[float | None, float]:
-    from graphveil.privacy.guarantee import FALSE_ALARMS
-
-    charged = metrics["baseline_guarantee"]
-    return (0.0, FALSE_ALARMS) if charged is None else (metrics["epsilon"], charged["tpr_at_1pct_fpr"])
-
-
 def _remarks(metrics: dict[str, Any]) -> list[str]:
+    from graphveil.experiment.results import baseline_remarks
     from graphveil.models.cards import percent_up, protected_things
 
     about = protected_things(metrics["unit"])[:-1]
@@ -163,7 +161,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
         lines.append(f"What an attacker learns about one {about}: catch rate at 1 % false alarms: {rate}.")
     if metrics["runs"] == 1:
         lines.append("One run, so no interval (train --runs 3 gives one).")
-    return [*lines, *_together(metrics), *_uncovered(metrics)]
+    return [*lines, *baseline_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
 
 
 def _together(metrics: dict[str, Any]) -> list[str]:

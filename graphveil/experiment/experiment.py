@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.graph.recipes import Recipe
     from graphveil.models.base import Estimator
+    from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
 
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
@@ -44,7 +45,8 @@ class Experiment:
         runs: R.
         seed: S, public randomness only.
         compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
-            under a node unit it is a release of its own on the same records, with the same budget.
+            under a node unit it is a release of its own on the same records, with the same budget; under
+            ``node-features`` it learns from the very reports that the method learned from, which is free.
     """
 
     method: str
@@ -96,12 +98,20 @@ class Experiment:
         """Return the unfitted model of a run."""
         return method_class(self.method)(**self._parameters(run))
 
-    def baseline(self, run: int) -> "MLP | None":
-        """Return the unfitted no-graph baseline of a run, if there is to be one: it reads raw records."""
+    def baseline(self, run: int) -> "MLP | LPGNN | None":
+        """Return the unfitted no-graph baseline of a run, if there is to be one.
+
+        Where nodes randomise their records it is for the same reports: raw records are nowhere to be read.
+        """
+        from graphveil.models.lpgnn import LPGNN
         from graphveil.models.mlp import MLP
 
-        if self.method == MLP.method or not self.compare or self.local:
+        if self.method == MLP.method or not self.compare:
             return None
+        if self.local:
+            model = self.model(run)
+            assert isinstance(model, LPGNN)  # no other method takes the unit
+            return model.without_edges()
         known = self._parameters(run)
         return MLP(**{name: known[name] for name in ("seed", *_SHARED_WITH_BASELINE) if name in known})
 

@@ -92,8 +92,11 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
 
 
 def charged(baseline: Guarantee) -> Guarantee | None:
-    """Return the guarantee of a baseline that costs something: under a unit of records."""
-    return baseline if baseline.releases else None
+    """Return the guarantee of a baseline that costs something: under a unit of records that it asks itself.
+
+    Under ``node-features`` it learns from the method's own reports.
+    """
+    return baseline if baseline.releases and baseline.unit != NodeFeatures.name else None
 
 
 def together(guarantees: Sequence[Guarantee]) -> Guarantee:

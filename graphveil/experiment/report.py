@@ -6,7 +6,7 @@ from typing import Any
 
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
-from graphveil.experiment.results import Summary
+from graphveil.experiment.results import Summary, baseline_cost, baseline_remarks
 from graphveil.models.cards import (
     NOT_COVERED,
     TEST_LABELS,
@@ -102,10 +102,9 @@ def _results(metrics: Mapping[str, Any]) -> str:
     ]
     rows = [_row(metrics["method"], metrics, "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        charged = metrics["baseline_guarantee"]
-        cost = (metrics["epsilon"], charged["tpr_at_1pct_fpr"]) if charged else (0.0, FALSE_ALARMS)
-        rows.append(_row("mlp (no graph)", metrics, "mlp_", *cost))
+        rows.append(_row("mlp (no graph)", metrics, "mlp_", *baseline_cost(metrics)))
     notes = ["One run: no interval can be given."] if single else []
+    notes += baseline_remarks(metrics)
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
     return _table(head, rows) + f'<p class="soft">{escape(" ".join(notes))}</p>'
 

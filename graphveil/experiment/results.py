@@ -1,11 +1,18 @@
-"""Figures over several runs: mean, spread, and a 95 % interval where there is more than one run."""
+"""Figures over runs: mean, spread, a 95 % interval if there are several; and what the MLP beside costs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from graphveil.privacy import NodeFeatures
+from graphveil.privacy.guarantee import FALSE_ALARMS
+
 CONFIDENCE = 0.95
+SAME_REPORTS = (
+    "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "
+    "more."
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,24 @@ class Summary:
         """
         interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
         return f"{100 * self.mean:.1f}{interval}"
+
+
+def baseline_cost(metrics: Mapping[str, Any]) -> tuple[float | None, float]:
+    """Return epsilon of the MLP beside a method, None for infinity, and what an attacker catches by it.
+
+    An MLP that learned from the method's own reports has their figures, though it adds nothing to them.
+    """
+    if metrics["baseline_guarantee"] is not None:
+        return metrics["epsilon"], metrics["baseline_guarantee"]["tpr_at_1pct_fpr"]
+    if metrics["unit"] == NodeFeatures.name:
+        return metrics["epsilon"], metrics["tpr_at_1pct_fpr"]
+    return 0.0, FALSE_ALARMS
+
+
+def baseline_remarks(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what has to be said about an MLP that learned from the method's own reports."""
+    same = metrics["unit"] == NodeFeatures.name and metrics["mlp_test_accuracy"] is not None
+    return [SAME_REPORTS] if same else []
 
 
 def _student(freedom: int) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
 _EDGES_PUBLIC = (NoUnit.name, NodeFeatures.name)
+MLP = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
 
@@ -99,7 +100,7 @@ def _run(
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
-        baseline.fit(split, on_progress=_labelled(show, f"{prefix}baseline "), workspace=workspace / "mlp")
+        _fit_beside(model, baseline, split, _labelled(show, f"{prefix}baseline "), workspace / "mlp")
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
@@ -107,13 +108,25 @@ def _run(
     return record
 
 
+def _fit_beside(
+    model: "Estimator", baseline: "Estimator", split: "Graph", show: OnProgress, workspace: Path
+) -> None:
+    """Fit the baseline: to the same reports where nodes randomise their records, else to the graph."""
+    from graphveil.models.lpgnn.local import LocalEstimator
+
+    if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
+        baseline.fit_reports_of(model, split, on_progress=show)
+    else:
+        baseline.fit(split, on_progress=show, workspace=workspace)
+
+
 def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunRecord:
-    models = [model] if baseline is None else [model, baseline]
+    models = [(model.method, model)] if baseline is None else [(model.method, model), (MLP, baseline)]
     history = [
-        [seed, one.method, stage, *asdict(epoch).values()] for one in models for stage, epoch in one.history_
+        [seed, name, stage, *asdict(epoch).values()] for name, one in models for stage, epoch in one.history_
     ]
     beside = None if baseline is None else charged(baseline.guarantee)
-    compared = model if model.method == "mlp" else baseline  # an MLP is its own baseline
+    compared = model if model.method == MLP else baseline  # an MLP is its own baseline
     return RunRecord(
         seed=seed,
         accuracy=_accuracies(model, split),
@@ -163,7 +176,7 @@ def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, fl
             f"{_PARTS[part]} accuracy, from a noisy count": v for part, v in record.private_accuracy.items()
         }
     accuracies = {"test accuracy": record.accuracy["test"]}
-    if record.baseline is not None and model.method != "mlp":
+    if record.baseline is not None and model.method != MLP:
         accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
     return accuracies
 

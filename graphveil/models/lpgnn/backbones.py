@@ -1,4 +1,4 @@
-"""The networks of LPGNN: two rounds of messages along public edges, on propagated inputs.
+"""The networks of LPGNN: two rounds of messages along public edges, on propagated inputs, or two layers.
 
 Each network is two steps, :meth:`Backbone.first` up to the hidden layer and :meth:`Backbone.rest` after it,
 so that judging an epoch and beginning the next one share the first.
@@ -6,7 +6,7 @@ so that judging an epoch and beginning the next one share the first.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -167,10 +167,30 @@ class Attending(nn.Module):
         return (sums / total[:, :, None]).flatten(1) + self._bias
 
 
-BACKBONES: dict[str, type[SageBackbone] | type[GcnBackbone] | type[GatBackbone]] = {
+class MlpBackbone(Backbone):
+    """An MLP: h_v <- W h_v + b, no messages. Without propagation either, no edge is read."""
+
+    def __init__(self, widths: Widths, activation: str, dropout: float, generator: torch.Generator) -> None:
+        """Draw the weights."""
+        super().__init__(activation, dropout, generator)
+        sizes = [(widths.features, widths.hidden), (widths.hidden, widths.classes)]
+        self._maps = nn.ModuleList(Linear(i, o, generator=generator) for i, o in sizes)
+
+    def on(self, adjacency: Adjacency) -> Self:
+        """Take no edges."""
+        return self
+
+    def _round(self, depth: int, inputs: Inputs) -> Tensor:
+        affine = cast(Linear, self._maps[depth])
+        return inputs.times(affine.weight) + affine.bias
+
+
+Kind: TypeAlias = type[SageBackbone] | type[GcnBackbone] | type[GatBackbone] | type[MlpBackbone]
+BACKBONES: dict[str, Kind] = {
     "sage": SageBackbone,
     "gcn": GcnBackbone,
     "gat": GatBackbone,
+    "mlp": MlpBackbone,
 }
 
 

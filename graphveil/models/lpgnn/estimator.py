@@ -1,6 +1,6 @@
 """LPGNN: learns from records that were randomised one by one, over public edges."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import torch
@@ -52,7 +52,7 @@ class LPGNN(LocalEstimator):
         aggregator: A^: ``"gcn"`` or ``"mean"``.
         self_loops: whether A^ has them.
         isolated: a node without neighbours gets ``"zero"`` from A^, or is left as it is (``"keep"``).
-        backbone: ``"sage"``, ``"gcn"`` or ``"gat"``.
+        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which sends no messages.
         forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
         posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
             around a node say about it, from so many hops away (:func:`log_posterior`): 16 for sparse graphs,
@@ -97,6 +97,22 @@ class LPGNN(LocalEstimator):
 
     _network: Backbone | None = field(default=None, init=False, repr=False)
 
+    def without_edges(self) -> "LPGNN":
+        """Return the unfitted baseline that reads no edge: an MLP on each node's own X' and Y'.
+
+        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same messages),
+        which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width, the learning
+        parameters and how the epoch is chosen are this model's own.
+
+        >>> beside = LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, hidden=8).without_edges()
+        >>> beside.backbone, beside.x_steps, beside.y_steps, beside.hidden, beside.eps_x
+        ('mlp', 0, 0, 8, 1.0)
+        """
+        own = {part.name for part in fields(LPGNN) if part.init}
+        kept = {name: value for name, value in self.get_params().items() if name in own}
+        nothing = {"x_steps": 0, "y_steps": 0, "posterior_steps": 0, "forward_correction": True}
+        return LPGNN(**{**kept, "backbone": "mlp", **nothing})
+
     # -- what may be replaced ------------------------------------------------------------------------------
 
     def _propagation(self, graph: Graph, features: Estimates) -> Propagation:
@@ -130,6 +146,7 @@ class LPGNN(LocalEstimator):
     def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
         with context.stage("randomise"):
             records = self._records(graph, context)
+        self._reports = records
         if self._randomises:
             self.aggregates_ = {"labels": records.labels}
         with context.stage("aggregate"):
@@ -148,6 +165,7 @@ class LPGNN(LocalEstimator):
         with torch.no_grad():
             logits: Tensor = network(inputs)
         proba = logits.softmax(dim=1)
+        self.agreement_ = {part: self._agreement(proba, graph, part) for part in ("train", "val")}
         return self._with_labels(proba, graph, records.labels) if self.posterior_steps else proba
 
     def _with_labels(self, proba: Tensor, graph: Graph, labels: Tensor) -> Tensor:
@@ -155,6 +173,12 @@ class LPGNN(LocalEstimator):
         transition = torch.from_numpy(self.label_mechanism(graph.num_classes).transition).float()
         noisy = self._noisy(graph, labels)
         return combined(proba, log_posterior(noisy, transition, graph.adjacency, self.posterior_steps))
+
+    def _agreement(self, proba: Tensor, graph: Graph, part: str) -> float:
+        """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
+        assert self._reports is not None
+        mask = graph.mask(part)
+        return float((proba.argmax(dim=1)[mask] == self._reports.labels[mask]).float().mean())
 
     def _noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         label = self.label_mechanism(graph.num_classes)

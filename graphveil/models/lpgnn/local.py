@@ -5,6 +5,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
+
 from graphveil import _check
 from graphveil.aggregate import ReleasePlan
 from graphveil.collect import Collector, Survey
@@ -21,11 +23,15 @@ from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext, OnProgress, silent
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
-from graphveil.models.lpgnn.records import Randomised, Randomiser, no_reports, outside
+from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, budget_of, compose
 
 _PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
+_OF_RECORDS = (  # the parameters that say what a report is
+    *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
+    *("low", "high", "scaling", "data_dependent_bounds"),
+)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -69,7 +75,9 @@ class LocalEstimator(Estimator):
     data_dependent_bounds: bool = False
 
     clipped_: int | None = field(default=None, init=False, repr=False)  # private: it stays inside
-    _received: Randomised | None = field(default=None, init=False, repr=False)
+    agreement_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _reports: Randomised | None = field(default=None, init=False, repr=False)  # of the last fit
+    _received: Randomised | None = field(default=None, init=False, repr=False)  # for the next one
 
     @classmethod
     def from_survey(cls, survey: Survey, **configuration: Any) -> Self:
@@ -248,7 +256,54 @@ class LocalEstimator(Estimator):
             GraphError: the sizes differ, or fewer than two nodes have answered.
         """
         agreed(collector.survey, self.get_params())
-        graph, self._received = as_graph(collector, adjacency, seed=self.seed, ids=ids)
+        graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids)
+        return self._fit_received(graph, received, on_progress)
+
+    def fit_reports_of(
+        self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = silent
+    ) -> Self:
+        """Learn from the reports that another model was fitted to, on the same graph, at no further cost.
+
+        Nothing is randomised here, and nothing booked: whatever is computed from reports that were paid for
+        is free. The guarantee is the other model's. What it says about a node holds for both models together.
+
+        Args:
+            fitted: fitted in this process; reports are not saved with a model.
+            graph: the graph it was fitted to, with the same split.
+
+        Raises:
+            ConfigError: the two models randomise records differently, or the other one has no reports.
+            GraphError: the nodes, or those that told their label, are not those of the reports.
+        """
+        reports = fitted._reports
+        if reports is None:
+            raise ConfigError(
+                "the other model has no reports: it is not fitted, or comes from a file, which does not hold "
+                "them; fit it in this process first"
+            )
+        self._check_same_records(fitted)
+        telling = (graph.mask("train") | graph.mask("val")).numpy()
+        if not np.array_equal(reports.labels.numpy() != UNKNOWN, telling):
+            raise GraphError(
+                "the reports are of other nodes or another split; pass the graph that the other model was "
+                "fitted to"
+            )
+        self._fit_received(graph, reports, on_progress)
+        self.clipped_, self.guarantee_ = fitted.clipped_, fitted.guarantee
+        return self
+
+    def _check_same_records(self, fitted: "LocalEstimator") -> None:
+        """Require that both models mean the same by a report."""
+        for name in _OF_RECORDS:
+            own, other = getattr(self, name), getattr(fitted, name)
+            if own != other:
+                raise ConfigError(
+                    f"{name}={own!r} is not how the reports were made, which is {name}={other!r}; take that, "
+                    "or fit(graph), which is a collection of its own"
+                )
+
+    def _fit_received(self, graph: Graph, received: Randomised, on_progress: OnProgress) -> Self:
+        self._received = received
         try:
             return self.fit(graph, on_progress=on_progress)
         finally:

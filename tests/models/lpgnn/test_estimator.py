@@ -203,7 +203,7 @@ def test_every_mechanism_trains(graph, features) -> None:
     assert model(features=features, epochs=1).fit(graph).predict().shape == (graph.num_nodes,)
 
 
-@pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
+@pytest.mark.parametrize("backbone", ["sage", "gcn", "gat", "mlp"])
 def test_every_backbone_learns_exact_records(backbone) -> None:
     settings = {"x_steps": 1, "y_steps": 0, "backbone": backbone, "learning_rate": 0.03}
     fitted = gv.LPGNN(unit="none", seed=0, epochs=60, **settings).fit(GRAPH)
@@ -284,7 +284,7 @@ class TestFiles:
     ("wrong", "message"),
     [
         ({"features": "multibit"}, "did you mean 'multi-bit'"),
-        ({"backbone": "mlp"}, "backbone='mlp' is not one of sage, gcn, gat"),
+        ({"backbone": "gin"}, "backbone='gin' is not one of sage, gcn, gat, mlp"),
         ({"x_steps": -1}, "x_steps=-1"),
         ({"theta": (1.0,)}, "theta weighs the features of feature-rr"),
         ({"features": "agm", "m": "floor"}, "m='floor' is for features='multi-bit'"),
