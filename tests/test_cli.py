@@ -13,6 +13,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 import graphveil as gv
 from graphveil.cli.screen import Bars
 from graphveil.privacy import Entry, MemoryBudget
+from graphveil.privacy.guarantee import figure_up
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
@@ -235,6 +236,12 @@ def test_paper_mode_on_directed_edges_runs_and_lists_the_deviation(invoke: Invok
     assert record["guarantee"]["valid"] is False
     assert any("stored twice" in deviation for deviation in record["deviations"])
     assert record["statement"].startswith("NOT A VALID GUARANTEE")
+    shown = invoke("train", "gap", *files.flags, *flags).out
+    (row,) = [line for line in shown.splitlines() if line.startswith("gap ")]
+    accounted = figure_up(record["guarantee"]["epsilon"])
+    assert f" {accounted} (not valid) " in row
+    assert f"are ({accounted}, 1e-07)-indistinguishable" in shown
+    assert "The paper's accounting calls this noise epsilon 1." in shown
 
 
 def test_paper_mode_lists_the_recipe_once_for_the_method_and_its_baseline(

@@ -7,6 +7,7 @@ from graphveil.cli.screen import Screen
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.preview import Preview
+    from graphveil.experiment.results import Cost
     from graphveil.experiment.stages import Stage
     from graphveil.privacy import Guarantee
 
@@ -112,26 +113,25 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
     Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics.
     """
-    from graphveil.experiment.results import baseline_cost
+    from graphveil.experiment.results import Cost, baseline_cost
 
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
     counted = " from noisy counts" if metrics["private_accuracy"] else ""
-    rows = [_row(metrics, metrics["method"], "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
+    rows = [_row(metrics, metrics["method"], "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row(metrics, "mlp (no graph)", "mlp_", *baseline_cost(metrics)))
+        rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
     return ("method", f"test accuracy{counted}, %{interval}", "epsilon", "delta", "attacker catches"), rows
 
 
-def _row(
-    metrics: dict[str, Any], name: str, prefix: str, epsilon: float | None, rate: float
-) -> tuple[str, ...]:
+def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
     from graphveil.models.cards import percent_up
     from graphveil.privacy.guarantee import figure_up
 
-    delta = f"{metrics['delta']:g}" if epsilon else "0"
+    delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "node-features" else "none"
-    figure = none if epsilon is None else figure_up(epsilon)
-    return name, _accuracy(metrics, prefix), figure, delta, f"at most {percent_up(rate)} %"
+    figure = none if cost.epsilon is None else figure_up(cost.epsilon)
+    caught = f"at most {percent_up(cost.attacker_rate)} %"
+    return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, f"{caught}{cost.mark}"
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
@@ -151,17 +151,17 @@ def _tells(metrics: dict[str, Any]) -> bool:
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
-    from graphveil.experiment.results import baseline_remarks
+    from graphveil.experiment.results import Cost, cost_remarks
     from graphveil.models.cards import percent_up, protected_things
 
-    about = protected_things(metrics["unit"])[:-1]
+    about, cost = protected_things(metrics["unit"])[:-1], Cost.of(metrics["guarantee"])
     lines = []
-    if metrics["epsilon"]:
-        rate = f"at most {percent_up(metrics['tpr_at_1pct_fpr'])} %"
+    if cost.epsilon:
+        rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
         lines.append(f"What an attacker learns about one {about}: catch rate at 1 % false alarms: {rate}.")
     if metrics["runs"] == 1:
         lines.append("One run, so no interval (train --runs 3 gives one).")
-    return [*lines, *baseline_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
+    return [*lines, *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
 
 
 def _together(metrics: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
-from graphveil.experiment.results import Summary, baseline_cost, baseline_remarks
+from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
 from graphveil.models.cards import (
     NOT_COVERED,
     TEST_LABELS,
@@ -68,12 +68,14 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
     if metrics["mlp_test_accuracy"] is not None:
         gain = own.mean - Summary.of(metrics["mlp_test_accuracy"]["values"]).mean
         tiles.append((f"{100 * gain:+.1f}", f"points over the no-graph baseline{mark}"))
+    cost = Cost.of(metrics["guarantee"])
+    at_delta = f", at delta {metrics['delta']:g}" if metrics["delta"] else ""
     tiles += [
+        (_figure(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
         (
-            _figure(metrics["epsilon"]),
-            f"epsilon, at delta {metrics['delta']:g}" if metrics["delta"] else "epsilon",
+            f"≤ {percent_up(cost.attacker_rate)} %",
+            f"caught by an attacker at 1\u00a0% false alarms{cost.mark}",
         ),
-        (f"≤ {percent_up(metrics['tpr_at_1pct_fpr'])} %", "caught by an attacker at 1\u00a0% false alarms"),
     ]
     return (
         '<div class="tiles">'
@@ -100,23 +102,22 @@ def _results(metrics: Mapping[str, Any]) -> str:
         "delta",
         "caught at 1 % false alarms",
     ]
-    rows = [_row(metrics["method"], metrics, "", metrics["epsilon"], metrics["tpr_at_1pct_fpr"])]
+    rows = [_row(metrics["method"], metrics, "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
-        rows.append(_row("mlp (no graph)", metrics, "mlp_", *baseline_cost(metrics)))
+        rows.append(_row("mlp (no graph)", metrics, "mlp_", baseline_cost(metrics)))
     notes = ["One run: no interval can be given."] if single else []
-    notes += baseline_remarks(metrics)
+    notes += cost_remarks(metrics)
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
     return _table(head, rows) + f'<p class="soft">{escape(" ".join(notes))}</p>'
 
 
-def _row(
-    name: str, metrics: Mapping[str, Any], prefix: str, epsilon: float | None, rate: float
-) -> tuple[str, ...]:
+def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tuple[str, ...]:
     private = metrics["private_accuracy"]
     figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
     accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
-    delta = f"{metrics['delta']:g}" if epsilon else "0"
-    return name, *accuracies, _figure(epsilon), delta, f"at most {percent_up(rate)} %"
+    delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
+    caught = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
+    return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, caught
 
 
 def _all_runs(metrics: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from graphveil.models.cards import void_mark
 from graphveil.privacy import NodeFeatures
-from graphveil.privacy.guarantee import FALSE_ALARMS
+from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 
 CONFIDENCE = 0.95
 SAME_REPORTS = (
@@ -59,22 +60,55 @@ class Summary:
         return f"{100 * self.mean:.1f}{interval}"
 
 
-def baseline_cost(metrics: Mapping[str, Any]) -> tuple[float | None, float]:
-    """Return epsilon of the MLP beside a method, None for infinity, and what an attacker catches by it.
+@dataclass(frozen=True)
+class Cost:
+    """What one model gave away: epsilon (None for infinity), and what an attacker catches by it.
+
+    ``mark`` stands beside both where no promise holds.
+    """
+
+    epsilon: float | None
+    attacker_rate: float
+    mark: str = ""
+
+    @classmethod
+    def of(cls, guarantee: Mapping[str, Any]) -> "Cost":
+        """Read a guarantee as plain values: what was proved, which a paper's budget is not.
+
+        >>> Cost.of({"epsilon": 86.2, "tpr_at_1pct_fpr": 1.0, "valid": False, "unit": "node-owner"})
+        Cost(epsilon=86.2, attacker_rate=1.0, mark=' (not valid)')
+        """
+        mark = void_mark(valid=guarantee["valid"], unit=guarantee["unit"])
+        return cls(guarantee["epsilon"], guarantee["tpr_at_1pct_fpr"], mark)
+
+
+def baseline_cost(metrics: Mapping[str, Any]) -> Cost:
+    """Return what the MLP beside a method gave away.
 
     An MLP that learned from the method's own reports has their figures, though it adds nothing to them.
     """
     if metrics["baseline_guarantee"] is not None:
-        return metrics["epsilon"], metrics["baseline_guarantee"]["tpr_at_1pct_fpr"]
+        return Cost.of(metrics["baseline_guarantee"])
     if metrics["unit"] == NodeFeatures.name:
-        return metrics["epsilon"], metrics["tpr_at_1pct_fpr"]
-    return 0.0, FALSE_ALARMS
+        return Cost.of(metrics["guarantee"])
+    return Cost(0.0, FALSE_ALARMS)
 
 
-def baseline_remarks(metrics: Mapping[str, Any]) -> list[str]:
-    """Return what has to be said about an MLP that learned from the method's own reports."""
+def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what has to be said beside the figures of what was given away.
+
+    An MLP may have learned from the method's own reports; and a paper's accounting may differ from ours.
+    """
     same = metrics["unit"] == NodeFeatures.name and metrics["mlp_test_accuracy"] is not None
-    return [SAME_REPORTS] if same else []
+    return [*([SAME_REPORTS] if same else []), *_papers_figure(metrics)]
+
+
+def _papers_figure(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what a paper makes of noise for which another epsilon is shown."""
+    asked, found = metrics["epsilon"], metrics["guarantee"]["epsilon"]
+    if metrics["mode"] != "paper" or not asked or not found or figure_up(asked) == figure_up(found):
+        return []
+    return [f"The paper's accounting calls this noise epsilon {figure_up(asked)}."]
 
 
 def _student(freedom: int) -> float:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from graphveil.models.base import Estimator
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
+NOT_VALID = "not valid"  # beside every epsilon and catch rate that deviations void
 _SECRET = {
     "undirected-edge": "whether two particular people are connected",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
@@ -130,7 +131,17 @@ def catch_rate(guarantee: Guarantee) -> str:
     >>> catch_rate(Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
     'catch rate at 1 % false alarms: at most 1.74 %'
     """
-    return f"catch rate at 1 % false alarms: at most {percent_up(guarantee.attacker_rate)} %"
+    figure = f"catch rate at 1 % false alarms: at most {percent_up(guarantee.attacker_rate)} %"
+    return f"{figure}{void_mark(valid=guarantee.valid, unit=guarantee.unit)}"
+
+
+def void_mark(*, valid: bool, unit: str) -> str:
+    """Return what stands beside a figure that a guarantee does not keep; unit ``none`` promises none.
+
+    >>> void_mark(valid=False, unit="node-owner"), void_mark(valid=False, unit="none")
+    (' (not valid)', '')
+    """
+    return "" if valid or unit == NoUnit.name else f" ({NOT_VALID})"
 
 
 def percent_up(rate: float) -> str:
@@ -144,7 +155,20 @@ def percent_up(rate: float) -> str:
 
 
 def plain_words(guarantee: Guarantee) -> str:
-    """Return what the guarantee means for somebody who does not know differential privacy."""
+    """Return what the guarantee means for somebody who does not know differential privacy.
+
+    >>> from graphveil.privacy import Gaussian, UndirectedEdge
+    >>> void = Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",))
+    >>> plain_words(void).startswith("None of this is promised")
+    True
+    """
+    words = _plain_words(guarantee)
+    if guarantee.valid or guarantee.unit == NoUnit.name:
+        return words
+    return f"None of this is promised, for the deviations that are listed. Without them: {words}"
+
+
+def _plain_words(guarantee: Guarantee) -> str:
     if guarantee.unit == NoUnit.name:
         return (
             "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "

@@ -8,6 +8,7 @@ from graphveil.experiment.charts import Line, line_chart
 from graphveil.experiment.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 from graphveil.privacy.gaussian import mu_of
+from graphveil.privacy.guarantee import figure_up
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "line", "circle", "polyline", "br"}
@@ -29,6 +30,8 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
         "private_accuracy": None,
         "baseline_guarantee": None,
         "epsilon": guarantee.as_dict()["epsilon"],
+        "mode": guarantee.mode,
+        "guarantee": guarantee.as_dict(),
         "delta": guarantee.delta,
         "tpr_at_1pct_fpr": guarantee.attacker_rate,
         "guarantee_all_runs": {"epsilon": 2.0, "delta": guarantee.delta},
@@ -96,7 +99,18 @@ def test_no_epsilon_is_printed_below_the_proved_one() -> None:
 
 def test_a_void_guarantee_is_marked() -> None:
     void = private(deviations=("the noise is reproducible from a seed",))
-    assert 'class="warning"' in report_page(metrics(void), HISTORY, void)
+    page = report_page(metrics(void), HISTORY, void)
+    assert 'class="warning"' in page
+    assert page.count("(not valid)") == 4  # both tiles, and both figures of the row
+    assert "None of this is promised" in page
+    assert "(not valid)" not in report_page(metrics(private()), HISTORY, private())
+
+
+def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
+    paper = private(mode="paper", deviations=("a flaw",))
+    page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper)
+    assert f"<td>{figure_up(paper.epsilon)} (not valid)</td>" in page
+    assert "The paper&#x27;s accounting calls this noise epsilon 1.25" in page
 
 
 @pytest.mark.parametrize(

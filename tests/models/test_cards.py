@@ -42,6 +42,15 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
     assert f"at most {figure} in 100" in plain_words(guarantee)
 
 
+def test_what_deviations_void_is_not_promised_in_any_words() -> None:
+    kept = Guarantee.of(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
+    void = kept.with_deviations("the noise is reproducible from a seed")
+    assert plain_words(void).startswith("None of this is promised")
+    assert plain_words(void).endswith(plain_words(kept))
+    assert catch_rate(void) == f"{catch_rate(kept)} (not valid)"
+    assert "None of this is promised" in privacy_page(void, ())
+
+
 def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
     both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
     guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
