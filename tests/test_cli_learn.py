@@ -27,7 +27,7 @@ def flags(invoke: Invoke, files: Files) -> list[object]:
 
 @pytest.mark.parametrize("method", ["lpgnn", "simgat"])
 def test_messages_and_edges_to_a_model_and_its_predictions(
-    invoke: Invoke, flags: list[object], method: str, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, files: Files, flags: list[object], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def noise(*given: object) -> None:
         raise AssertionError("noise was drawn")
@@ -57,6 +57,9 @@ def test_messages_and_edges_to_a_model_and_its_predictions(
     assert head == ["node", "prediction", "p_t0", "p_t1", "p_t2"]
     assert [row[0] for row in rows] == [row[0] for row in read(Path("m.csv"))[1:]]
     assert "saw only what had left" in invoke("explain", "model").out
+    other = ["--nodes", files.nodes, "--edges", files.edges, "--id", "user", "--source", "a", "--target", "b"]
+    refused = invoke("predict", "model", *other, "--label", "team")
+    assert (refused.code, "have the nodes of the other graph answer the survey" in refused.err) == (2, True)
 
 
 def test_the_mlp_beside_may_be_left_out(invoke: Invoke, flags: list[object]) -> None:

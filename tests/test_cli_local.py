@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke, read
+from command import NODES, Files, Invoke, read
 
 from graphveil.experiment.results import SAME_REPORTS
 
@@ -77,6 +77,28 @@ def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
     assert record["guarantee"]["eps_y"] == 2.0
     assert [row["kind"] for row in record["releases"]] == ["features", "label"]
     assert "prediction" in invoke("predict", "run").out
+
+
+def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    invoke("train", *LOCAL, *files.flags, "--out", "run")
+    (tmp_path / "other").mkdir()
+    other = Files.written(tmp_path / "other")
+    flags = ["predict", "run", "--nodes", other.nodes, "--edges", other.edges, "--json"]
+    answer = invoke(*flags)
+    record, shown = answer.json, " ".join(answer.err.split())
+    assert "The price of asking another graph's records" in shown
+    assert "price epsilon 1 at delta 0, on the records of this graph" in shown
+    assert "with the training epsilon 4 at delta 0, as somebody may be in both graphs" in shown
+    assert (record["charged"]["eps_x"], record["charged"]["eps_y"]) == (1.0, 0.0)
+    assert record["guarantee_with_predictions"]["epsilon"] == 4.0
+    assert (record["nodes"], len(record["predictions"])) == (NODES, NODES)
+    apart = invoke(*flags, "--disjoint-people")
+    assert apart.json["guarantee_with_predictions"]["epsilon"] == 3.0
+    assert "on your word that the graphs share no person" in " ".join(apart.err.split())
+    refused = invoke(*flags, "--disjoint-edges")
+    assert (refused.code, "--disjoint-people" in refused.err) == (2, True)
+    alone = invoke("predict", "run", "--disjoint-people")
+    assert (alone.code, "describe another graph" in alone.err) == (2, True)
 
 
 @pytest.mark.parametrize("part", ["privacy.json", "model.json"])

@@ -64,6 +64,15 @@ DisjointEdges = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
+DisjointPeople = Annotated[
+    bool,
+    typer.Option(
+        "--disjoint-people",
+        help="Unit node-features: you vouch that nobody in this graph was trained on or asked before: the "
+        "larger figure counts, not the sum.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
 Split = Annotated[
     str | None,
     typer.Option("--split", help="Column of the nodes with train, val or test.", rich_help_panel=_DATA),

@@ -18,7 +18,7 @@ _ADDS_UP = {
     "edges": "as the two graphs may share edges; --disjoint-edges is your word that they do not",
     "records": "as somebody may be in both graphs",
 }
-_LARGER = "the larger of the two, on your word that the graphs share no edge"
+_LARGER = "the larger of the two, on your word that the graphs share no {thing}"
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
@@ -34,6 +34,7 @@ def predict(
     max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
     disjoint_edges: options.DisjointEdges = False,
+    disjoint_people: options.DisjointPeople = False,
     out: options.Out = None,
     json: options.Json = False,
 ) -> None:
@@ -51,10 +52,11 @@ def predict(
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight}
     if nodes is None and edges is None:
-        if directed or disjoint_edges or any(value is not None for value in columns.values()):
+        described = directed or disjoint_edges or disjoint_people
+        if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags and --disjoint-edges describe another graph; add its --nodes and --edges, or "
-                "drop them"
+                "column flags, --disjoint-people and --disjoint-edges describe another graph; add its "
+                "--nodes and --edges, or drop them"
             )
         table = predictions_of(model)
         screen.notes.print(
@@ -63,13 +65,14 @@ def predict(
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
-    price = model.price(graph, disjoint_edges=disjoint_edges)
-    after = model.guarantee_after(graph, disjoint_edges=disjoint_edges)
+    words = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
+    price, after = model.price(graph, **words), model.guarantee_after(graph, **words)
     about = secrets_of(model.guarantee)
-    why = _LARGER if disjoint_edges else _ADDS_UP[about]
+    apart = "edge" if disjoint_edges else "person"
+    why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
     screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, after, about, why))
     with spending(budget_of(graph.edge_set)):
-        proba = model.predict_proba(graph, disjoint_edges=disjoint_edges)
+        proba = model.predict_proba(graph, **words)
         table = predictions_of(model, proba, graph.ids)
         _deliver(model, table, out, screen, price=price)
 

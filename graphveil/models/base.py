@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -32,7 +33,7 @@ from graphveil.models.answers import Answer, Answers
 from graphveil.models.cards import ReleaseRow, release_rows
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
 from graphveil.models.demands import check_parameters, check_promise
-from graphveil.models.questions import Question, questions
+from graphveil.models.questions import Asked, check_subject, questions
 from graphveil.models.told import Told
 from graphveil.models.training import check_members, members
 from graphveil.privacy import (
@@ -46,7 +47,6 @@ from graphveil.privacy import (
     Unit,
     budget_of,
     check_delta,
-    joint_budget,
     parse_unit,
 )
 from graphveil.privacy.gaussian import epsilon_of
@@ -212,7 +212,9 @@ class Estimator(ABC):
         self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
         return self
 
-    def predict_proba(self, graph: Graph | None = None, *, disjoint_edges: bool = False) -> Tensor:
+    def predict_proba(
+        self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
 
         What was predicted once is free from then on, and the same to the last bit, as long as the graph's
@@ -225,6 +227,8 @@ class Estimator(ABC):
             disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
                 that this model has predicted: its release is then booked on its own edges only, and counts
                 beside the others, not on top of them. Without it, it counts on top of all of them.
+            disjoint_people: the same for people, under unit ``node-features``: your word that nobody in the
+                graph is in the fitted one, nor in any other that this model has predicted.
 
         Raises:
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
@@ -237,12 +241,14 @@ class Estimator(ABC):
         if graph is None:
             return self._fitted()
         self._check_fitted()
-        for question in self._questions(graph, disjoint_edges):
-            self._ask(question)
+        for question in self._questions(graph, disjoint_edges, disjoint_people):
+            question.ask(self)
         known = self._answers.find(graph.adjacency.version, graph.x)
         return self._predict_other(graph) if known is None else known.proba
 
-    def price(self, graph: Graph, *, disjoint_edges: bool = False) -> Guarantee | None:
+    def price(
+        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Guarantee | None:
         """Return what predicting another graph would cost, or None if that asks nothing under a budget.
 
         It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
@@ -250,7 +256,7 @@ class Estimator(ABC):
         :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
         """
         self._check_fitted()
-        asked = self._questions(graph, disjoint_edges)
+        asked = self._questions(graph, disjoint_edges, disjoint_people)
         if not asked:
             return None
         first, *others = asked
@@ -259,17 +265,22 @@ class Estimator(ABC):
             question.enter(told)
         return told.with_fit(first.price)
 
-    def guarantee_after(self, graph: Graph, *, disjoint_edges: bool = False) -> Guarantee:
+    def guarantee_after(
+        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Guarantee:
         """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
         self._check_fitted()
         told = self._told.copy()
-        for question in self._questions(graph, disjoint_edges):
+        for question in self._questions(graph, disjoint_edges, disjoint_people):
             question.enter(told)
         return told.with_fit(self.guarantee)
 
-    def predict(self, graph: Graph | None = None, *, disjoint_edges: bool = False) -> Tensor:
+    def predict(
+        self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Tensor:
         """Return class numbers, shape (N); see :meth:`predict_proba`."""
-        return self.predict_proba(graph, disjoint_edges=disjoint_edges).argmax(dim=1)
+        proba = self.predict_proba(graph, disjoint_edges=disjoint_edges, disjoint_people=disjoint_people)
+        return proba.argmax(dim=1)
 
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on one part of a graph's split."""
@@ -358,8 +369,9 @@ class Estimator(ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
-    def _questions(self, graph: Graph, disjoint_edges: bool) -> list[Question]:
+    def _questions(self, graph: Graph, disjoint_edges: bool, disjoint_people: bool) -> Sequence[Asked]:
         """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
+        check_subject(self, disjoint_edges, disjoint_people)
         if self._answers.find(graph.adjacency.version, graph.x) is not None:
             return []
         self._check_unit(graph)
@@ -378,18 +390,6 @@ class Estimator(ABC):
     def _price_of(self, plan: ReleasePlan, graph: Graph) -> Guarantee:
         """Return the guarantee of another graph's release alone, no more valid than the model's own."""
         return self._guarantee_for(plan, graph).with_deviations(*self.guarantee.deviations)
-
-    def _ask(self, question: Question) -> None:
-        """Book one question, ask it, and keep the answer."""
-        tried = question.enter(self._told.copy())
-
-        def booked() -> None:
-            self._told = tried
-
-        budget = joint_budget(tried.last.booked)
-        context = FitContext(PublicStreams(self.seed), budget=budget, on_booked=booked)
-        answer = self._answer(question.graph, question.plan, context, question.kept(self._answers))
-        self._answers.keep(question.version, question.graph.x, answer)
 
     def _release(
         self,

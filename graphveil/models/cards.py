@@ -343,9 +343,9 @@ def _limits(guarantee: Guarantee) -> str:
     about = secrets_of(guarantee)
     if guarantee.unit == NodeFeatures.name:
         return (
-            "* Predictions are for the nodes of the graph it was trained on; nodes of another one would have "
-            f"to randomise their records first.\n* Other collections of the same {about} add to what is "
-            "given away.\n* Accuracy on other data is unknown."
+            "* Predictions are for the nodes of the graph it was trained on; nodes of another one randomise "
+            f"their features first, at a price of their own.\n* Other collections of the same {about} add to "
+            "what is given away.\n* Accuracy on other data is unknown."
         )
     served = (
         "Predictions are no part of this release: each is only for someone entitled to its node's record"

@@ -1,21 +1,41 @@
 """What predicting another graph asks: the whole graph once, or of a graph that has grown what is new."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from graphveil._random import PublicStreams
 from graphveil.aggregate import HopQuery, ReleasePlan
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph, rows
 from graphveil.graph.adjacency import Version
 from graphveil.graph.growth import Batch, Step, batches
 from graphveil.models.answers import Answer, Answers
+from graphveil.models.context import FitContext
 from graphveil.models.told import Told
-from graphveil.privacy import Guarantee, NodeUnit
+from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_budget
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
+
+
+class Asked(Protocol):
+    """What predicting a graph asks under a budget: its price, its entry in the ledger, the asking."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that is asked."""
+
+    @property
+    def price(self) -> Guarantee:
+        """What it costs alone."""
+
+    def enter(self, told: Told) -> Told:
+        """Enter it into a model's ledger, and return that."""
+
+    def ask(self, model: "Estimator") -> None:
+        """Book it, ask it, and keep the answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +65,23 @@ class Question:
     def kept(self, answers: Answers) -> Answer | None:
         """Return what is known of the nodes that were there before; None for a graph that is asked whole."""
         return None if self.step is None else _before(self.graph, self.step, answers)
+
+    def ask(self, model: "Estimator") -> None:
+        """Book the release, ask the edges, and keep the answer."""
+        context = booking(model, self)
+        answer = model._answer(self.graph, self.plan, context, self.kept(model._answers))
+        model._answers.keep(self.version, self.graph.x, answer)
+
+
+def booking(model: "Estimator", asked: Asked) -> FitContext:
+    """Return the context that books a release where it belongs, and then enters it into the ledger."""
+    tried = asked.enter(model._told.copy())
+
+    def booked() -> None:
+        model._told = tried
+
+    budget = joint_budget(tried.last.booked)
+    return FitContext(PublicStreams(model.seed), budget=budget, on_booked=booked)
 
 
 def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: bool) -> list[Question]:
@@ -109,4 +146,20 @@ def _check_word(model: "Estimator", graph: Graph) -> None:
         raise ConfigError(
             "disjoint_edges (--disjoint-edges) does not hold: the graph's edges belong to the edge set that "
             "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
+        )
+
+
+def check_subject(model: "Estimator", disjoint_edges: bool, disjoint_people: bool) -> None:
+    """Refuse a word about edges where it is people who tell, and about people where edges are asked."""
+    of_people = isinstance(model.protected_unit, NodeFeatures)
+    if disjoint_edges and of_people:
+        raise UnitError(
+            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {model.unit!r} "
+            "protects: somebody may be in both graphs. If you know that nobody is, pass disjoint_people "
+            "(--disjoint-people); else drop it, and the reports add up"
+        )
+    if disjoint_people and not of_people:
+        raise UnitError(
+            "disjoint_people (--disjoint-people) is for unit 'node-features', where each person pays for its "
+            f"own reports, and the unit is {model.unit!r}; drop it"
         )

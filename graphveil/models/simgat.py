@@ -12,6 +12,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.context import FitContext
 from graphveil.models.lpgnn import LPGNN
+from graphveil.models.lpgnn.elsewhere import Collection, Heard
 from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.structure import PublicEdges, averaging, parse_similarity, union
 
@@ -99,6 +100,13 @@ class SimGAT(LPGNN):
             self._prepared = self._averaged(graph)  # before records pay: it may turn out to be impossible
         try:
             return super()._fit(graph, plan, context)
+        finally:
+            self._prepared = None
+
+    def _hear(self, collection: Collection, context: FitContext) -> Heard:
+        self._prepared = self._averaged(collection.graph)  # before its nodes pay
+        try:
+            return super()._hear(collection, context)
         finally:
             self._prepared = None
 

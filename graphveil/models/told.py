@@ -3,16 +3,18 @@
 A release is booked on the books of all edge sets that its edges may belong to, as far as is known: their own,
 and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the book of
 the first of its sets to be asked then holds every release of this model that may have told about it. Proof:
-``docs/guarantees.md``, section 4.
+``docs/guarantees.md``, section 4. Under unit ``node-features`` an edge set stands for the people that its
+edges are between, and the same holds for each of them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from graphveil.graph import EdgeSet
-from graphveil.privacy import Guarantee
+from graphveil.privacy import Guarantee, NodeFeatures
 
 ASSERTED = "graphs that were asserted to share no edge count with the larger of their figures, not the sum"
+ASSERTED_PEOPLE = ASSERTED.replace("no edge", "no person")
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ class Told:
         self._asked |= dict.fromkeys(edge_set.parts)
 
     @property
+    def releases(self) -> int:
+        """How many releases were noted."""
+        return len(self._releases)
+
+    @property
     def last(self) -> Release:
         """The release that was noted last."""
         return self._releases[-1]
@@ -85,7 +92,8 @@ class Told:
             return fit
         whole = Guarantee.worst_of([self._together(book, fit) for book in self._largest_books()])
         counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
-        notes = (*fit.notes, ASSERTED) if self.asserted else fit.notes
+        asserted = ASSERTED_PEOPLE if fit.unit == NodeFeatures.name else ASSERTED
+        notes = (*fit.notes, asserted) if self.asserted else fit.notes
         return replace(whole, notes=tuple(dict.fromkeys(notes)), releases=counted)
 
     def _largest_books(self) -> list[frozenset[int]]:

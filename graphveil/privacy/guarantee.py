@@ -33,6 +33,8 @@ from graphveil.privacy.unit import (
 
 Mode = Literal["strict", "paper"]
 EdgeUse = Literal["never", "asked", "read"]
+Part = Literal["features", "label"]
+PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomises
 EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
 FRIENDSHIPS = (10, 100)  # fixed and public: never a measured degree
 FALSE_ALARMS = 0.01
@@ -193,10 +195,12 @@ class Guarantee:
     def worst_of(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
         """Return the guarantee of releases on data sets of which any unit is in one only: the worst of them.
 
-        Words and delta are the first one's, deviations are everybody's, and all releases count.
+        Words and delta are the first one's, deviations are everybody's, and all releases count. Of records
+        that are randomised one by one it is the largest budget of each part: who is in one data set only has
+        told no more about its features than the largest sum over one of them, nor about its label.
 
         Raises:
-            PrivacyError: they protect different units, or a record, which may be in several data sets.
+            PrivacyError: they protect different units, or a record that is in the sums of several data sets.
 
         >>> from graphveil.privacy import Gaussian, UndirectedEdge
         >>> one, two = (
@@ -208,12 +212,13 @@ class Guarantee:
         first = guarantees[0]
         if len(guarantees) == 1:
             return first
-        of_records = isinstance(first.protected, NodeUnit | NodeFeatures)
-        if of_records or len({one.protected for one in guarantees}) > 1:
+        if isinstance(first.protected, NodeUnit) or len({one.protected for one in guarantees}) > 1:
             raise PrivacyError(
                 "only edges of one unit lie in one data set each; what protects records, or different units, "
                 "is stated each on its own"
             )
+        if isinstance(first.protected, NodeFeatures):
+            return _worst_of_reports(guarantees)
         worst = max(guarantees, key=lambda one: one._mu())
         slack = max(one.slack for one in guarantees)
         left = first.delta - slack
@@ -390,6 +395,32 @@ class Guarantee:
     def _mu(self) -> float:
         mu = total_mu(self.event)
         return math.inf if mu is None else mu
+
+
+def _worst_of_reports(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return the guarantee of reports of which any person made one data set's only: each part's largest."""
+    event = compose(*(report for part in PARTS if (report := _largest(guarantees, part)) is not None))
+    delta = float(exact_sum([report.delta for report in event.events if isinstance(report, LocalReport)]))
+    return replace(
+        guarantees[0],
+        event=event,
+        epsilon=privacy_curve(event).epsilon(delta),
+        delta=delta,
+        releases=sum(one.releases for one in guarantees),
+        valid=all(one.valid for one in guarantees),
+        deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
+        received=all(one.received for one in guarantees),
+    )
+
+
+def _largest(guarantees: Sequence[Guarantee], part: Part) -> LocalReport | None:
+    """Return the largest sums of epsilon and of delta that one data set has on a part, None for nothing."""
+    own = [[report for report in one._reports() if report.part == part] for one in guarantees]
+    if not any(own):
+        return None
+    epsilon = max(exact_sum([report.epsilon for report in reports]) for reports in own)
+    delta = max(exact_sum([report.delta for report in reports]) for reports in own)
+    return LocalReport(part, float(epsilon), float(delta))
 
 
 def _repeated(total: Total, edges: int) -> Iterator[Event]:

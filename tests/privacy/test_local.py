@@ -14,6 +14,7 @@ from graphveil.privacy import (
     LocalReport,
     MemoryBudget,
     NodeFeatures,
+    NodeOwner,
     compose,
     parse_unit,
     privacy_curve,
@@ -22,10 +23,9 @@ from graphveil.privacy.accountant import LocalCurve
 from graphveil.privacy.plain import events_from_plain, guarantee_from_plain, guarantee_to_plain
 
 
-def promise(features: LocalReport, label: LocalReport) -> Guarantee:
-    return Guarantee.of(
-        NodeFeatures(), compose(features, label), delta=features.delta + label.delta, releases=2
-    )
+def promise(*reports: LocalReport) -> Guarantee:
+    delta = sum(report.delta for report in reports)
+    return Guarantee.of(NodeFeatures(), compose(*reports), delta=delta, releases=len(reports))
 
 
 ONE = promise(LocalReport("features", 0.1), LocalReport("label", 0.2))
@@ -79,10 +79,27 @@ def test_nothing_of_it_is_claimed_about_edges() -> None:
     assert parse_unit("node-features") == NodeFeatures()
 
 
-def test_records_of_several_data_sets_have_no_worst_one() -> None:
-    dearer = promise(LocalReport("features", 5.0), LocalReport("label", 5.0))
+def test_people_of_one_data_set_each_have_told_the_most_of_each_part() -> None:
+    dearer = promise(LocalReport("features", 0.3), LocalReport("features", 0.4), LocalReport("label", 0.1))
+    whole = Guarantee.worst_of([ONE, dearer])  # 0.1 and 0.2, 0.7 and 0.1
+    assert whole.local_budgets == (0.7, 0.2)
+    assert whole.epsilon == pytest.approx(0.9)
+    assert (whole.releases, whole.valid, whole.delta) == (ONE.releases + dearer.releases, True, 0.0)
+    only = promise(LocalReport("features", 0.05))
+    assert Guarantee.worst_of([ONE, only]).local_budgets == ONE.local_budgets
+    assert Guarantee.worst_of([only, only]).local_budgets == (0.05, 0.0)
+    mixed = Guarantee.worst_of([GAUSSIAN, ONE])
+    assert mixed.delta == GAUSSIAN.delta and mixed.epsilon < float("inf")
+    void = Guarantee.worst_of([ONE, dearer.with_deviations("a flaw")])
+    assert (void.valid, void.deviations) == (False, ("a flaw",))
+
+
+def test_records_in_sums_over_several_data_sets_have_no_worst_one() -> None:
+    owner = Guarantee.of(NodeOwner(), Gaussian(1.0), delta=1e-5, releases=1)
     with pytest.raises(PrivacyError, match="what protects records"):
-        Guarantee.worst_of([ONE, dearer])
+        Guarantee.worst_of([owner, owner])
+    with pytest.raises(PrivacyError, match="different units"):
+        Guarantee.worst_of([ONE, owner])
 
 
 @pytest.mark.parametrize("guarantee", [ONE, GAUSSIAN, OPEN], ids=["pure", "delta", "open"])

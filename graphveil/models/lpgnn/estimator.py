@@ -20,6 +20,7 @@ from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
 from graphveil.models.lpgnn.inputs import Estimates, propagated
 from graphveil.models.lpgnn.local import LocalEstimator
 from graphveil.models.lpgnn.posterior import combined, log_posterior
+from graphveil.models.lpgnn.records import UNKNOWN, Randomised
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.train import Schedule
 
@@ -217,16 +218,24 @@ class LPGNN(LocalEstimator):
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities for another graph, from exact features and nobody's labels."""
-        self._plan_of_other(graph)
+        assert not self._randomises  # its nodes have answered, then
         self._check_features(graph)
+        return self._predict_from(graph, Estimates(scaled(graph.x, self.scaling)))
+
+    @torch.no_grad()
+    def _predict_from(self, graph: Graph, estimates: Estimates) -> Tensor:
         assert self._network is not None
-        estimates = Estimates(scaled(graph.x, self.scaling))
         inputs = propagated(estimates, self._propagation(graph, estimates))
         logits: Tensor = self._network.on(graph.adjacency)(inputs)
         return logits.softmax(dim=1)
+
+    def _predict_told(self, graph: Graph, records: Randomised) -> Tensor:
+        """Return probabilities from what nodes told; labels are heeded if anybody told one."""
+        proba = self._predict_from(graph, records.features)
+        heed = self.posterior_steps and bool((records.labels != UNKNOWN).any())
+        return self._with_labels(proba, graph, records.labels) if heed else proba
 
     def _state(self) -> State:
         return {} if self._network is None else dict(self._network.state_dict())

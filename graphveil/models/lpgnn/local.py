@@ -2,19 +2,24 @@
 
 import dataclasses
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from graphveil import _check
 from graphveil.aggregate import ReleasePlan
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError, NotYetError
-from graphveil.graph import Adjacency, Graph
+from graphveil.graph import Adjacency, Graph, rows
 from graphveil.graph.recipes import RANGES_PUBLIC
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
-from graphveil.mechanisms.claim import check_budget
+from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.bounds import FROM_DATA, Ends
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
@@ -22,9 +27,11 @@ from graphveil.models.base import SEEDED, Estimator
 from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext, OnProgress, silent
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
+from graphveil.models.lpgnn.elsewhere import Collection, Heard, collection_of, joined
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
+from graphveil.models.questions import Asked, check_subject
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, budget_of, compose
 
 _PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
@@ -193,9 +200,7 @@ class LocalEstimator(Estimator):
         if not self._randomises:
             return super()._guarantee_for(plan, graph)
         promise = self.promise_for(graph.num_features, graph.num_classes)
-        # A recipe that has scaled the columns did so by everybody's data.
-        ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
-        promise = promise.with_deviations(*graph.deviations, *ranges)
+        promise = promise.with_deviations(*_deviations_of(graph))
         received = self._received is not None
         return dataclasses.replace(promise, notes=self._notes(graph), received=received)
 
@@ -206,16 +211,20 @@ class LocalEstimator(Estimator):
         parts = [
             LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
         ]
-        paper = self.paper_deviations if self.mode == "paper" else ()
-        seeded = () if self.unsafe_noise_seed is None else (SEEDED,)
         return Guarantee.of(
             NodeFeatures(),
             compose(*parts),
             delta=sum(claim.delta for claim in claims),
             releases=len(parts),
             mode=self.mode,
-            deviations=(*claims[0].deviations, *paper, *seeded),
+            deviations=self._own_deviations(claims[0]),
         )
+
+    def _own_deviations(self, claim: Claim) -> tuple[str, ...]:
+        """Return why what a node tells about its features keeps no promise; empty if it does."""
+        paper = self.paper_deviations if self.mode == "paper" else ()
+        seeded = () if self.unsafe_noise_seed is None else (SEEDED,)
+        return (*claim.deviations, *paper, *seeded)
 
     def _notes(self, graph: Graph) -> tuple[str, ...]:
         notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
@@ -318,23 +327,26 @@ class LocalEstimator(Estimator):
         if not self._randomises:
             return no_reports(graph, x)
         kept = None if context.workspace is None else context.workspace / "reports.safetensors"
-        book, entry = context.budget or budget_of(graph.edge_set), self._entry("unbooked")
+        book = context.budget or budget_of(graph.edge_set)
         if kept is None or not kept.exists():
-            book.check(entry)  # before anything is told
-        randomiser = Randomiser(
-            mechanism=self.mechanism(graph.num_features), label=self.label_mechanism(graph.num_classes)
-        )
+            book.check(self._entry("unbooked", self.guarantee))  # before anything is told
         self.clipped_ = outside(self._law().bounds, x)
-        records = randomiser(graph, x, self.unsafe_noise_seed, kept)
+        records = self._randomiser()(graph, x, self.unsafe_noise_seed, kept)
         if all(known.release_id != records.release_id for known in book.entries):
-            book.book(self._entry(records.release_id))
+            book.book(self._entry(records.release_id, self.guarantee))
         context.on_booked()
         if records.reproducible:
             self.guarantee_ = self.guarantee.with_deviations(SEEDED)
         return records
 
-    def _entry(self, release_id: str) -> Entry:
-        return Entry(release_id, self.method, self.guarantee.event, unit=NodeFeatures())
+    def _randomiser(self) -> Randomiser:
+        shape = self._shape
+        return Randomiser(
+            mechanism=self.mechanism(shape["features"]), label=self.label_mechanism(shape["classes"])
+        )
+
+    def _entry(self, release_id: str, price: Guarantee) -> Entry:
+        return Entry(release_id, self.method, price.event, unit=NodeFeatures())
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
@@ -352,10 +364,71 @@ class LocalEstimator(Estimator):
             raise GraphError("what training and validation nodes said is known of the fitted graph only")
         return float((self.predict()[mask] == said[mask]).float().mean())
 
-    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
-        if self._randomises:
-            raise NotYetError(
-                f"the nodes of another graph would have to randomise their features first, and {self.method} "
-                "does not yet ask them without their labels; fit it on that graph"
+    # -- other graphs --------------------------------------------------------------------------------------
+
+    def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
+        """Have every node randomise its record, once, learn from what they told, and predict all nodes.
+
+        Errors and arguments are those of :meth:`Estimator.fit`; of a graph that grows from this one, the new
+        nodes alone are asked.
+        """
+        super().fit(graph, on_progress=on_progress, workspace=workspace)
+        if self._reports is not None:
+            heard = Heard(None, (), self._fitted(), self._reports)
+            self._answers.keep(graph.adjacency.version, graph.x, heard)
+        return self
+
+    def _questions(self, graph: Graph, disjoint_edges: bool, disjoint_people: bool) -> Sequence[Asked]:
+        if not self._randomises:
+            return super()._questions(graph, disjoint_edges, disjoint_people)
+        check_subject(self, disjoint_edges, disjoint_people)
+        if self._answers.find(graph.adjacency.version, graph.x) is not None:
+            return []
+        self._check_unit(graph)
+        self._check_features(graph)
+        if self.guarantee.received:
+            raise ConfigError(
+                f"this {self.method} learned from messages, and no raw features are asked here: have the "
+                "nodes of the other graph answer the survey, and learn from all messages (fit_collected, "
+                "collect learn), which costs those who have answered nothing more"
             )
-        return None
+        return [collection_of(self, graph, self._price_of_features(graph), disjoint_people, self._hear)]
+
+    def _price_of_features(self, graph: Graph) -> Guarantee:
+        """Return the guarantee of one report on the features of each node, and on nothing else."""
+        claim = self.mechanism(graph.num_features).claim
+        report = LocalReport("features", claim.epsilon, claim.delta)
+        alone = Guarantee.of(
+            NodeFeatures(),
+            compose(report),
+            delta=claim.delta,
+            releases=1,
+            mode=self.mode,
+            notes=self._notes(graph),
+        )
+        deviations = (*self._own_deviations(claim), *_deviations_of(graph), *self.guarantee.deviations)
+        return alone.with_deviations(*deviations)
+
+    def _hear(self, collection: Collection, context: FitContext) -> Heard:
+        """Have the nodes of a collection randomise their features, book it, and predict the graph."""
+        graph, price = collection.graph, collection.price
+        book = context.budget or budget_of(collection.people)
+        book.check(self._entry("unbooked", price))  # before anything is told
+        own = rows(graph.x, torch.arange(collection.first, graph.num_nodes))
+        new = self._randomiser().features_alone(
+            scaled(own, self.scaling), self.unsafe_noise_seed, self._told.releases
+        )
+        book.book(self._entry(new.release_id, price))
+        context.on_booked()
+        records = joined(collection.before, new)
+        return Heard(None, (), self._predict_told(graph, records), records)
+
+    @abstractmethod
+    def _predict_told(self, graph: Graph, records: Randomised) -> Tensor:
+        """Return probabilities (N, C) of a graph from what its nodes told."""
+
+
+def _deviations_of(graph: Graph) -> tuple[str, ...]:
+    """Return why a graph's records keep no promise: a recipe that scales columns reads everybody's data."""
+    ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
+    return (*graph.deviations, *ranges)

@@ -67,12 +67,28 @@ class Randomiser:
             snapshot.save(kept, self._reports(graph, x, telling, seed), binding)
         return self._received(snapshot.load(kept, binding), x)
 
+    def features_alone(self, x: Features, seed: int | None, occasion: int) -> Randomised:
+        """Return the randomised features of nodes that tell no label.
+
+        Args:
+            x: features, one row a node.
+            seed: makes the noise reproducible; None for a key of the operating system.
+            occasion: the number of this collection: no two have the same noise, whatever the seed.
+        """
+        noise = LocalNoise(seed)
+        labels = np.full(x.shape[0], UNKNOWN)
+        return self._received(self._told(labels, x, noise, f"features, collection {occasion}"), x)
+
     def _reports(self, graph: Graph, x: Features, telling: Any, seed: int | None) -> State:
         """Return what leaves all nodes, as tensors to be kept."""
         noise = LocalNoise(seed)
         labels = np.full(graph.num_nodes, UNKNOWN)
         who = np.flatnonzero(telling)
         labels[who] = self.label.perturb(graph.y.numpy()[who], stream=noise.stream("labels"), rows=who)
+        return self._told(labels, x, noise, "features")
+
+    def _told(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
+        """Return labels that were randomised already, beside features that are randomised here."""
         found = {
             "labels": torch.from_numpy(labels),
             "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
@@ -80,7 +96,7 @@ class Randomiser:
         }
         if math.isinf(self.mechanism.epsilon):
             return found
-        reports = perturbed(self.mechanism, x, noise)
+        reports = perturbed(self.mechanism, x, noise, purpose)
         found["values"] = torch.from_numpy(reports.values)
         if reports.indices is not None:
             found["indices"] = torch.from_numpy(reports.indices)
@@ -125,9 +141,11 @@ def _digest(*arrays: npt.NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def perturbed(mechanism: FeatureMechanism, x: Features, noise: LocalNoise) -> Reports:
+def perturbed(
+    mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str = "features"
+) -> Reports:
     """Return the reports of all rows, of which few are dense at a time."""
-    stream, parts = noise.stream("features"), list[Reports]()
+    stream, parts = noise.stream(purpose), list[Reports]()
     for part in _blocks(x):
         dense = to_dense(rows(x, part)).numpy()
         parts.append(mechanism.perturb(dense, stream=stream, rows=part.numpy()))
