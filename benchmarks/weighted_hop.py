@@ -80,8 +80,8 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
 def keys_for(name: str, rows: torch.Tensor) -> Any:
     """Return something of the right kind for a weight to read."""
     if name == "attention":
-        half = DIM // 2
-        return rows[:, :half], rows[:, half:], torch.ones(half), torch.tensor(0.0)
+        hidden = 4 * rows  # of both ends: a network that halves its input has as many units as rows columns
+        return hidden, hidden.roll(1, 1), torch.ones(DIM) / 4, torch.tensor(3.0)
     if name == "jaccard":
         return (rows > 0.3).float()
     return rows[:, :CLASSES].softmax(dim=1) if name.startswith(("class", "posterior")) else rows

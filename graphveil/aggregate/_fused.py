@@ -1,50 +1,54 @@
 """Weights and sums in one pass over the edges, compiled for the processor at hand by LLVM.
 
-A pass computes the integers of :mod:`graphveil.aggregate._pairs` and adds them up, so the answer has the same
-bits with or without it. A source's key and its vector stand next to each other in 16-bit integers: an edge
-brings in one row of memory instead of two, and no weight is ever written down. The sums are private: they go
-back to :mod:`graphveil.aggregate._blocks`, which adds noise. llvmlite is an optional package; where it is
-missing, the slower way is taken. Places are looked up unchecked: tables must be closed
+A pass computes the integers of :class:`graphveil.aggregate._pairs.PairWeights` and adds them up, so the
+answer has the same bits with or without it. A source's key and its vector stand next to each other in 16-bit
+integers: an edge brings in one row of memory instead of two, and no weight is ever written down. The sums are
+private: they go back to :mod:`graphveil.aggregate._blocks`, which adds noise. Where there is no compiler the
+slower way is taken. Places are looked up unchecked: tables must be closed
 (:attr:`graphveil.aggregate._pairs.PairWeights.closed`), as a release makes sure.
 """
 
-import ctypes
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
+from graphveil.aggregate import _tanh
+from graphveil.aggregate._kernels import MAX_WIDTH, TOGETHER, DotKernel, Kernel, KindKernel, NetworkKernel
+from graphveil.aggregate._llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil.aggregate._network import Network
+from graphveil.aggregate._pairs import Dots, Kinds, PairWeights
 from graphveil.aggregate.engine import Edges
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
-_MAX_WIDTH = 128
-_TOGETHER = 4  # edges whose dot products are folded in the same instructions
 _AHEAD = 24  # edges that memory is asked for before their turn
+_LINE = 32  # 16-bit integers that memory brings in together
 _EDGES_A_THREAD = 1 << 16
 
-Pass = Callable[..., None]
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Keyed:
+    """What a kernel reads: keys of all sources and targets, the table of weights, and other numbers."""
+
+    kernel: Kernel
+    sources: Tensor  # int16, (N, at most key)
+    targets: Tensor  # int16, (N, own)
+    levels: Tensor  # int32, each weight in both halves
+    given: Tensor  # int16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FusedSum:
-    """sum of levels[place(own_v, key_u)] x_u over in-edges, in 32-bit integers.
+    """sum of w(u, v) x_u over in-edges, in 32-bit integers; ``sources`` has a row of key and vector each."""
 
-    ``sources`` has a row of key and vector for each source, ``targets`` the key of each target. Keys are
-    kinds of nodes, of which there are ``kinds``, or where that is 0 rows whose dot product is looked up.
-    """
-
+    keyed: Keyed
     sources: Tensor  # int16, (rows, key + vector)
-    targets: Tensor  # int16, (N, key)
-    levels: Tensor  # int16
-    kinds: int
     dim: int
-    compiled: Pass
+    compiled: Compiled
 
     def __call__(self, edges: Edges, sources: Tensor) -> Tensor:
         """Return the sums of a block's rows, int32 (rows, dim), which must fit.
@@ -53,16 +57,17 @@ class FusedSum:
             edges: the block.
             sources: each edge's row of the table of sources.
         """
-        width = self.sources.shape[1] - self.targets.shape[1]
+        width = self.sources.shape[1] - self.keyed.kernel.key
         out = torch.empty((len(edges), width), dtype=torch.int32)
         parts = min(torch.get_num_threads(), 1 + len(sources) // _EDGES_A_THREAD)
         cuts = [len(edges) * part // parts for part in range(parts + 1)]
 
         def run(part: int) -> None:
             first, last = cuts[part], cuts[part + 1]
-            own = self.targets[edges.start + first : edges.start + last]
-            tables = (edges.offsets[first:], sources, own, self.sources, self.levels, out[first:])
-            self.compiled(last - first, len(sources), self.kinds, *(table.data_ptr() for table in tables))
+            own = self.keyed.targets[edges.start + first : edges.start + last]
+            fixed = (self.sources, self.keyed.levels, self.keyed.given)
+            tables = (edges.offsets[first:], sources, own, *fixed, out[first:])
+            self.compiled(last - first, len(sources), *(table.data_ptr() for table in tables))
 
         if parts == 1:
             run(0)
@@ -79,21 +84,57 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
         table: whole numbers below 2^VECTOR_BITS in float32, shape (copies * N, d), the copies alike in keys.
         pairs: the weights.
     """
+    width = _power_of_two(table.shape[1])
+    keyed = _keyed(pairs) if width <= MAX_WIDTH else None
+    compiled = None if keyed is None else _compiled(keyed.kernel, width)
+    if keyed is None or compiled is None:
+        return None
+    return FusedSum(keyed, _side_by_side(keyed, table, width), table.shape[1], compiled)
+
+
+def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
+    """Return rows of a source's key and its vector, with zeros up to their widths."""
+    keys, key = keyed.sources, keyed.kernel.key
+    rows = torch.zeros((len(table), key + width), dtype=torch.int16)
+    for first in range(0, len(table), len(keys)):
+        rows[first : first + len(keys), : keys.shape[1]] = keys
+    rows[:, key : key + table.shape[1]] = table
+    return rows
+
+
+def _keyed(pairs: PairWeights | None) -> Keyed | None:
+    """Return what a kernel for these weights reads, None if there is none."""
     if isinstance(pairs, Dots):
-        keys, own, kinds = pairs.phi, pairs.psi, 0
-    elif isinstance(pairs, Kinds):
-        keys = own = torch.from_numpy(pairs.codes)[:, None]
-        kinds = len(pairs.levels)
-    else:
+        return _rows(DotKernel, pairs.phi, pairs.psi, pairs.levels, torch.empty(0))
+    if isinstance(pairs, Network):
+        readout = _wide(pairs.readout[None], _power_of_two(len(pairs.readout)))[0]
+        numbers = torch.tensor([pairs.shift, *_tanh.COEFFICIENTS], dtype=torch.int16)
+        given = torch.cat([_halves(pairs.offset), numbers, readout])
+        return _rows(NetworkKernel, pairs.source, pairs.target, pairs.levels, given)
+    if isinstance(pairs, Kinds):
+        codes = torch.from_numpy(pairs.codes).to(torch.int16)[:, None]
+        return _of(KindKernel(1, 1), codes, codes, pairs.levels, torch.tensor([len(pairs.levels)]))
+    return None
+
+
+def _rows(
+    kind: type[Kernel], sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor
+) -> Keyed | None:
+    """Return keys of one width, a power of two, unless they are too wide."""
+    key = _power_of_two(sources.shape[1])
+    if key > MAX_WIDTH:
         return None
-    key, width = (1 if kinds else _power_of_two(keys.shape[1])), _power_of_two(table.shape[1])
-    compiled = _compiled(0 if kinds else key, width) if max(key, width) <= _MAX_WIDTH else None
-    if compiled is None:
-        return None
-    copies = [_wide(keys, key)] * (len(table) // len(keys))
-    sources = torch.cat([torch.cat(copies) if len(copies) > 1 else copies[0], _wide(table, width)], dim=1)
-    levels = pairs.levels.reshape(-1).to(torch.int16)
-    return FusedSum(sources, _wide(own, key), levels, kinds, table.shape[1], compiled)
+    return _of(kind(key, key), sources, _wide(targets, key), levels, given)
+
+
+def _of(kernel: Kernel, sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor) -> Keyed:
+    twice = levels.reshape(-1).to(torch.int32) * ((1 << 16) + 1)
+    return Keyed(kernel, sources, targets, twice, given.to(torch.int16))
+
+
+def _halves(number: int) -> Tensor:
+    """Return a 32-bit number as two of 16."""
+    return torch.tensor([number], dtype=torch.int32).view(torch.int16)
 
 
 def _wide(rows: Tensor, width: int) -> Tensor:
@@ -107,135 +148,36 @@ def _power_of_two(width: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _compiled(key: int, width: int) -> Pass | None:
-    """Return the pass for keys of some width, 0 for kinds, and vectors of some width; None without LLVM."""
-    try:
-        import llvmlite.binding as llvm
-    except (ImportError, OSError):  # not there, or without the library that it is about
-        return None
-    if not hasattr(llvm, "create_pass_builder"):  # before 0.45
-        return None
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(_program(key, width))
-    features = llvm.get_host_cpu_features().flatten()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=3
-    )
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    llvm.create_pass_builder(machine, options).getModulePassManager().run(
-        module, llvm.create_pass_builder(machine, options)
-    )
-    engine: Any = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 6)
-    compiled = kind(engine.get_function_address("run"))
-
-    def run(*given: int) -> None:
-        compiled(*given)  # this closure keeps the engine, whose memory the code is in
-
-    run.engine = engine  # type: ignore[attr-defined]
-    return run
+def _compiled(kernel: Kernel, width: int) -> Compiled | None:
+    """Return the pass of a kernel for vectors of some width, None without a compiler."""
+    return compile_for_host(_program(kernel, width), 2, 7) if can_compile() else None
 
 
-class _Code:
-    """Lines of LLVM's assembly language."""
+def _program(kernel: Kernel, width: int) -> str:
+    """Return the pass in LLVM's assembly language: a loop over rows, and one over four edges at a time.
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def __call__(self, operation: str) -> str:
-        """Add a line that computes something, and return its name."""
-        self.lines.append(f"%x{len(self.lines)} = {operation}")
-        return f"%x{len(self.lines) - 1}"
-
-    def address(self, table: str, kind: str, index: str) -> str:
-        """Return where an entry of a table is."""
-        return self(f"getelementptr {kind}, ptr {table}, i64 {index}")
-
-    def source(self, place: str) -> str:
-        """Return where the row of an edge's source is."""
-        source = self(f"load i32, ptr {self.address('%sources', 'i32', place)}")
-        return self.address("%table", "%row", self(f"zext i32 {source} to i64"))
-
-    def wide(self, address: str, count: int) -> str:
-        """Return a vector of 16-bit integers in 32 bits each."""
-        short = self(f"load <{count} x i16>, ptr {address}, align 2")
-        return self(f"sext <{count} x i16> {short} to <{count} x i32>")
-
-    def folded(self, first: str, second: str, lanes: int, kept: int) -> str:
-        """Return the first sums of two neighbouring lanes of two vectors."""
-        halves = []
-        for odd in (0, 1):
-            mask = ", ".join(f"i32 {2 * lane + odd}" for lane in range(kept))
-            lists = f"<{lanes} x i32> {first}, <{lanes} x i32> {second}"
-            halves.append(self(f"shufflevector {lists}, <{kept} x i32> <{mask}>"))
-        return self(f"add <{kept} x i32> {halves[0]}, {halves[1]}")
-
-
-def _program(key: int, width: int) -> str:
-    """Return the pass in LLVM's assembly language: a loop over rows, and one over four edges at a time."""
-    code, inside, rows = _Code(), [], []
-    for edge in range(_TOGETHER):
-        place = code(f"add nuw i64 %edge, {edge}")
-        inside.append(code(f"icmp ult i64 {place}, %stop"))
-        place = code(f"select i1 {inside[-1]}, i64 {place}, i64 %edge")  # past the last one: see the weight
-        rows.append(code.source(place))
-        later = code(f"add nuw i64 {place}, {_AHEAD}")
-        later = code.source(code(f"call i64 @llvm.umin.i64(i64 {later}, i64 %last)"))
-        code.lines.append(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 3, i32 1)")
-    places = _dots(code, key, rows) if key else _pairs_of_kinds(code, rows)
-    total = "%total"
-    for place, row, there in zip(places, rows, inside, strict=True):
-        level = code(f"load i16, ptr {code.address('%levels', 'i16', place)}")
-        level = code(f"select i1 {there}, i16 {level}, i16 0")
-        lane = code(f"insertelement <{width} x i32> poison, i32 {code(f'sext i16 {level} to i32')}, i64 0")
-        lanes = code(
-            f"shufflevector <{width} x i32> {lane}, <{width} x i32> poison, <{width} x i32> zeroinitializer"
-        )
-        vector = code.wide(code.address(row, "i16", str(max(key, 1))), width)
-        total = code(f"add <{width} x i32> {total}, {code(f'mul <{width} x i32> {vector}, {lanes}')}")
-    return _frame(key, width, "\n  ".join(code.lines), total)
-
-
-def _dots(code: _Code, key: int, rows: list[str]) -> list[str]:
-    """Return the places of dot products: lanes of four edges are folded together, down to a lane each."""
-    products = [code(f"mul <{key} x i32> {code.wide(row, key)}, %mine") for row in rows]
-    lanes = key // 2
-    sums = [code.folded(product, "poison", key, lanes) for product in products]
-    while len(sums) > 1:
-        sums = [code.folded(*pair, lanes, lanes) for pair in zip(sums[::2], sums[1::2], strict=True)]
-    folded = sums[0]
-    while lanes > _TOGETHER:
-        lanes //= 2
-        folded = code.folded(folded, "poison", 2 * lanes, lanes)
-    dots = (code(f"extractelement <{_TOGETHER} x i32> {folded}, i64 {edge}") for edge in range(_TOGETHER))
-    shifted = [code(f"add i32 {dot}, {HALF * HALF + HALF // 2}") for dot in dots]
-    return [code(f"zext i32 {code(f'lshr i32 {dot}, {HALF.bit_length() - 1}')} to i64") for dot in shifted]
-
-
-def _pairs_of_kinds(code: _Code, rows: list[str]) -> list[str]:
-    """Return the places of the targets' kind and each source's."""
-    kinds = [code(f"zext i16 {code(f'load i16, ptr {row}')} to i64") for row in rows]
-    return [code(f"add i64 %mine, {kind}") for kind in kinds]
-
-
-def _frame(key: int, width: int, body: str, total: str) -> str:
-    """Return the program around what is done with four edges."""
-    mine = f"""%short = load <{key} x i16>, ptr %own, align 2
-  %mine = sext <{key} x i16> %short to <{key} x i32>"""
-    if not key:
-        mine = """%short = load i16, ptr %own
-  %kind = zext i16 %short to i64
-  %mine = mul i64 %kind, %kinds"""
+    What is left of a row's edges comes last, as four edges of which some do not count.
+    """
+    once, target, four, left = parts = Code("o"), Code("t"), Code("f"), Code("l")
+    fixed, row = kernel.before_rows(once), kernel.key + width
+    mine = kernel.before_edges(target)
+    rows = _four_sources(four, row)
+    through = _added(four, "%before", kernel, width, rows, kernel.weights(four, rows, fixed, mine))
+    rows, there = _last_sources(left, row)
+    weights = zip(there, kernel.weights(left, rows, fixed, mine), strict=True)
+    counted = [left(f"select i1 {inside}, i32 {weight}, i32 0") for inside, weight in weights]
+    total = _added(left, "%most", kernel, width, rows, counted)
+    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
     return f"""
-%row = type [{max(key, 1) + width} x i16]
+%row = type [{row} x i16]
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-declare i64 @llvm.umin.i64(i64, i64)
-define void @run(i64 %rows, i64 %edges, i64 %kinds, ptr %offsets, ptr %sources, ptr %targets,
-                 ptr noalias %table, ptr noalias %levels, ptr noalias %out) {{
+{declared}
+define void @run(i64 %rows, i64 %edges, ptr %offsets, ptr %sources, ptr %targets, ptr noalias %table,
+                 ptr noalias %levels, ptr noalias %given, ptr noalias %out) {{
 start:
   %last = sub i64 %edges, 1
+  %last_four = sub i64 %edges, {TOGETHER}
+  {once}
   %any = icmp ult i64 0, %rows
   br i1 %any, label %target, label %end
 target:
@@ -247,19 +189,29 @@ target:
   %stop32 = load i32, ptr %bound
   %first = zext i32 %first32 to i64
   %stop = zext i32 %stop32 to i64
-  %own = getelementptr [{max(key, 1)} x i16], ptr %targets, i64 %v
-  {mine}
-  %some = icmp ult i64 %first, %stop
-  br i1 %some, label %four, label %done
+  %degree = sub nuw i64 %stop, %first
+  %fours = and i64 %degree, -{TOGETHER}
+  %rest = add nuw i64 %first, %fours
+  %own = getelementptr [{kernel.own} x i16], ptr %targets, i64 %v
+  {target}
+  %some = icmp ult i64 %first, %rest
+  br i1 %some, label %four, label %after
 four:
   %edge = phi i64 [%first, %target], [%later, %four]
-  %total = phi <{width} x i32> [zeroinitializer, %target], [{total}, %four]
-  {body}
-  %later = add nuw i64 %edge, {_TOGETHER}
-  %more = icmp ult i64 %later, %stop
-  br i1 %more, label %four, label %done
+  %before = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
+  {four}
+  %later = add nuw i64 %edge, {TOGETHER}
+  %more = icmp ult i64 %later, %rest
+  br i1 %more, label %four, label %after
+after:
+  %most = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
+  %remain = icmp ult i64 %rest, %stop
+  br i1 %remain, label %left, label %done
+left:
+  {left}
+  br label %done
 done:
-  %sum = phi <{width} x i32> [zeroinitializer, %target], [{total}, %four]
+  %sum = phi <{width} x i32> [%most, %after], [{total}, %left]
   %at = getelementptr <{width} x i32>, ptr %out, i64 %v
   store <{width} x i32> %sum, ptr %at, align 4
   %again = icmp ult i64 %next, %rows
@@ -268,3 +220,59 @@ end:
   ret void
 }}
 """
+
+
+def _four_sources(code: Code, length: int) -> list[str]:
+    """Return the rows of four edges' sources, all of which count; ask memory for those of later ones."""
+    ahead = code(f"add nuw i64 %edge, {_AHEAD}")
+    ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
+    for edge in range(TOGETHER):
+        _ask(code, code(f"add nuw i64 {ahead}, {edge}"), length)
+    return [_source(code, code(f"add nuw i64 %edge, {edge}")) for edge in range(TOGETHER)]
+
+
+def _last_sources(code: Code, length: int) -> tuple[list[str], list[str]]:
+    """Return the rows of the sources of what is left of four edges, and which of them count."""
+    rows, there = [], []
+    for edge in range(TOGETHER):
+        place = code(f"add nuw i64 %rest, {edge}")
+        there.append(code(f"icmp ult i64 {place}, %stop"))
+        place = code(f"select i1 {there[-1]}, i64 {place}, i64 %rest")
+        ahead = code(f"add nuw i64 {place}, {_AHEAD}")
+        _ask(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")), length)
+        rows.append(_source(code, place))
+    return rows, there
+
+
+def _source(code: Code, place: str) -> str:
+    """Return the address of the row of an edge's source."""
+    source = code.load("i32", code.at("%sources", "i32", place))
+    return code.at("%table", "%row", code(f"zext i32 {source} to i64"))
+
+
+def _ask(code: Code, place: str, length: int) -> None:
+    """Ask memory for the row of an edge's source."""
+    row = _source(code, place)
+    for start in range(0, length, _LINE):
+        line = code.at(row, "i16", start)
+        code.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+
+
+def _added(
+    code: Code, total: str, kernel: Kernel, width: int, rows: Sequence[str], weights: Sequence[str]
+) -> str:
+    """Return the total with four edges' vectors in it, each times its weight.
+
+    Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction.
+    """
+    kind, twice = f"<{width} x i32>", 2 * width
+    vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", kernel.key)) for row in rows]
+    spread = [code.all(weight, "i32", width) for weight in weights]
+    for one, other in ((0, 1), (2, 3)):
+        turns = [lane + first for lane in range(width) for first in (0, width)]
+        both = code.mixed(vectors[one], vectors[other], width, turns)
+        levels = [code(f"bitcast {kind} {spread[edge]} to <{twice} x i16>") for edge in (one, other)]
+        by = code.mixed(levels[0], levels[1], twice, [lane + lane % 2 * twice for lane in range(twice)])
+        products = code(f"mul <{twice} x i32> {code.wide(both, twice)}, {code.wide(by, twice)}")
+        total = code(f"add {kind} {total}, {code.folded(products, twice)}")
+    return total

@@ -20,7 +20,8 @@ from graphveil._random import RowStream
 from graphveil.aggregate import _blocks, _push
 from graphveil.aggregate._attention import Examples
 from graphveil.aggregate._fused import VECTOR_BITS, fused_sum
-from graphveil.aggregate._pairs import PairWeights, check_trusted
+from graphveil.aggregate._pairs import PairWeights
+from graphveil.aggregate._trusted import check_trusted
 from graphveil.aggregate.attention_steps import AttentionStepsQuery
 from graphveil.aggregate.engine import Engine
 from graphveil.aggregate.given import GivenWeight

@@ -36,7 +36,7 @@ PAPER_DEVIATIONS = (
     "an undirected edge counts at both of its ends, in training and in the sums, and is charged at one",
 )
 NETWORK = ("source", "target", "bias", "readout", "offset")  # what is kept; the head is not
-SIMILARITY = Attention(activation="tanh")  # smooth, as the bound on a gradient's rounding needs it
+SIMILARITY = Attention()
 
 _SHARE = 0.1  # of the squared mu goes to training, if no multiplier is given
 _OFFSET = 3.0  # attention starts at weights of 0.95: a plain sum

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphveil.aggregate import (
+    Attention,
     ClassAgree,
     Coarse,
     ExpCos,
@@ -21,10 +22,12 @@ from graphveil.aggregate import (
     ReleasePlan,
     Similarity,
     _fused,
+    _pairs,
     release,
 )
 from graphveil.aggregate._blocks import Sums, exact_sum
 from graphveil.aggregate._fused import FusedSum, fused_sum
+from graphveil.aggregate._network import Network
 from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.plan import hops
@@ -56,7 +59,8 @@ def both(edges: Edges, table: Tensor, pairs: PairWeights, **more: Tensor | int) 
     fused = fused_sum(table, pairs)
     assert fused is not None
     kinds, stride = more.get("kinds"), int(more.get("stride", 0))
-    sums = (Sums(table, LONGEST, stride=stride, pairs=pairs, fused=way) for way in (fused, None))
+    longest = int(more.get("longest", LONGEST))
+    sums = (Sums(table, longest, stride=stride, pairs=pairs, fused=way) for way in (fused, None))
     first, second = (exact_sum(edges, one, None if kinds is None else kinds.numpy()) for one in sums)
     return first, second
 
@@ -79,12 +83,40 @@ def test_weights_of_kinds_and_posteriors_give_the_same_sums(weight: Similarity) 
     assert torch.equal(*both(graph(), vectors(16), weight.prepare(p)))
 
 
+def network(units: int, size: float = 1.0) -> PairWeights:
+    rng = np.random.default_rng(units)
+    halves = (torch.from_numpy(3 * size * rng.normal(size=(NODES, units))) for _ in range(2))
+    readout, offset = torch.from_numpy(size * rng.normal(size=units)), torch.tensor(0.3)
+    return Attention().prepare((*halves, readout, offset))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 100.0])
+@pytest.mark.parametrize("units", [1, 7, 8, 16, 17, 128])
+def test_networks_of_any_width_give_the_same_sums(units: int, size: float) -> None:
+    first, second = both(graph(), vectors(16), network(units, size))
+    assert torch.equal(first, second) and bool(second.any())
+
+
+def test_every_hidden_unit_gives_the_same_weight() -> None:
+    # One unit with a readout of one, to the last step: 16 bits of halves, and places that tell values apart.
+    count = 1 << 16
+    source = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)[:, None]
+    levels = torch.arange(_pairs.CELLS) % 33
+    for target, offset in ((0, HALF), (1 << 14, HALF), (0, HALF + 16), (-300, HALF - 16)):
+        rows = torch.full_like(source, target)
+        made = Network(source, rows, torch.ones(1, dtype=torch.int16), offset, 0, levels.float())
+        edges = Edges(0, 1, torch.tensor([0, count], dtype=torch.int32), torch.arange(count).to(torch.int32))
+        table = torch.zeros(count, 16)
+        table[torch.arange(count), torch.arange(count) % 16] = torch.arange(count).mul(7).fmod(251).float()
+        assert torch.equal(*both(edges, table, made, longest=1 << 30))
+
+
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4, 5, 7, 8, 9, 61])
 def test_rows_of_any_length_give_the_same_sums(degree: int) -> None:
     sources = torch.arange(degree, dtype=torch.int32) % NODES
     edges = Edges(3, 5, torch.tensor([0, 0, degree], dtype=torch.int32), sources)
     z = torch.from_numpy(np.random.default_rng(degree).normal(size=(NODES, 4)))
-    for pairs in (HalfCos().prepare(z), Coarse(HalfCos(), 9).prepare(z)):
+    for pairs in (HalfCos().prepare(z), Coarse(HalfCos(), 9).prepare(z), network(4)):
         assert torch.equal(*both(edges, vectors(16), pairs))
 
 
@@ -92,7 +124,7 @@ def test_every_kind_of_row_reads_its_own_copy_of_the_vectors() -> None:
     z = torch.from_numpy(np.random.default_rng(2).normal(size=(NODES, 4)))
     kinds = torch.arange(NODES) % 3
     table = vectors(6, 3 * NODES)
-    for pairs in (HalfCos().prepare(z), ClassAgree().prepare(z.softmax(dim=1))):
+    for pairs in (HalfCos().prepare(z), ClassAgree().prepare(z.softmax(dim=1)), network(4)):
         first, second = both(graph(), table, pairs, kinds=kinds, stride=NODES)
         assert torch.equal(first, second)
         assert not torch.equal(first, both(graph(), table, pairs)[0])
@@ -126,7 +158,7 @@ def test_sums_that_float32_does_not_hold_come_in_float64_and_longer_rows_take_th
     assert first.tolist() == second.tolist() == [[(count - 1) * 511 * 16]]
     whole = fused_sum(table, pairs)
     assert whole is not None
-    unused = FusedSum(whole.sources, whole.targets, whole.levels, 0, 1, refused)
+    unused = FusedSum(whole.keyed, whole.sources, 1, refused)
     assert (
         exact_sum(edges, Sums(table, count // 128, pairs=pairs, fused=unused), None).tolist()
         == first.tolist()
@@ -174,6 +206,7 @@ def test_some_weights_and_widths_have_no_pass() -> None:
     assert fused_sum(z, None) is None and fused_sum(z, Jaccard().prepare(z)) is None
     assert fused_sum(torch.zeros(4, 129), HalfCos().prepare(z)) is None
     assert fused_sum(z, HalfCos().prepare(torch.zeros(4, 129))) is None
+    assert fused_sum(torch.zeros(NODES, 4), network(129)) is None
     assert isinstance(ClassAgree().prepare(z), Kinds) and fused_sum(z, ClassAgree().prepare(z)) is not None
 
 

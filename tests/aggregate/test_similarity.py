@@ -23,10 +23,13 @@ from graphveil.aggregate import (
     ReluCos,
     SigmoidCos,
     Similarity,
+    _tanh,
     parse_weight,
     register_weight,
 )
-from graphveil.aggregate._pairs import CELLS, FULL, Dots, Kinds, Overlaps, PairWeights
+from graphveil.aggregate._network import Network
+from graphveil.aggregate._overlaps import BitSets, ListSets
+from graphveil.aggregate._pairs import CELLS, FULL, Dots, Kinds, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.named import _NAMED
 from graphveil.aggregate.plan import hops
@@ -81,15 +84,16 @@ def test_weights_by_common_features_follow_their_formula(kind: Callable[[np.ndar
     assert_weights(Jaccard(), kind(x), common / np.maximum(1, union), error=0.0)
 
 
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize("width", [0, 1, 15, 16, 17, 40])
 def test_sets_as_bits_and_as_lists_have_the_same_weights(width: int) -> None:
     x = (np.random.default_rng(width).random((NODES, width)) < 0.5).astype(np.float32)
-    spread = np.zeros((NODES, 100 * width), dtype=np.float32)
-    spread[:, ::100] = x
-    bits, lists = (Jaccard().prepare(torch.from_numpy(sets)) for sets in (x, spread))
-    assert isinstance(bits, Overlaps) and isinstance(lists, Overlaps)
-    assert bits._bits is not None and lists._bits is None
-    assert torch.equal(weights_of(bits, COMPLETE), weights_of(lists, COMPLETE))
+    spread = sparse.csr_array((NODES, 4096 + 4096 * width), dtype=np.float32).tolil()
+    spread[:, : 4096 * width : 4096] = x
+    kinds = (torch.from_numpy(x), sparse.csr_array(x), sparse.csr_array(spread))
+    dense, few, many = (Jaccard().prepare(sets) for sets in kinds)
+    assert isinstance(dense, BitSets) and isinstance(few, BitSets) and torch.equal(dense.bits, few.bits)
+    assert isinstance(many, ListSets) or not width
+    assert torch.equal(weights_of(dense, COMPLETE), weights_of(many, COMPLETE))
 
 
 def test_explicit_zeros_are_no_features() -> None:
@@ -99,14 +103,40 @@ def test_explicit_zeros_are_no_features() -> None:
     assert (x.nnz, x.data.tolist()) == (3, [1.0, 0.0, 2.0])  # the graph's features stay as they are
 
 
-@pytest.mark.parametrize("name", ["relu", "selu", "tanh"])
-def test_attention_follows_its_formula(name: str) -> None:
-    rng = np.random.default_rng(3)
-    a, b, w = rng.normal(size=(NODES, 4)), rng.normal(size=(NODES, 4)), rng.normal(size=4)
-    act = {"relu": torch.relu, "selu": torch.selu, "tanh": torch.tanh}[name]
-    hidden = act(torch.from_numpy(a[:, None] + b[None])).numpy()
+@pytest.mark.parametrize(("units", "size"), [(1, 1.0), (4, 1.0), (16, 0.5), (130, 0.1), (2, 3.0)])
+def test_attention_follows_its_formula(units: int, size: float) -> None:
+    rng = np.random.default_rng(units)
+    a, b, w = rng.normal(size=(NODES, units)), rng.normal(size=(NODES, units)), size * rng.normal(size=units)
     keys = (*map(torch.from_numpy, (a, b, w)), torch.tensor(0.5))
-    assert_weights(Attention(name), keys, sigmoid(hidden @ w + 0.5))
+    hidden = np.tanh(a[:, None] + b[None])
+    assert_weights(Attention(), keys, sigmoid(hidden @ w + 0.5), error=0.004 + 0.002 * np.abs(w).sum())
+
+
+def test_the_tangent_is_odd_to_a_step_and_right_to_a_hundredth() -> None:
+    value = _tanh.values()[1:].astype(int)
+    x = np.arange(1 - (1 << 15), 1 << 15) / _tanh.STEPS
+    assert np.abs(value / _tanh.ONE - np.tanh(x)).max() < 0.008
+    assert np.abs(value + value[::-1]).max() <= 1 and value[len(value) // 2] == 0
+    assert np.abs(_tanh.values().astype(int)).max() <= _tanh.ONE
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "w", "c", "level"),
+    [
+        (9.0, -8.0, 1.0, 0.0, sigmoid(np.tanh(1.0))),  # halves that cancel
+        (30.0, 30.0, 1.0, 0.0, sigmoid(1.0)),  # and that pass 16 bits
+        (9.0, 9.0, 1e9, 0.0, 1.0),
+        (9.0, 9.0, 1.0, 1e30, 1.0),
+        (0.0, 0.0, 1e30, -5.0, sigmoid(-5.0)),
+        (1e300, -1e300, 2.0, 0.0, 0.5),
+    ],
+)
+def test_attention_takes_any_finite_network(a: float, b: float, w: float, c: float, level: float) -> None:
+    keys = tuple(torch.tensor(part, dtype=torch.float64) for part in ([[a]] * 2, [[b]] * 2, [w], c))
+    made = Attention().prepare(keys)  # type: ignore[arg-type]
+    pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
+    assert made.closed
+    assert abs(float(weights_of(made, pair)) / FULL - level) <= 0.02
 
 
 def assert_weights(weight: Similarity, keys: object, expected: np.ndarray, error: float = 0.01) -> None:
@@ -207,6 +237,20 @@ def dots_of(levels: Tensor, *, steps: int = 1024, width: int = 16) -> Dots:
     return Dots(rows, rows[:, :width], levels)
 
 
+def network_of(
+    *,
+    units: int = 1,
+    readout: Tensor | None = None,
+    offset: int = 0,
+    shift: int = 0,
+    levels: Tensor | None = None,
+) -> Network:
+    rows = torch.zeros(2, units, dtype=torch.int16)
+    weights = torch.ones(1) if readout is None else readout
+    table = torch.ones(CELLS) if levels is None else levels
+    return Network(rows, rows[:, :1].repeat(1, units), weights.to(torch.int16), offset, shift, table)
+
+
 OPEN = [
     dots_of(torch.full((CELLS,), FULL + 1.0)),
     dots_of(torch.full((CELLS,), -1.0)),
@@ -217,8 +261,17 @@ OPEN = [
     dots_of(torch.ones(CELLS), width=8),
     Kinds(np.array([0, 2], dtype=np.uint8), torch.ones(2, 2)),
     Kinds(np.array([0, 1], dtype=np.uint8), torch.ones(2, 3)),
-    Overlaps(sparse.csr_array(([5, 1], [0, 1], [0, 1, 2]), shape=(2, 2))),
-    Overlaps(sparse.csr_array(([1, 1], [0, 0], [0, 2, 2]), shape=(2, 2))),
+    ListSets(sparse.csr_array(([5, 1], [0, 1], [0, 1, 2]), shape=(2, 2))),
+    ListSets(sparse.csr_array(([1, 1], [0, 0], [0, 2, 2]), shape=(2, 2))),
+    BitSets(torch.zeros(2, dtype=torch.int16)),
+    BitSets(torch.zeros(2, 1, dtype=torch.int32)),
+    network_of(units=2),
+    network_of(shift=-1),
+    network_of(shift=32),
+    network_of(offset=1 << 31),
+    network_of(readout=torch.full((1,), 1000), offset=(1 << 31) - (1 << 11)),
+    network_of(levels=torch.full((CELLS,), FULL + 1.0)),
+    network_of(levels=torch.ones(CELLS - 1)),
 ]
 
 
@@ -238,6 +291,7 @@ def test_tables_that_some_pair_would_leave_are_refused_whatever_the_edges(
 def test_tables_at_their_limits_are_taken() -> None:
     assert dots_of(torch.full((CELLS,), float(FULL))).closed
     assert Kinds(np.array([0, 1], dtype=np.uint8), torch.full((2, 2), float(FULL))).closed
+    assert network_of().closed
     assert HalfCos().prepare(torch.randn(50, 3, generator=torch.Generator().manual_seed(0))).closed
 
 

@@ -112,7 +112,7 @@ WEIGHINGS = (
     Weighing(Jaccard(), sets),
     Weighing(ClassAgree(0.2), posteriors),
     Weighing(PosteriorDot(), posteriors),
-    Weighing(Attention("tanh"), networks),
+    Weighing(Attention(), networks),
     Weighing(Coarse(HalfCos(), 3), directions),
     Weighing(Coarse(OneSided(), 2), directions),
 )

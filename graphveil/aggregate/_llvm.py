@@ -1,0 +1,145 @@
+"""LLVM's assembly language: lines of it, and what the processor at hand runs.
+
+[llvmlite](https://llvmlite.readthedocs.io) is an optional package; where it is missing nothing is compiled.
+Vectors are the language's and of no processor: ``<16 x i16>`` becomes AVX-512, AVX2 or NEON.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Compiled = Callable[..., None]
+
+
+class Code:
+    """Lines of one part of a program; the names that they compute begin with the part's."""
+
+    def __init__(self, part: str) -> None:
+        """Start without lines."""
+        self._part = part
+        self._lines: list[str] = []
+        self.declared: set[str] = set()
+
+    def __str__(self) -> str:
+        """Return the lines."""
+        return "\n  ".join(self._lines)
+
+    def __call__(self, operation: str) -> str:
+        """Add a line that computes something, and return its name."""
+        name = f"%{self._part}{len(self._lines)}"
+        self._lines.append(f"{name} = {operation}")
+        return name
+
+    def do(self, operation: str) -> None:
+        """Add a line that computes nothing."""
+        self._lines.append(operation)
+
+    def call(self, kind: str, function: str, *given: tuple[str, str]) -> str:
+        """Return what one of the language's own functions makes of arguments, each with its kind."""
+        self.declared.add(f"declare {kind} @llvm.{function}({', '.join(each for each, _ in given)})")
+        return self(f"call {kind} @llvm.{function}({', '.join(map(' '.join, given))})")
+
+    def at(self, table: str, kind: str, index: str | int) -> str:
+        """Return the address of an entry of a table."""
+        return self(f"getelementptr {kind}, ptr {table}, i64 {index}")
+
+    def load(self, kind: str, address: str) -> str:
+        """Return what is at an address; a vector need not be aligned."""
+        return self(f"load {kind}, ptr {address}{', align 2' if kind.startswith('<') else ''}")
+
+    def wide(self, short: str, count: int) -> str:
+        """Return a vector of 16-bit integers in 32 bits each."""
+        return self(f"sext <{count} x i16> {short} to <{count} x i32>")
+
+    def all(self, value: str, kind: str, count: int) -> str:
+        """Return a vector with one value in all lanes."""
+        vector = f"<{count} x {kind}>"
+        lane = self(f"insertelement {vector} poison, {kind} {value}, i64 0")
+        return self(f"shufflevector {vector} {lane}, {vector} poison, <{count} x i32> zeroinitializer")
+
+    def mixed(self, first: str, second: str, count: int, lanes: Sequence[int], kind: str = "i16") -> str:
+        """Return some lanes of two vectors, those of the second counted on from the first's."""
+        vectors, mask = (
+            f"<{count} x {kind}> {first}, <{count} x {kind}> {second}",
+            [f"i32 {x}" for x in lanes],
+        )
+        return self(f"shufflevector {vectors}, <{len(mask)} x i32> <{', '.join(mask)}>")
+
+    def lanes(self, vector: str, kind: str, count: int) -> list[str]:
+        """Return the entries of a vector."""
+        return [self(f"extractelement <{count} x {kind}> {vector}, i64 {lane}") for lane in range(count)]
+
+    def gathered(self, values: Sequence[str], kind: str) -> str:
+        """Return a vector of these entries."""
+        vector = "poison"
+        for lane, value in enumerate(values):
+            vector = self(f"insertelement <{len(values)} x {kind}> {vector}, {kind} {value}, i64 {lane}")
+        return vector
+
+    def folded(self, vector: str, lanes: int) -> str:
+        """Return the sums of neighbouring lanes of a vector of 32-bit integers: half as many."""
+        return self._sum(vector, "poison", lanes, range(0, lanes, 2), range(1, lanes, 2))
+
+    def sums(self, first: str, second: str, lanes: int) -> str:
+        """Return a, b, c and d, each a sum over lanes, for vectors of 32-bit integers (a, c) and (b, d).
+
+        Each of the four has at least four lanes. They are folded together, since the sum over the lanes of
+        one costs more than a product, and moved within 128 bits as long as possible, which costs less.
+        """
+        fours, half = range(0, lanes, 4), lanes // 2
+        low, high = (
+            [f + s + other for f in fours for s in (skip, skip + 1) for other in (0, lanes)]
+            for skip in (0, 2)
+        )
+        folded = self._sum(first, second, lanes, low, high)
+        ends = [self.mixed(folded, "poison", lanes, range(start, start + half), "i32") for start in (0, half)]
+        low, high = (
+            [f + s + other for f in range(0, half, 4) for other in (0, half) for s in (skip, skip + 1)]
+            for skip in (0, 2)
+        )
+        folded = self._sum(ends[0], ends[1], half, low, high)
+        while half > 4:
+            half //= 2
+            folded = self._sum(folded, "poison", 2 * half, range(half), range(half, 2 * half))
+        return folded
+
+    def _sum(self, first: str, second: str, lanes: int, some: Sequence[int], others: Sequence[int]) -> str:
+        """Return the sums of some lanes of two vectors and others."""
+        one, other = (self.mixed(first, second, lanes, chosen, "i32") for chosen in (some, others))
+        return self(f"add <{len(some)} x i32> {one}, {other}")
+
+
+def can_compile() -> bool:
+    """Whether llvmlite is there and loads, in a version that is new enough."""
+    try:
+        import llvmlite.binding as llvm
+    except (ImportError, OSError):  # not there, or without the library that it is about
+        return False
+    return hasattr(llvm, "create_pass_builder")  # from 0.45
+
+
+def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
+    """Compile a program's function ``run`` of some 64-bit numbers and then some addresses."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(program)
+    features = llvm.get_host_cpu_features().flatten()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=3
+    )
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    llvm.create_pass_builder(machine, options).getModulePassManager().run(
+        module, llvm.create_pass_builder(machine, options)
+    )
+    engine: Any = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * numbers, *[ctypes.c_void_p] * addresses)
+    compiled = kind(engine.get_function_address("run"))
+
+    def run(*given: int) -> None:
+        compiled(*given)  # this closure keeps the engine, whose memory the code is in
+
+    run.engine = engine  # type: ignore[attr-defined]
+    return run
