@@ -11,7 +11,7 @@ import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
-from graphveil.cli.screen import Bars
+from graphveil.cli.screen import Bars, Screen
 from graphveil.privacy import Entry, MemoryBudget
 from graphveil.privacy.guarantee import figure_up
 
@@ -63,8 +63,28 @@ def test_help_names_every_unit_and_what_units_of_records_need(invoke: Invoke) ->
             assert flag in text
 
 
+def test_help_says_what_out_is_of_each_command(invoke: Invoke) -> None:
+    assert "run folder; by default" in " ".join(invoke("train", "--help").out.split())
+    text = " ".join(invoke("predict", "--help").out.replace("│", " ").split())
+    assert "A table with probabilities, .parquet or .csv" in text
+    assert "by default a new one" not in text
+
+
 def test_version(invoke: Invoke) -> None:
     assert invoke("--version").out.strip() == f"graphveil {gv.__version__}"
+
+
+def test_sentences_break_between_words_on_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = "Features and labels are treated as public."
+    Screen(as_json=False).prose(sentence)
+    assert capsys.readouterr().out == f"{sentence}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of standard output
+    monkeypatch.setenv("COLUMNS", "20")
+    Screen(as_json=False).prose(sentence)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["Features and labels", "are treated as", "public."]
 
 
 # -- train -------------------------------------------------------------------------------------------------
@@ -309,8 +329,6 @@ def test_finished_runs_are_not_run_again(
 def test_a_run_that_is_stopped_while_it_is_shown_is_not_called_unspent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from graphveil.cli.screen import Screen
-
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 

@@ -198,16 +198,16 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
     screen.say("The guarantee", style="bold")
-    screen.say(guarantee.statement() + "\n")
+    screen.prose(guarantee.statement() + "\n")
     screen.say("In plain words", style="bold")
-    screen.say(cards.plain_words(guarantee) + "\n")
+    screen.prose(cards.plain_words(guarantee) + "\n")
     if promise.releases:
         screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
         screen.table(*cards.release_cells(promise.releases))
         epsilon = figure_up(guarantee.epsilon)
         screen.say(f"epsilon {epsilon}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
-        screen.say(f"Deviation: {deviation}.")
+        screen.prose(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")
     for line in cards.not_covered(guarantee):
         screen.say(f"  {line}")

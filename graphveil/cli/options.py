@@ -190,6 +190,14 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="The run folder; by default a new one in runs/.", rich_help_panel=_RUN),
 ]
+PredictionsOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="A table with probabilities, .parquet or .csv; by default predictions are printed without.",
+        rich_help_panel=_RUN,
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

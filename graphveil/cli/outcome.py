@@ -101,7 +101,7 @@ def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     for line in _remarks(metrics):
         screen.say(line, style="dim")
     screen.say("")
-    screen.say(metrics["statement"])
+    screen.prose(metrics["statement"])
     screen.say("")
     screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
     screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")
@@ -131,7 +131,7 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
     none = "inf" if metrics["unit"] == "node-features" else "none"
     figure = none if cost.epsilon is None else figure_up(cost.epsilon)
     caught = f"at most {percent_up(cost.attacker_rate)} %"
-    return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, f"{caught}{cost.mark}"
+    return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, caught
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
@@ -166,6 +166,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
+    from graphveil.experiment.results import Cost
     from graphveil.models.cards import TEST_LABELS, percent_up, protected_things
     from graphveil.privacy.guarantee import figure_up
 
@@ -181,7 +182,8 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %.",
+        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %"
+        f"{Cost.of(metrics['guarantee']).mark}.",
         *tested,
     ]
 

@@ -35,7 +35,7 @@ def predict(
     directed: options.Directed = False,
     disjoint_edges: options.DisjointEdges = False,
     disjoint_people: options.DisjointPeople = False,
-    out: options.Out = None,
+    out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""

@@ -27,6 +27,10 @@ class Screen:
         """Print a line of result, exactly as it is."""
         self.results.print(text, style=style, markup=False)
 
+    def prose(self, text: str) -> None:
+        """Print sentences of result: broken between words on a terminal, one line for another program."""
+        self.results.print(text, markup=False, soft_wrap=not self.results.is_terminal)
+
     def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values before the work begins."""
         grid = Table.grid(padding=(0, 2))

@@ -91,15 +91,16 @@ class RunFolder:
         Raises:
             ConfigError: the folder is in use, or its configuration differs from the one asked for.
         """
-        if not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir())):
+        unused = not self.root.exists() or (self.root.is_dir() and not any(self.root.iterdir()))
+        if unused and not resume:
             return
         if not resume:
             raise ConfigError(
                 f"{self.root} exists and is not an empty folder; choose another --out, or finish the run "
                 "that it holds with --resume"
             )
-        if not self.lock.is_file():
-            raise ConfigError(f"{self.root} holds no run to resume; choose another --out, or drop --resume")
+        if not self.lock.is_file():  # a new run would spend what a resumed one does not
+            raise ConfigError(f"{self.root} holds no run to resume; correct --out, or drop --resume")
         differing = _differences(self._locked(), json.loads(json.dumps(configuration)))
         if differing:
             raise ConfigError(

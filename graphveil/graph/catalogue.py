@@ -66,7 +66,8 @@ def entry_of(name: str) -> Dataset:
         return CATALOGUE[name]
     school = _SCHOOL.fullmatch(name)
     if school is None:
-        raise ConfigError(f"name={name!r} is not the name of a data set{suggestion(name, CATALOGUE)}")
+        near = suggestion(name, CATALOGUE) or "; `graphveil datasets` lists them"
+        raise ConfigError(f"name={name!r} is not the name of a data set{near}")
     return _facebook100(school[1])
 
 

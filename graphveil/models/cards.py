@@ -237,18 +237,19 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     """
     if not together.releases or (runs == 1 and not compared):
         return ""
-    data, bound = secrets_of(together), f"({figure_up(together.epsilon)}, {together.delta:g})"
+    data, mark = secrets_of(together), void_mark(valid=together.valid, unit=together.unit)
+    bound = f"({figure_up(together.epsilon)}, {together.delta:g})"
     own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
             f"An MLP was trained on the same {data} for comparison. Nothing in this folder comes from it. "
-            f"Whatever is told about both is {bound}-indistinguishable only."
+            f"Whatever is told about both is {bound}-indistinguishable only{mark}."
         )
     mlps = f", and an MLP was trained beside each on the same {data}" if compared else ""
     return (
         f"This is the run of seed {seed}, chosen beforehand, of {runs} runs on the same {data}{mlps}. "
         "Nothing in this folder comes from the others. Whatever is told about all of them, a mean accuracy "
-        f"for example, is {bound}-indistinguishable only.{own_test}"
+        f"for example, is {bound}-indistinguishable only{mark}.{own_test}"
     )
 
 

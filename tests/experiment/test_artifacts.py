@@ -18,8 +18,14 @@ def opened(tmp_path: Path) -> RunFolder:
 
 def test_a_new_or_empty_folder_is_accepted(tmp_path: Path) -> None:
     RunFolder(tmp_path).check(CONFIGURATION, resume=False)
-    RunFolder(tmp_path / "new").check(CONFIGURATION, resume=True)
+    RunFolder(tmp_path / "new").check(CONFIGURATION, resume=False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["new", "."])
+def test_where_no_run_is_none_is_resumed(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="holds no run to resume; correct --out"):
+        RunFolder(tmp_path / name).check(CONFIGURATION, resume=True)
 
 
 def test_the_lock_records_configuration_and_versions(opened: RunFolder) -> None:

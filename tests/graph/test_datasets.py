@@ -140,6 +140,10 @@ class TestNames:
         with pytest.raises(ConfigError, match=f"is not the name of a data set; did you mean '{near}'"):
             load_dataset(name)
 
+    def test_a_name_without_a_near_one_is_told_where_the_names_are(self):
+        with pytest.raises(ConfigError, match="; `graphveil datasets` lists them"):
+            load_dataset("zzz")
+
     @pytest.mark.parametrize(
         "name", ["", "facebook100/", "facebook100/../secret1", "/etc/passwd", "facebook100/a"]
     )

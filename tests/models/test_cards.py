@@ -49,6 +49,7 @@ def test_what_deviations_void_is_not_promised_in_any_words() -> None:
     assert plain_words(void).endswith(plain_words(kept))
     assert catch_rate(void) == f"{catch_rate(kept)} (not valid)"
     assert "None of this is promised" in privacy_page(void, ())
+    assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
 
 
 def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
