@@ -362,3 +362,28 @@ def test_allocations_of_the_wrong_kind_are_refused() -> None:
         Sample(0)
     with pytest.raises(ConfigError, match="epsilon="):
         PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Weights([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.5, 3.0, 6.0, 12.0, math.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_worst_variance_is_the_largest_on_a_fine_grid(name: str, epsilon: float) -> None:
+    bounds = Bounds((0.0, -1.0, 2.0), (1.0, 1.0, 2.5))
+    law = laws(epsilon, bounds)[name]
+    steps = 20_001
+    x = bounds.real(np.repeat(np.linspace(0, 1, steps)[:, None], 3, axis=1))
+    found = law.variance(x).max()
+    assert found <= law.worst_variance * (1 + 1e-9)
+    assert found >= law.worst_variance * (1 - 1e-6)
+
+
+def test_a_feature_of_weight_zero_has_a_worst_variance_too() -> None:
+    law = FeatureRR(epsilon=1.0, dim=2, k=4, decode="naive", allocation=Weights([1.0, 0.0]))
+    x = np.repeat(np.linspace(0, 1, 2001)[:, None], 2, axis=1)
+    assert law.worst_variance == pytest.approx(law.variance(x).max(), rel=1e-6)
+
+
+def test_the_worst_of_three_outputs_is_neither_at_the_end_nor_in_the_middle() -> None:
+    law = PerFeature(epsilon=2.0, dim=1, scalar="three-outputs", allocation=Split())
+    ends = law.variance(np.array([[0.0], [0.5], [1.0]])).max()
+    assert law.worst_variance > 1.01 * ends
+    assert 4 * law.worst_variance == pytest.approx(0.99991837, abs=1e-8)

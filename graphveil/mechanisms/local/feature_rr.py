@@ -97,7 +97,11 @@ class Bins:
             squares = self.table @ self.estimates**2
             means = self.table @ self.estimates
             rise, slope = np.diff(squares), np.diff(means)
-            share = np.clip((rise - 2 * means[:-1] * slope) / (2 * slope**2), 0, 1)
+            curved = 2 * slope**2  # 0 at epsilon 0, where all values have one variance
+            share = np.divide(
+                rise - 2 * means[:-1] * slope, curved, out=np.zeros_like(rise), where=curved > 0
+            )
+            share = np.clip(share, 0, 1)
             points = np.concatenate([points, points[:-1] + share / (self.k - 1)])
         return float(self.moments(points)[1].max())
 
@@ -269,3 +273,6 @@ class FeatureRR(FeatureMechanism):
         for feature, law in enumerate(self.features):
             out[:, feature] = law.moments(z[:, feature])[1]
         return out
+
+    def _worst(self) -> Floats:
+        return np.array([law.worst_variance for law in self._laws])[self._which]

@@ -148,6 +148,17 @@ class FeatureMechanism(ABC):
             return np.zeros(x.shape)
         return self._variance(np.asarray(self.bounds.unit(x), dtype=np.float64)) * self.bounds.width**2
 
+    @property
+    def worst_variance(self) -> float:
+        """The largest variance of any coordinate's estimate, over all features in the bounds.
+
+        >>> from graphveil.mechanisms import PerFeature, Split
+        >>> law = PerFeature(epsilon=2.0, dim=2, scalar="three-outputs", allocation=Split())
+        >>> round(4 * law.worst_variance, 8)  # the scalar's at epsilon 1, on [-1, 1]
+        4.45545172
+        """
+        return 0.0 if math.isinf(self.epsilon) else float(np.max(self._worst() * self.bounds.width**2))
+
     @abstractmethod
     def _check(self) -> None:
         """Check the fields of a subclass."""
@@ -167,6 +178,10 @@ class FeatureMechanism(ABC):
     @abstractmethod
     def _variance(self, z: Floats) -> Floats:
         """Return the variances on the unit scale."""
+
+    @abstractmethod
+    def _worst(self) -> Floats:
+        """Return the largest variance of each coordinate on the unit scale, (dim,) or one for all."""
 
     def _check_reports(self, reports: Reports) -> None:
         """Refuse reports of another shape."""

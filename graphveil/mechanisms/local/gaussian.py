@@ -121,3 +121,6 @@ class AnalyticGaussian(FeatureMechanism):
 
     def _variance(self, z: Floats) -> Floats:
         return np.full_like(z, self.sigma**2)
+
+    def _worst(self) -> Floats:
+        return np.array([self.sigma**2])

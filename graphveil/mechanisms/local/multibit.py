@@ -126,3 +126,6 @@ class MultiBit(FeatureMechanism):
 
     def _variance(self, z: Floats) -> Floats:
         return self.dim / self.samples * (self.bit.bound / 2) ** 2 - (z - 0.5) ** 2
+
+    def _worst(self) -> Floats:
+        return self._variance(np.array([0.5]))

@@ -104,3 +104,20 @@ class PerFeature(FeatureMechanism):
             columns = [law.variance(x[:, column]) for column, law in enumerate(self.scalars)]
             variance = np.stack(columns, axis=1)
         return (more * (variance + x**2) - x**2) / 4
+
+    def _worst(self) -> Floats:
+        more = self.dim / self.samples
+        return np.array([_largest(law, more) for law in self.scalars]) / 4
+
+
+def _largest(law: ScalarMechanism, more: float) -> float:
+    """Return the most of more (V(x) + x^2) - x^2: in |x| it is one parabola, as V is for every scalar.
+
+    Three of its values say all: its top, if that is between 0 and 1, or else an end.
+    """
+    size = np.array([0.0, 0.5, 1.0])
+    start, middle, end = more * (law.variance(size) + size**2) - size**2
+    bend, slope = 2 * (start - 2 * middle + end), 4 * middle - 3 * start - end
+    top = -slope / (2 * bend) if bend < 0 else 0.0
+    at_top = start + slope * top + bend * top**2 if 0 < top < 1 else start
+    return float(max(start, at_top, end))

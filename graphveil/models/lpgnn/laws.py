@@ -144,15 +144,12 @@ FEATURES: dict[str, Callable[[FeatureLaw, int], FeatureMechanism]] = {
 
 def report_rows(mechanism: FeatureMechanism, label: LabelRR) -> tuple[ReleaseRow, ReleaseRow]:
     """Return what leaves each node, as lines of a table."""
-    worst = float(mechanism.variance(np.full((1, mechanism.dim), mechanism.bounds.low)).max())
-    middle = np.asarray(mechanism.bounds.low) + mechanism.bounds.width / 2
-    worst = max(worst, float(mechanism.variance(np.full((1, mechanism.dim), middle)).max()))
     words = described(mechanism, label)
     return (
         ReleaseRow(
             kind="features",
             sensitivity=float(np.max(mechanism.bounds.width)),
-            noise_std=[math.sqrt(worst)],
+            noise_std=[math.sqrt(mechanism.worst_variance)],
             values_per_node=_told(mechanism),
             words=words[0],
         ),
