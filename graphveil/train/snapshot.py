@@ -1,6 +1,7 @@
 """Snapshots of a training: tensors, and the settings that they are bound to, in one safetensors file."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,14 +32,27 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
     try:
         opened = safe_open(path, framework="pt")
     except SafetensorError:
-        raise ArtifactError(f"{path.name} is no checkpoint, or a damaged one; remove it") from None
+        raise ArtifactError(
+            f"{path} is no checkpoint, or a damaged one; {_anew(path)}, and what has to be asked again is "
+            "charged again"
+        ) from None
     with opened as file:
         if (file.metadata() or {}).get("binding") != _words(binding):
             raise ArtifactError(
-                f"{path.name} was saved by a training with other settings, other data or other noise; resume "
-                "with what it was started with, or remove it"
+                f"{path} was saved by a run with other settings, other data or other noise. Resume with what "
+                "it was started with; or begin in another, empty folder (--out, workspace=), which asks the "
+                f"data again and is charged again. To begin in this one: {_anew(path.parent)}"
             )
         return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+
+
+def _anew(path: Path) -> str:
+    """Return what to remove, and how.
+
+    >>> _anew(Path("my runs/first"))
+    "delete it (rm -r 'my runs/first')"
+    """
+    return f"delete it (rm -r {shlex.quote(str(path))})"
 
 
 def _words(binding: Binding) -> str:

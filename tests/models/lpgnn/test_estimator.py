@@ -1,6 +1,8 @@
 """LPGNN end to end on small graphs: budgets, the guarantee, what is never read, resuming, files."""
 
 import math
+import shlex
+import subprocess
 
 import numpy as np
 import pytest
@@ -246,6 +248,21 @@ class TestFiles:
         model().fit(graph, workspace=tmp_path / "w")
         with pytest.raises(ArtifactError, match="other settings"):
             model(eps_x=2.0).fit(graph, workspace=tmp_path / "w")
+
+    def test_a_refusal_says_what_to_delete_and_how(self, graph, tmp_path) -> None:
+        folder = tmp_path / "of mine"
+        model().fit(graph, workspace=folder)
+        with pytest.raises(ArtifactError) as refused:
+            model(eps_x=2.0).fit(graph, workspace=folder)
+        command = f"rm -r '{folder}'"
+        assert str(folder / "reports.safetensors") in str(refused.value)
+        assert command in str(refused.value) and "charged again" in str(refused.value)
+        subprocess.run(shlex.split(command), check=True)
+        model(eps_x=2.0).fit(graph, workspace=folder)
+        (folder / "reports.safetensors").write_bytes(b"no tensors")
+        with pytest.raises(ArtifactError, match="no checkpoint, or a damaged one") as refused:
+            model(eps_x=2.0).fit(graph, workspace=folder)
+        assert f"rm -r '{folder / 'reports.safetensors'}'" in str(refused.value)
 
     @pytest.mark.parametrize("changed", ["order", "edges"])
     def test_reports_of_other_nodes_are_refused(self, graph, tmp_path, changed) -> None:
