@@ -24,16 +24,17 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
 
-    An older folder of that name is moved aside first, in one step: it is never seen half deleted.
+    An older folder of that name is moved aside first, in one step: it is never seen half deleted. Everybody
+    on the machine may read what is inside, or with ``private`` its owner alone.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield work
-        work.chmod(0o755)
+        _open_to_all(work) if not private else work.chmod(0o700)
         if path.exists():
             _replace(path, work)
         else:
@@ -41,6 +42,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let everybody read a folder and its files, some of which were written for their owner's eyes alone."""
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    folder.chmod(0o755)
 
 
 def _replace(path: Path, work: Path) -> None:

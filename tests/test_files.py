@@ -14,6 +14,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
     write_atomic(tmp_path / "run" / "record.json", b"one")
     write_atomic(tmp_path / "run" / "record.json", b"two")
@@ -80,7 +84,12 @@ def test_a_replacement_that_dies_leaves_the_old_folder_whole(
     assert names(tmp_path) == ["release"]
 
 
-def test_a_published_folder_can_be_read_by_others(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "release") as work:
-        (work / "a").write_text("a")
-    assert (tmp_path / "release").stat().st_mode & 0o777 == 0o755
+def test_a_published_folder_can_be_read_by_others_and_a_private_one_cannot(tmp_path: Path) -> None:
+    for name, private in (("release", False), ("per_node", True)):
+        with whole_folder(tmp_path / name, private=private) as work:
+            write_atomic(work / "a", b"a")
+            (work / "b").write_text("b")
+    release, per_node = (tmp_path / name for name in ("release", "per_node"))
+    assert mode(release) == 0o755
+    assert {mode(file) for file in release.iterdir()} == {0o644}
+    assert mode(per_node) == 0o700

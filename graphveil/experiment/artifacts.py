@@ -113,6 +113,7 @@ class RunFolder:
         if not self.lock.exists():
             content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
             try:
+                self.internal.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_json(self.lock, content)
             except OSError as error:
                 raise ConfigError(

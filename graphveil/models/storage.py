@@ -97,7 +97,7 @@ def save_model(
         if new is not None:
             _check_new(new)
     if per_node is not None:
-        with whole_folder(per_node) as work:
+        with whole_folder(per_node, private=True) as work:
             _write_rows(model, work, kept_back)
             (work / ROWS_PAGE).write_text(cards.rows_page(promise.guarantee, kept_back))
     with whole_folder(folder) as work:
