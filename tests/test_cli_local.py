@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command import NODES, Files, Invoke, read
 
+import graphveil as gv
 from graphveil.experiment.results import SAME_REPORTS
 
 LOCAL = ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=2", "--set", "epochs=3"]
@@ -138,6 +139,61 @@ def test_misuse_is_one_line(invoke: Invoke, files: Files, flags: list[object], m
     assert answer.code == 2
     assert message in answer.err
     assert "Traceback" not in answer.err
+
+
+RR = ["--set", "features=feature-rr"]
+
+
+def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
+    Path("theta.json").write_text("[0.75, 0.25]")
+    answer = invoke("train", *LOCAL, *RR, "--theta", "theta.json", *files.flags, "--out", "run", "--json")
+    assert "FeatureRR, 2 of 2 features told by public weights" in answer.json["releases"][0]["words"]
+    model = gv.load_model("run")
+    assert model.theta == (0.75, 0.25)
+    assert [law.epsilon for law in model.mechanism(2).features] == [0.75, 0.25]
+    assert (
+        invoke("train", *LOCAL, *RR, "--theta", "theta.json", *files.flags, "--out", "run", "--resume").code
+        == 0
+    )
+    sizes = ["--features-count", 2, "--classes-count", 3]
+    found = invoke("calibrate", *LOCAL[:-2], *RR, "--theta", "theta.json", *sizes, "--json").json
+    assert "by public weights, epsilon 1" in found["reports"][0]
+
+
+@pytest.mark.parametrize(
+    ("theta", "more", "why"),
+    [
+        ("[0.5, 0.6]", RR, "theta adds up to 1.1 instead of 1"),
+        ("[1.0]", RR, "theta has 1 weights and there are 2 features"),
+        ("[1.5, -0.5]", RR, "finite numbers of at least 0"),
+        ("[NaN, 1]", RR, "finite numbers of at least 0"),
+        ("[[0.5, 0.5], [1, 0]]", RR, "one row a record"),
+        ('["0.5", "0.5"]', RR, "must hold a JSON list of weights, one number a feature"),
+        ("[true, 0]", RR, "must hold a JSON list of weights, one number a feature"),
+        ('{"a": 1}', RR, "must hold a JSON list of weights, one number a feature"),
+        ("[0.5, 0.5", RR, "cannot read a JSON list of weights"),
+        ("[1.0, 0.0]", RR, "a feature of weight 0"),
+        ("[0.5, 0.5]", [*RR, "--set", "theta=0.5,0.5"], "theta is given twice"),
+        ("[0.5, 0.5]", [], "theta weighs the features of lpm, "),
+    ],
+)
+def test_weights_that_are_not_public_and_normalised_are_refused(
+    invoke: Invoke, files: Files, theta: str, more: list[str], why: str
+) -> None:
+    Path("theta.json").write_text(theta)
+    answer = invoke("train", *LOCAL, *more, "--theta", "theta.json", *files.flags, "--out", "run")
+    assert (answer.code, why in answer.err) == (2, True), answer.err
+    assert not Path("run").exists()
+
+
+def test_weights_are_for_methods_on_randomised_records(invoke: Invoke, files: Files) -> None:
+    Path("theta.json").write_text("[0.5, 0.5]")
+    answer = invoke(
+        "train", "gap", "--unit", "undirected-edge", "--epsilon", 1, "--theta", "theta.json", *files.flags
+    )
+    assert (answer.code, "gap has no weights" in answer.err) == (2, True)
+    missing = invoke("train", *LOCAL, *RR, "--theta", "none.json", *files.flags)
+    assert (missing.code, "cannot read a JSON list of weights" in missing.err) == (2, True)
 
 
 def test_values_outside_the_range_are_counted_inside_only(invoke: Invoke, files: Files) -> None:

@@ -90,6 +90,7 @@ def calibrate(
     assured_max_degree: options.AssuredMaxDegree = None,
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
+    theta: options.Theta = None,
     nodes_count: Annotated[
         int | None,
         typer.Option("--nodes-count", min=1, help="The number of nodes, if known.", rich_help_panel="Data"),
@@ -135,13 +136,13 @@ def calibrate(
         "replace_one": replace_one or None,
         "private_metrics": private_metrics or None,
     }
-    config = configuration(method, flags, set or [])
+    config = configuration(method, flags, set or [], theta)
     found = calibration.calibrate(
         method,
         noise_std=noise_std,
         nodes=nodes_count,
         classes=classes_count,
-        features=features_count,
+        dim=features_count,
         training=training_count,
         **config,
     )

@@ -171,6 +171,16 @@ UnsafeNoiseSeed = Annotated[
     ),
 ]
 
+Theta = Annotated[
+    Path | None,
+    typer.Option(
+        "--theta",
+        help="Unit node-features: a JSON list of public weights, one a feature, that add up to 1: how a node "
+        "divides eps_x among its features. Weights computed from its own records tell about them.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+
 Runs = Annotated[
     int, typer.Option("--runs", help="How many runs, each with its own split.", rich_help_panel=_RUN)
 ]

@@ -55,6 +55,7 @@ def train(
     assured_max_degree: options.AssuredMaxDegree = None,
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
+    theta: options.Theta = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
@@ -80,7 +81,7 @@ def train(
         "private_metrics": private_metrics or None,
         "unsafe_noise_seed": unsafe_noise_seed,
     }
-    parameters = configuration(method, privacy, set or [])
+    parameters = configuration(method, privacy, set or [], theta)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
     origin = Source(
@@ -101,11 +102,20 @@ def train(
     _train(experiment, out, Screen(as_json=json), resume=resume, expect_edges=expect_edges)
 
 
-def configuration(method: str, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
-    """Return constructor keywords from the flags that were given and the ``--set`` texts."""
-    from graphveil.experiment.parameters import method_class, parse_settings, parse_value
+def configuration(
+    method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
+) -> dict[str, Any]:
+    """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
+    from graphveil.experiment.parameters import method_class, parse_settings, parse_value, read_theta
 
-    parameters = parse_settings(method_class(method), settings)
+    cls = method_class(method)
+    parameters = parse_settings(cls, settings)
+    if theta is not None:
+        if not cls.local:
+            raise ConfigError(
+                f"--theta is for methods on records that nodes randomise; {method} has no weights"
+            )
+        flags = {**flags, "theta": read_theta(theta).theta}
     for name, value in flags.items():
         if value is None:
             continue

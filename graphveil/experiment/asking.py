@@ -1,17 +1,16 @@
 """A survey from the texts of flags."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.errors import ConfigError
-from graphveil.experiment.parameters import parse_value, read_settings
+from graphveil.experiment.parameters import parse_value, read_settings, read_theta
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
-    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
+    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit
 
 MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
 
@@ -74,7 +73,7 @@ class Asking:
         if self.theta is not None:
             if kind is MultiBit:
                 raise ConfigError(f"--theta is for --mechanism {FEATURE_RR}; {MULTI_BIT} samples features")
-            given["allocation"] = _weights(self.theta)
+            given["allocation"] = read_theta(self.theta)
         return kind(**given)
 
 
@@ -107,16 +106,3 @@ def _own(kind: type[Any]) -> dict[str, Any]:
 
     hints, common = get_type_hints(kind), {part.name for part in fields(FeatureMechanism)}
     return {part.name: hints[part.name] for part in fields(kind) if part.name not in {*common, "allocation"}}
-
-
-def _weights(path: Path) -> "Weights":
-    """Return the weights of a JSON file, which are checked and never mended."""
-    from graphveil.mechanisms import Weights
-
-    try:
-        theta = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
-    if not isinstance(theta, list):
-        raise ConfigError(f"{path} must hold a JSON list of weights, one a feature")
-    return Weights(theta)

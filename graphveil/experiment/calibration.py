@@ -62,7 +62,7 @@ def calibrate(
     noise_std: float | None = None,
     nodes: int | None = None,
     classes: int | None = None,
-    features: int | None = None,
+    dim: int | None = None,
     training: int | None = None,
     **config: Any,
 ) -> Calibration:
@@ -77,7 +77,7 @@ def calibrate(
             noise multiplier.
         nodes: N, where it is known.
         classes: C, where it is known.
-        features: d, where it is known.
+        dim: d, the number of features, where it is known (``features`` is how nodes randomise them).
         training: under node units, how many nodes are trained on; by default three quarters of N.
         config: further constructor keywords of the method.
 
@@ -97,7 +97,7 @@ def calibrate(
         if noise_std is not None:
             raise ConfigError(f"{method} spends on features and on the label; give eps_x and eps_y instead")
         built = method_class(method)(unit=unit, epsilon=epsilon, delta=delta, **config)
-        return _of_reports(built, features, classes)
+        return _of_reports(built, dim, classes)
     if (epsilon is None) == (noise_std is None):
         raise ConfigError("give either epsilon (--epsilon) or noise_std (--noise-std), and not both")
     if delta == "auto" and nodes is None and config.get("max_units") is None:
@@ -107,7 +107,7 @@ def calibrate(
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
     shape = {"num_nodes": nodes or _NODES, "num_classes": classes or _CLASSES}
-    sizes = {"features": features, "records": training}
+    sizes = {"features": dim, "records": training}
     known = {name: size for name, size in sizes.items() if size is not None}
 
     def model(at: float) -> "Estimator":
@@ -128,17 +128,17 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _of_reports(model: "Estimator", features: int | None, classes: int | None) -> Calibration:
+def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Calibration:
     """Return what each node does to its record; the budgets are given, so there is nothing to search for."""
-    if features is None or classes is None:
+    if dim is None or classes is None:
         raise ConfigError(
-            f"{model.method} randomises a record of so many features and classes: pass features= "
+            f"{model.method} randomises a record of so many features and classes: pass dim= "
             "(--features-count) and classes= (--classes-count)"
         )
     from graphveil.models.lpgnn.local import LocalEstimator
 
     assert isinstance(model, LocalEstimator)
-    guarantee, rows = model.promise_for(features, classes), model.release_rows(None)
+    guarantee, rows = model.promise_for(dim, classes), model.release_rows(None)
     return Calibration(
         method=model.method,
         unit=guarantee.unit,

@@ -1,13 +1,16 @@
 """Constructor keywords from text: ``key=value``, typed by the method's own fields."""
 
+import json
 import types
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from graphveil import _check
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.mechanisms import Weights
     from graphveil.models.base import Estimator
 
 _BOOLEANS = {
@@ -87,6 +90,24 @@ def read_settings(settings: Iterable[str], known: Mapping[str, Any], owner: str)
             raise ConfigError(f"--set {key} is given twice; keep one")
         parsed[key] = parse_value(key, text, known[key])
     return parsed
+
+
+def read_theta(path: Path) -> "Weights":
+    """Return the public weights of a JSON file, which are checked and never mended.
+
+    Raises:
+        ConfigError: it is no list of numbers of at least 0 that add up to one.
+        NeverError: it has one list a record.
+    """
+    from graphveil.mechanisms import Weights
+
+    try:
+        theta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ConfigError(f"cannot read a JSON list of weights from {path}; check --theta") from None
+    if not isinstance(theta, list) or any(isinstance(weight, str | bool | dict) for weight in theta):
+        raise ConfigError(f"{path} must hold a JSON list of weights, one number a feature")
+    return Weights(theta)
 
 
 def parse_value(key: str, text: str, hint: Any) -> Any:

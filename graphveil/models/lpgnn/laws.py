@@ -41,7 +41,9 @@ class FeatureLaw:
         epsilon: the budget of the whole vector; inf leaves features as they are.
         bounds: the public range of features.
         m: of ``"multi-bit"``: how many features tell a bit.
-        theta: of ``"feature-rr"``: public weights of the features, which add up to one; None for equal ones.
+        theta: public weights of the features, which add up to one: feature i tells at epsilon theta_i. Of
+            those in :data:`WEIGHED`, where each feature has a mechanism of its own; None for equal weights,
+            or for a sample of features.
         delta: of ``"agm"``.
         k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
 
@@ -62,8 +64,11 @@ class FeatureLaw:
     def __post_init__(self) -> None:
         """Refuse a choice that the mechanism does not have: it would be believed to do something."""
         _check.one_of(tuple(FEATURES), features=self.name)
-        if self.theta is not None and not self.name.startswith("feature-rr"):
-            raise ConfigError(f"theta weighs the features of feature-rr, and features={self.name!r}; drop it")
+        if self.theta is not None and self.name not in WEIGHED:
+            raise ConfigError(
+                f"theta weighs the features of {', '.join(WEIGHED)}, and features={self.name!r} has no "
+                "budget for each; drop it"
+            )
         if self.m != "best" and self.name != "multi-bit":
             raise ConfigError(f"m={self.m!r} is for features='multi-bit', not {self.name!r}; drop it")
         if self.name != "feature-rr" and (self.k, self.rounding, self.decode) != _PLAIN_BINS:
@@ -85,7 +90,10 @@ def _one_bit(law: FeatureLaw, dim: int) -> FeatureMechanism:
 
 
 def _laplace(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    return PerFeature(epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar="laplace", allocation=Split())
+    allocation = _allocation(law)
+    return PerFeature(
+        epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar="laplace", allocation=allocation
+    )
 
 
 def _gaussian(law: FeatureLaw, dim: int) -> FeatureMechanism:
@@ -94,7 +102,10 @@ def _gaussian(law: FeatureLaw, dim: int) -> FeatureMechanism:
 
 def _sampled(scalar: str) -> Callable[[FeatureLaw, int], FeatureMechanism]:
     def build(law: FeatureLaw, dim: int) -> FeatureMechanism:
-        return PerFeature(epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar=scalar, allocation=Sample())
+        allocation = Sample() if law.theta is None else Weights(law.theta)
+        return PerFeature(
+            epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar=scalar, allocation=allocation
+        )
 
     return build
 
@@ -140,6 +151,7 @@ FEATURES: dict[str, Callable[[FeatureLaw, int], FeatureMechanism]] = {
     "feature-rr": _feature_rr,
     "feature-rr-naive": _feature_rr_naive,
 }
+WEIGHED = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
 
 
 def report_rows(mechanism: FeatureMechanism, label: LabelRR) -> tuple[ReleaseRow, ReleaseRow]:
@@ -171,6 +183,8 @@ def described(mechanism: FeatureMechanism, label: LabelRR) -> tuple[str, str]:
     kept with probability 0.5761, else another of 3
     """
     features = f"{type(mechanism).__name__}, {_told(mechanism)} of {mechanism.dim} features told"
+    weighed = isinstance(getattr(mechanism, "allocation", None), Weights)
+    features += " by public weights" if weighed else ""
     low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
     cut = f", cut to [{low:g}, {high:g}]"
     kept = f"kept with probability {label.keep:.4g}, else another of {label.classes}"

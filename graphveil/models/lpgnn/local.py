@@ -56,7 +56,8 @@ class LocalEstimator(Estimator):
             ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
             ``"feature-rr"`` or ``"feature-rr-naive"``.
         m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
-        theta: of ``"feature-rr"``: public weights of the features, which add up to one.
+        theta: public weights of the features, which add up to one: feature i tells at eps_x theta_i. Of
+            ``"feature-rr"``, ``"lpm"`` and those that tell about a sample otherwise.
         k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
         low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
             values are is counted in ``clipped_``, which is private.

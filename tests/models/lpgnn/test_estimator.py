@@ -14,8 +14,8 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError
 from graphveil.graph import to_dense
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.mechanisms import Bounds
-from graphveil.models.lpgnn.laws import FEATURES
+from graphveil.mechanisms import Bounds, Weights
+from graphveil.models.lpgnn.laws import FEATURES, WEIGHED
 from graphveil.models.lpgnn.records import outside
 from graphveil.privacy import LocalReport, NodeFeatures, compose
 
@@ -199,6 +199,18 @@ def test_every_mechanism_trains(graph, features) -> None:
     assert model(features=features, epochs=1).fit(graph).predict().shape == (graph.num_nodes,)
 
 
+@pytest.mark.parametrize("features", WEIGHED)
+def test_a_public_theta_divides_the_budget_of_features(graph, features) -> None:
+    shares = np.arange(1, graph.num_features + 1)
+    theta = tuple((shares / shares.sum()).tolist())
+    law = model(features=features, theta=theta).mechanism(graph.num_features)
+    assert law.allocation == Weights(theta)
+    assert law.claim.epsilon == 1.0
+    worst = law.variance(np.zeros((1, graph.num_features)))[0]
+    assert features == "feature-rr-naive" or (np.diff(worst) < 0).all()  # more weight, less noise
+    assert model(features=features, theta=theta, epochs=1).fit(graph).guarantee.local_budgets == (1.0, 2.0)
+
+
 @pytest.mark.parametrize("backbone", ["sage", "gcn", "gat", "mlp"])
 def test_every_backbone_learns_exact_records(backbone) -> None:
     settings = {"x_steps": 1, "y_steps": 0, "backbone": backbone, "learning_rate": 0.03}
@@ -297,7 +309,10 @@ class TestFiles:
         ({"features": "multibit"}, "did you mean 'multi-bit'"),
         ({"backbone": "gin"}, "backbone='gin' is not one of sage, gcn, gat, mlp"),
         ({"x_steps": -1}, "x_steps=-1"),
-        ({"theta": (1.0,)}, "theta weighs the features of feature-rr"),
+        (
+            {"theta": (1.0,)},
+            "theta weighs the features of lpm, .*, feature-rr-naive, and features='multi-bit'",
+        ),
         ({"features": "agm", "m": "floor"}, "m='floor' is for features='multi-bit'"),
         ({"low": 1.0}, "must be below high"),
         ({"select": "accuracy"}, "select='accuracy' is not one of paper, likelihood"),
