@@ -32,7 +32,7 @@ from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.answers import Answer, Answers
 from graphveil.models.cards import ReleaseRow, release_rows
 from graphveil.models.context import FitContext, OnProgress, pick_device, silent
-from graphveil.models.demands import check_parameters, check_promise
+from graphveil.models.demands import check_kind, check_parameters, check_promise
 from graphveil.models.questions import Asked, check_subject, questions
 from graphveil.models.told import Told
 from graphveil.models.training import check_members, members
@@ -173,6 +173,8 @@ class Estimator(ABC):
 
         Only public shapes and flags of the graph are read.
         """
+        check_kind(graph)
+        pick_device(self.device)  # a fit would find out that it is missing after it has booked
         self._check_graph(graph)
         self._sizes = {"features": graph.num_features, "records": len(members(graph, "train"))}
         plan = self._plan_for(graph)
@@ -429,7 +431,7 @@ class Estimator(ABC):
         delta = self._delta(graph.num_nodes) if plan is None else plan.delta
         if isinstance(unit, NoUnit):
             return Guarantee.of(unit, Composed(()), delta=delta, releases=0, mode=self.mode)
-        return Guarantee.of(
+        guarantee = Guarantee.of(
             unit,
             Composed(()) if plan is None else plan.event,
             delta=delta,
@@ -442,18 +444,14 @@ class Estimator(ABC):
             edge_use="asked" if plan is None else self._edge_use(plan),
             edge_mu=None if plan is None else _edge_mu(plan, graph.num_nodes),
         )
+        twice = plan is not None and isinstance(unit, DirectedEdge) and not graph.directed
+        return guarantee.with_deviations(_stored_twice(guarantee)) if twice else guarantee
 
     def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
         """Return why this method's release keeps no promise, in words; empty if it does."""
         found = list[str]()
         if self.mode == "paper":
             found += self.paper_deviations
-            if isinstance(plan.unit, DirectedEdge) and not graph.directed:
-                mutual = epsilon_of(2**0.5 * plan.mu, plan.delta)
-                found.append(
-                    "an undirected edge is stored twice and the claim is about one stored edge: a friendship "
-                    f"is protected at eps = {figure_up(mutual)} only"
-                )
         if self.unsafe_noise_seed is not None:
             found.append(SEEDED)
         return tuple(found)
@@ -576,6 +574,14 @@ class Estimator(ABC):
             "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
             "listed"
         )
+
+
+def _stored_twice(guarantee: Guarantee) -> str:
+    """Return what is wrong with a claim about stored edges where every friendship is stored twice."""
+    return (
+        "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
+        f"protected at eps = {figure_up(guarantee.mutual_epsilon)} only"
+    )
 
 
 def _edge_mu(plan: ReleasePlan, num_nodes: int) -> float | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
 from graphveil.aggregate import FolderJournal, Journal, MemoryJournal
+from graphveil.errors import ConfigError
 from graphveil.privacy import Budget
 from graphveil.train import EpochRecord
 
@@ -83,7 +84,13 @@ class FitContext:
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of this name; ``auto`` takes a GPU if there is one."""
+    """Return the device of this name; ``auto`` takes a GPU if there is one.
+
+    Raises:
+        ConfigError: a GPU is asked for, and torch finds none.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device='cuda' needs a GPU, and torch finds none here; use device='auto' or 'cpu'")
     return torch.device(name)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.privacy import NodeFeatures, NodeOwner, NodePromise, NodeUnit, NoUnit, Unit
 
@@ -69,6 +69,19 @@ def check_local(model: "Estimator", unit: Unit) -> None:
             f"{model.method} learns from records that each node randomises, over public edges, so it "
             f"protects 'node-features' and not {unit.name!r}: pass unit='node-features' with eps_x and "
             "eps_y, or use 'classcode' or 'gap'"
+        )
+
+
+def check_kind(graph: object) -> None:
+    """Refuse anything but a graph, such as another library's.
+
+    >>> check_kind("karate")
+    Traceback (most recent call last):
+    graphveil.errors.GraphError: a graph is needed, not a str; load_dataset, read_graph or from_pyg makes one
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
         )
 
 

@@ -263,6 +263,11 @@ class Guarantee:
             return 0.0
         return None if self.edge_mu is None or self.edge_use == "read" else self._epsilon_at(self.edge_mu)
 
+    @property
+    def mutual_epsilon(self) -> float:
+        """Epsilon for both stored directions of one friendship: two rows, or worse."""
+        return self._epsilon_of_several(2, 2 if self.one_way else math.sqrt(2))
+
     def with_deviations(self, *more: str) -> "Guarantee":
         """Return the guarantee with further deviations listed, each once; with any it is not valid."""
         listed = tuple(dict.fromkeys((*self.deviations, *more)))
@@ -331,7 +336,7 @@ class Guarantee:
             return [wording.UNTOUCHED]
         text = wording.DIRECTED if isinstance(unit, DirectedEdge) else wording.UNDIRECTED
         groups = {f"eps_{k}": figure_up(self._group_epsilon(k)) for k in FRIENDSHIPS}
-        return [self._filled(text, mutual=figure_up(self._mutual_epsilon()), **groups)]
+        return [self._filled(text, mutual=figure_up(self.mutual_epsilon), **groups)]
 
     def _core_of_records(self, unit: NodeUnit) -> list[str]:
         if isinstance(unit, NodePromise):
@@ -374,10 +379,6 @@ class Guarantee:
             return self._epsilon_of_several(friendships * edges, friendships * edges)
         longest = math.sqrt(friendships * (friendships + 1) * edges / 2)
         return self._epsilon_of_several(friendships * edges, longest)
-
-    def _mutual_epsilon(self) -> float:
-        """Return epsilon for both stored directions of one friendship: two rows, or worse."""
-        return self._epsilon_of_several(2, 2 if self.one_way else math.sqrt(2))
 
     def _epsilon_of_several(self, edges: int, longest: float) -> float:
         """Return epsilon for several edges, whose shifts together are that many times one edge's."""

@@ -1,5 +1,6 @@
 """What every estimator promises, whatever its method."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -245,11 +246,32 @@ class TestGuarantee:
     def test_paper_mode_lists_what_is_wrong(self, graph):
         model = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, delta=1e-7).fit(graph)
         assert not model.guarantee.valid
-        friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7)
+        friendship = epsilon_of(2**0.5 * model.plan_.mu, 1e-7 - model.plan_.slack)
         listed = " ".join(model.guarantee.deviations)
         assert "Renyi accounting" in listed
         assert f"a friendship is protected at eps = {figure_up(friendship)} only" in listed
+        assert f"is protected at eps = {figure_up(friendship)}." in model.guarantee.statement()
         assert model.guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode)")
+
+    def test_a_friendship_has_one_figure_with_weights_too(self, graph):
+        found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")
+        promised = found.promise(graph)[1]
+        words = re.findall(r"is protected at eps = ([\d.]+\d)", promised.statement())
+        assert words == [figure_up(promised.mutual_epsilon)] * 2
+
+    @pytest.mark.parametrize("method", ["mlp", "gap"])
+    def test_a_gpu_that_is_missing_is_refused_before_anything_is_spent(self, method, graph, monkeypatch):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        model = build(method, device="cuda")
+        for ask in (model.promise, model.fit):
+            with pytest.raises(ConfigError, match="torch finds none here; use device='auto'"):
+                ask(graph)
+        assert budget_of(graph.edge_set).entries == ()
+
+    @pytest.mark.parametrize("other", [None, np.eye(3), "graph"])
+    def test_what_is_no_graph_is_refused_by_its_type(self, method, other):
+        with pytest.raises(GraphError, match=f"not a {type(other).__name__}; load_dataset"):
+            build(method).fit(other)
 
     def test_only_a_method_that_calibrates_by_the_papers_accounting_says_so(self, graph):
         class Exact(METHODS["gap"]):

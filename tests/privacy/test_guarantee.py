@@ -58,7 +58,7 @@ def test_a_person_with_one_friend_is_protected_like_the_edge() -> None:
 
 def test_a_directed_friend_is_two_stored_edges() -> None:
     directed = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
-    assert directed._group_epsilon(1) == pytest.approx(directed._mutual_epsilon())
+    assert directed._group_epsilon(1) == pytest.approx(directed.mutual_epsilon)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_directed_friend_is_two_stored_edges() -> None:
 def test_the_mutual_figure_is_golden(directed: float, mutual: float) -> None:
     event = Gaussian(calibrate_mu(directed, 1e-7))
     guarantee = Guarantee.of(DirectedEdge(), event, delta=1e-7, releases=1, one_way=False)
-    assert guarantee._mutual_epsilon() == pytest.approx(mutual, abs=6e-4)
+    assert guarantee.mutual_epsilon == pytest.approx(mutual, abs=6e-4)
 
 
 @pytest.mark.parametrize(("epsilon", "times", "together"), REPEATED_RELEASES)
@@ -189,7 +189,7 @@ def test_several_edges_in_sampled_steps_have_a_finite_figure() -> None:
     hops_alone = Guarantee.of(UndirectedEdge(), Gaussian(0.2266), delta=1e-5, releases=1)
     assert hops_alone._group_epsilon(10) < one._group_epsilon(10) < 40
     directed = Guarantee.of(DirectedEdge(), event, delta=1e-5, releases=2)
-    assert one.epsilon < directed._mutual_epsilon() == pytest.approx(few)
+    assert one.epsilon < directed.mutual_epsilon == pytest.approx(few)
 
 
 def test_unpriced_steps_leave_a_group_without_a_figure() -> None:
