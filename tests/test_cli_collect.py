@@ -116,13 +116,43 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
 
 def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     write(Path("nodes.csv"), [["node", "kind"], ["a", "1"], ["b", "0"], ["c", "2"]])
-    invoke("collect", "survey", "--eps-y", "inf", "--classes", "3", "--out", "s.json", "--json")
+    invoke("collect", "survey", "--eps-y", "50", "--classes", "3", "--out", "s.json", "--json")
     flags = ["--survey", "s.json", "--id", "node"]
     nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
     guarantee = invoke("collect", "answer", *flags, *nodes, "--json").json["guarantee"]
-    assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (None, 0, None)
+    assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (50, 0, 50)
+    assert guarantee["not_protected"] == []
     invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.csv")
     assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
+
+
+OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
+
+
+def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, files: Files) -> None:
+    features = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", 20]
+    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team", "--out", "m.csv"]
+    edges = ["--edges", files.edges, "--source", "a", "--target", "b", "--set", "epochs=2"]
+    received = ["--survey", "s.json", "--messages", "m.csv", "--id", "user"]
+    commands = [
+        ["survey", *features, *OPEN, "--out", "s.json"],
+        ["answer", "--survey", "s.json", *nodes],
+        ["decode", *received, "--out", "n.csv"],
+        ["learn", *received, *edges, "--out", "model"],
+    ]
+    for command in commands:
+        answer = invoke("collect", *command, "--json")
+        assert answer.code == 0, answer.err
+        assert "NOT PROTECTED: the label leaves each node as it is" in answer.err
+        assert answer.json["guarantee"]["eps_y"] is None
+        if command[0] != "learn":
+            assert answer.json["guarantee"]["not_protected"] == ["label"]
+
+
+def test_a_survey_that_protects_nothing_is_refused(invoke: Invoke) -> None:
+    answer = invoke("collect", "survey", *OPEN, "--out", "s.json")
+    assert (answer.code, "it would protect nobody" in answer.err) == (2, True)
+    assert not Path("s.json").exists()
 
 
 def test_a_message_file_does_not_depend_on_the_order_of_columns(invoke: Invoke, collected: list[str]) -> None:

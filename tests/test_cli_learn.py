@@ -133,6 +133,58 @@ def test_a_survey_without_labels_has_nothing_to_learn_from(
     assert (answer.code, "collects no labels" in answer.err) == (2, True)
 
 
+def test_labels_alone_are_learned_from_with_public_features(
+    invoke: Invoke, files: Files, flags: list[object]
+) -> None:
+    invoke("collect", "survey", *LABEL, "--out", "y.json")
+    who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
+    head, *rows = read(files.nodes)
+    write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])  # in another order
+    of_labels = [*flags, "--survey", "y.json", "--messages", "y.csv", *QUICK]
+    refused = invoke("collect", "learn", *of_labels)
+    assert (refused.code, "nothing to learn them from" in refused.err) == (2, True)
+    narrow = invoke("collect", "learn", *of_labels, "--nodes", "public.csv")
+    assert (narrow.code, "would be cut" in narrow.err) == (2, True)
+    ranges = ["--set", "low=-10", "--set", "high=20"]
+    answer = invoke("collect", "learn", *of_labels, "--nodes", "public.csv", *ranges, "--json")
+    assert answer.code == 0, answer.err
+    guarantee = answer.json["guarantee"]
+    assert (guarantee["eps_x"], guarantee["eps_y"]) == (None, 2)
+    assert answer.json["mlp_val_agreement"] is not None
+    assert invoke("predict", "model", "--out", "p.csv").code == 0
+    assert [row[0] for row in read(Path("p.csv"))[1:]] == [row[0] for row in rows]
+    twice = invoke("collect", "learn", *flags, *QUICK, "--nodes", "public.csv", "--out", "again")
+    assert (twice.code, "drop --nodes" in twice.err) == (2, True)
+
+
+def test_public_features_go_to_the_nodes_whose_ids_they_have(
+    invoke: Invoke, files: Files, flags: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoke("collect", "survey", *LABEL, "--out", "y.json")
+    who = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
+    head, *rows = read(files.nodes)
+    write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])
+    seen, whole = list[object](), gv.LPGNN.fit_collected
+
+    def watched(self, collector, adjacency, **given):
+        seen.append((given["public_features"], given["ids"]))
+        return whole(self, collector, adjacency, **given)
+
+    monkeypatch.setattr(gv.LPGNN, "fit_collected", watched)
+    ranges = ["--set", "low=-10", "--set", "high=20", "--nodes", "public.csv"]
+    invoke("collect", "learn", *flags, "--survey", "y.json", "--messages", "y.csv", *QUICK, *ranges)
+    features, ids = seen[0]
+    own = {row[0]: [float(cell) for cell in row[1:3]] for row in rows}
+    assert features.tolist() == [pytest.approx(own[name], abs=1e-5) for name in ids]
+    write(Path("public.csv"), [head[:3], *(row[:3] for row in rows[1:])])
+    short = invoke(
+        "collect", "learn", *flags, "--survey", "y.json", "--messages", "y.csv", *QUICK, *ranges, "--out", "b"
+    )
+    assert (short.code, "have no row in the table of public features" in short.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("rows", "why"),
     [([["a", "b"]], "has no rows"), ([["a", "b"], ["1", "2"]], "are of different types (int64 and")],

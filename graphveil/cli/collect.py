@@ -25,7 +25,7 @@ def _flag(panel: str, name: str, text: str, **more: Any) -> Any:
 
 _BY_LIST = "one for all, or a,b,c"
 EpsX = Annotated[float | None, _flag(_PRIVACY, "--eps-x", "Budget of a record's features together.")]
-EpsY = Annotated[float | None, _flag(_PRIVACY, "--eps-y", "Budget of a record's label; inf keeps it.")]
+EpsY = Annotated[float | None, _flag(_PRIVACY, "--eps-y", "Budget of a record's label; inf leaves it open.")]
 Columns = Annotated[str | None, _flag(_SURVEY, "--columns", "The features' names, a,b,c.")]
 Dim = Annotated[int | None, _flag(_SURVEY, "--dim", "How many features, if they have no names.")]
 Low = Annotated[str, _flag(_SURVEY, "--low", f"Public lower bound: {_BY_LIST}. Lower values are clipped.")]
@@ -102,6 +102,7 @@ def survey(
     _write(out, asked.to_json())
     screen = Screen(as_json=json)
     screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
+    warn(screen, asked)
     screen.say(asked.statement())
     screen.emit(_record(asked, out, asked.statement()) | {"message_bytes": message_bytes(asked)})
 
@@ -135,6 +136,7 @@ def answer(
             internal.unlink()
         raise
     statement = asked.statement(on_devices=False)
+    warn(screen, asked)
     screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
     screen.say(statement)
     screen.emit(_record(asked, out, statement) | {"messages": messages.num_rows})
@@ -163,6 +165,7 @@ def decode(
     tables.write(out, received.estimates(id, label))
     tell(screen, received, f"the nodes are in {out}")
     statement = asked.statement(on_devices=None)
+    warn(screen, asked)
     screen.say(statement)
     screen.emit(_record(asked, out, statement) | counts(received))
 
@@ -175,6 +178,15 @@ def tell(screen: Screen, received: "Received", where: str) -> None:
     screen.say(f"{received.accepted:,} messages accepted and {refused:,} refused; {where}")
     if silent:
         screen.say(f"{silent:,} of them have no message: the middle of every feature's range, and no label")
+
+
+def warn(screen: Screen, survey: "Survey") -> None:
+    """Say loudly what is asked for as it is."""
+    for part in survey.open_parts:
+        screen.say(
+            f"NOT PROTECTED: the {part} leaves each node as it is (epsilon inf), in every message.",
+            style="bold",
+        )
 
 
 def counts(received: "Received") -> dict[str, Any]:
@@ -196,6 +208,7 @@ def _record(asked: "Survey", out: Path, statement: str) -> dict[str, Any]:
         "epsilon": _finite(asked.claim),
         "eps_x": _finite(features),
         "eps_y": _finite(label),
+        "not_protected": list(asked.open_parts),
         "delta": asked.claim.delta,
         "deviations": list(asked.claim.deviations),
         "statement": statement,

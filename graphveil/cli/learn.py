@@ -21,6 +21,14 @@ def _flag(panel: str, name: str, text: str) -> Any:
 
 
 Edges = Annotated[Path, _flag(_DATA, "--edges", "Table of the public edges, parquet or CSV.")]
+Nodes = Annotated[
+    Path | None,
+    _flag(
+        _DATA,
+        "--nodes",
+        "For a survey of labels alone: table of all nodes' public features, with the same ids.",
+    ),
+]
 Source = Annotated[str, _flag(_DATA, "--source", "Column of the edges' first ends.")]
 Target = Annotated[str, _flag(_DATA, "--target", "Column of the edges' second ends.")]
 Out = Annotated[Path, _flag(_RUN, "--out", "A new folder for the model and its predictions.")]
@@ -37,6 +45,7 @@ def learn(
     source: Source,
     target: Target,
     out: Out,
+    nodes: Nodes = None,
     directed: options.Directed = False,
     method: Method = "lpgnn",
     set: options.Set = None,
@@ -52,18 +61,26 @@ def learn(
     asked, screen = collect.read_survey(survey), Screen(as_json=json)
     collect.check_new(out, "a model goes to a new folder; choose another --out")
     model = _model(method, asked, set or [], seed)
-    received, adjacency = receive_on_edges(
-        asked, messages, edges, id=id, source=source, target=target, directed=directed
+    columns = {"id": id, "source": source, "target": target}
+    received, adjacency, public = receive_on_edges(
+        asked, messages, edges, **columns, directed=directed, nodes=nodes
     )
     if not (skip_bad and received.accepted):
         received.check()
     models = [model] if no_baseline else [model, model.without_edges()]
     with screen.bars() as bars:
         for each in models:
-            each.fit_collected(received.collector, adjacency, ids=id_array(received.ids), on_progress=bars)
+            each.fit_collected(
+                received.collector,
+                adjacency,
+                public_features=public,
+                ids=id_array(received.ids),
+                on_progress=bars,
+            )
     model.save(out)
-    nodes = received.collector.nodes
-    collect.tell(screen, received, f"the model and its predictions of {nodes:,} nodes are in {out}")
+    count = received.collector.nodes
+    collect.tell(screen, received, f"the model and its predictions of {count:,} nodes are in {out}")
+    collect.warn(screen, asked)
     found = _agreements(models, asked)
     _show(found, screen)
     screen.say(model.guarantee.statement())

@@ -34,7 +34,8 @@ class Survey:
         class_names: what each class is, in their order; empty if devices know it.
 
     Raises:
-        ConfigError: nothing is collected, features would leave as they are, or names do not fit.
+        ConfigError: nothing is collected, or nothing is randomised; features would leave as they are, or
+            names do not fit.
 
     >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
     >>> Survey.from_json(survey.to_json()) == survey
@@ -59,6 +60,11 @@ class Survey:
             raise ConfigError("a survey collects features with MultiBit or FeatureRR")
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
+        if self.features is None and self.open_parts:
+            raise ConfigError(
+                "a label at epsilon=inf is not randomised, and the survey asks for nothing else: it would "
+                "protect nobody; give the label a budget"
+            )
         _check_names("columns", self.columns, 0 if self.features is None else self.features.dim)
         _check_names("class_names", self.class_names, 0 if self.label is None else self.label.classes)
 
@@ -73,6 +79,17 @@ class Survey:
         """What a whole answer promises: the two budgets add up."""
         features, label = self.claims
         return features + label
+
+    @property
+    def open_parts(self) -> tuple[str, ...]:
+        """What of an answer is not protected: the label, if it is asked for as it is.
+
+        >>> from graphveil.mechanisms import MultiBit
+        >>> label = LabelRR(epsilon=math.inf, classes=3)
+        >>> Survey(features=MultiBit(epsilon=1.0, dim=8), label=label).open_parts
+        ('label',)
+        """
+        return ("label",) if self.label is not None and math.isinf(self.label.epsilon) else ()
 
     def statement(self, *, on_devices: bool | None = True) -> str:
         """Return the guarantee in words, of answers given on devices unless said otherwise."""

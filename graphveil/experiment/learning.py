@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.errors import GraphError
+from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
@@ -24,32 +24,73 @@ def receive_on_edges(
     source: str,
     target: str,
     directed: bool,
-) -> tuple["Received", "Adjacency"]:
-    """Check messages, and return them with the public edges between their nodes.
+    nodes: Path | None = None,
+) -> tuple["Received", "Adjacency", "npt.NDArray[np.float32] | None"]:
+    """Check messages, and return them with the public edges between their nodes, and public features.
 
-    Nodes are numbered as their ids occur: in the messages first, then in the edges. One that only edges name
-    is a node that has not answered.
+    Nodes are numbered as their ids occur: in the messages first, then in the edges, then in the table of
+    public features. One that has no message is a node that has not answered.
 
     Raises:
-        GraphError: a file or column is missing or unusable, there are no rows, or ids are of different types.
+        ConfigError: a survey that asks for no features comes without public ones, or one that does with.
+        GraphError: a file or column is missing or unusable, there are no rows, ids are of different types or
+            repeated, or a node has no public features.
     """
     import pyarrow as pa
 
     from graphveil.collect.files import read_messages, receive
     from graphveil.graph import Adjacency
 
+    _check_features(survey, nodes)
     ids, texts = read_messages(messages, id=id)
-    ends = _ends(edges, source, target)
-    for name, end in ends.items():
-        if end.type != ids.type:
+    ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
+    others = {f"{name!r} of the edges": end for name, end in ends.items()}
+    others |= {} if public is None else {f"{id!r} of the nodes": public[0]}
+    for name, other in others.items():
+        if other.type != ids.type:
             raise GraphError(
-                f"column {name!r} of the edges and column {id!r} of the messages are of different types "
-                f"({end.type} and {ids.type}); write both as text or both as whole numbers"
+                f"column {name} and column {id!r} of the messages are of different types "
+                f"({other.type} and {ids.type}); write both as text or both as whole numbers"
             )
-    received = receive(survey, ids, texts, others=pa.concat_arrays(list(ends.values())))
+    received = receive(survey, ids, texts, others=pa.concat_arrays(list(others.values())))
     tail, head = (_positions(end, received.ids) for end in ends.values())
-    nodes = received.collector.nodes
-    return received, Adjacency.from_edges(tail, head, num_nodes=nodes, directed=directed)
+    count = received.collector.nodes
+    adjacency = Adjacency.from_edges(tail, head, num_nodes=count, directed=directed)
+    return received, adjacency, None if public is None else _in_order(public, received.ids)
+
+
+def _check_features(survey: "Survey", nodes: Path | None) -> None:
+    if survey.features is None and survey.label is not None and nodes is None:
+        raise ConfigError(
+            "the survey asks for labels alone, and there is nothing to learn them from: name a table of all "
+            "nodes' public features (--nodes), or ask for features, too"
+        )
+    if survey.features is not None and nodes is not None:
+        raise ConfigError("the survey asks for features, and what was said is learned from; drop --nodes")
+
+
+def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
+    """Return ids and features of a table of nodes."""
+    from graphveil.graph import tables
+    from graphveil.graph.files import check_columns, distinct_ids, feature_columns
+
+    columns = feature_columns(path, [id], None, ())
+    check_columns(path, [id, *columns])
+    table = tables.read(path, [id, *columns])
+    return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)
+
+
+def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -> npt.NDArray[np.float32]:
+    """Return the features in the order of ids, of which every one must have some."""
+    own, features = public
+    if len(own) < len(ids):
+        raise GraphError(
+            f"{len(ids) - len(own)} nodes of the messages and edges have no row in the table of public "
+            "features; give every node one"
+        )
+    rows = np.empty_like(features)
+    rows[_positions(own, ids)] = features
+    return rows
 
 
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:

@@ -174,5 +174,10 @@ def test_names_of_features_and_classes_go_to_the_devices() -> None:
 
 
 def test_labels_of_a_survey_are_what_they_say() -> None:
-    text = Survey(label=LabelRR(epsilon=math.inf, classes=2)).to_json()
+    survey = Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=2))
+    text = survey.to_json()
     assert json.loads(text)["label"] == {"classes": 2, "epsilon": "inf"}
+    assert Survey.from_json(text).open_parts == ("label",)
+    alone = json.loads(text) | {"features": None}
+    with pytest.raises(ConfigError, match="would protect nobody"):
+        Survey.from_json(json.dumps(alone, sort_keys=True, separators=(",", ":")))

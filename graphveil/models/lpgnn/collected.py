@@ -1,5 +1,6 @@
 """What devices sent, in the place of records that are randomised here: a survey's choices and its reports."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -46,22 +47,26 @@ def agreed(survey: Survey, configuration: Mapping[str, Any]) -> dict[str, Any]:
 def _said(survey: Survey) -> dict[str, Any]:
     """Return the constructor keywords that a survey decides."""
     law, label = survey.features, survey.label
-    if law is None or label is None:
-        missing = "features" if law is None else "labels"
-        raise ConfigError(f"the survey collects no {missing}, and both are learned from; ask for them, too")
+    if label is None:
+        raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
+    common = {
+        "unit": NodeFeatures.name,
+        "eps_y": label.epsilon,
+        "unsafe_noise_seed": None,  # the devices' noise has no seed
+    }
+    if law is None:
+        return {**common, "eps_x": math.inf}  # public ones
     if law.bounds.from_data:
         raise ConfigError(
             "the survey's bounds were taken from data, which tells about them; ask with public bounds"
         )
     return {
-        "unit": NodeFeatures.name,
+        **common,
         "eps_x": law.epsilon,
-        "eps_y": label.epsilon,
         "low": law.bounds.low,
         "high": law.bounds.high,
         **(_multi_bit(law) if isinstance(law, MultiBit) else _feature_rr(law)),
         "scaling": "none",
-        "unsafe_noise_seed": None,  # the devices' noise has no seed
     }
 
 
@@ -81,12 +86,17 @@ def _bins(k: int | str, rounding: str, decode: str) -> dict[str, Any]:
 
 
 def as_graph(
-    collector: Collector, adjacency: Adjacency, *, seed: int | None, ids: Ids | None = None
+    collector: Collector,
+    adjacency: Adjacency,
+    *,
+    seed: int | None,
+    ids: Ids | None = None,
+    public: Estimates | None = None,
 ) -> tuple[Graph, Randomised]:
     """Return what the server has as a graph with a split, and as randomised records.
 
-    The graph's features are the estimates' deviations and its labels the randomised ones. Nodes that have
-    not answered are in no part of the split.
+    The graph's features are the estimates' deviations, or public ones where the survey asked for none, and
+    its labels the randomised ones. Nodes that have not answered are in no part of the split.
 
     Raises:
         GraphError: the edges are of other nodes, or fewer than two nodes have answered.
@@ -102,7 +112,7 @@ def as_graph(
         raise GraphError("fewer than two nodes have answered: one to learn from, one to choose by; wait")
     labels = np.full(collector.nodes, UNKNOWN)
     labels[answered] = collector.labels()
-    estimates, y = estimates_of(collector), torch.from_numpy(labels)
+    estimates, y = estimates_of(collector) if public is None else public, torch.from_numpy(labels)
     graph = Graph(
         x=estimates.deviations,
         y=y,

@@ -17,6 +17,7 @@ from graphveil.aggregate import ReleasePlan
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError, NotYetError
 from graphveil.graph import Adjacency, Graph, rows
+from graphveil.graph.features import as_features
 from graphveil.graph.recipes import RANGES_PUBLIC
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
 from graphveil.mechanisms.claim import Claim, check_budget
@@ -28,6 +29,7 @@ from graphveil.models.cards import ReleaseRow
 from graphveil.models.context import FitContext, OnProgress, silent
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.elsewhere import Collection, Heard, collection_of, joined
+from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
@@ -245,6 +247,7 @@ class LocalEstimator(Estimator):
         collector: Collector,
         adjacency: Adjacency,
         *,
+        public_features: object = None,
         ids: Ids | None = None,
         on_progress: OnProgress = silent,
     ) -> Self:
@@ -259,15 +262,38 @@ class LocalEstimator(Estimator):
         Args:
             collector: the messages, of the survey that the estimator is from.
             adjacency: the public edges between its nodes, numbered as there.
+            public_features: features (N, d) of all nodes that are no secret, for a survey that asks for the
+                label alone. The guarantee says eps_x = inf of them, which is no protection.
             ids: the nodes' own ids (N), for tables of predictions.
 
         Raises:
-            ConfigError: the estimator is not of the collector's survey, or ``unsafe_noise_seed`` is given.
+            ConfigError: the estimator is not of the collector's survey, or ``unsafe_noise_seed`` is given;
+                public features are missing, not asked for, or outside ``low`` and ``high``.
             GraphError: the sizes differ, or fewer than two nodes have answered.
         """
         agreed(collector.survey, self.get_params())
-        graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids)
+        public = self._public(collector.survey, public_features)
+        graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids, public=public)
         return self._fit_received(graph, received, on_progress)
+
+    def _public(self, survey: Survey, given: object) -> Estimates | None:
+        """Return public features in the place of estimates, where the survey asks for none."""
+        if (given is None) != (survey.features is not None):
+            raise ConfigError(
+                "the survey asks for no features, so public ones are needed: public_features=, one row a node"
+                if given is None
+                else "the survey asks for features, and what was said is learned from; drop public_features"
+            )
+        if given is None:
+            return None
+        x = scaled(as_features(given), self.scaling)
+        if count := outside(self._law().bounds, x):
+            raise ConfigError(
+                f"{count:,} values of the public features lie outside low={self.low!r} and "
+                f"high={self.high!r}, and would be cut; say their range (--set low=.. --set high=..), or "
+                "scaling='row'"
+            )
+        return Estimates(x)
 
     def fit_reports_of(
         self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = silent

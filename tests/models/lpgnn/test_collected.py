@@ -35,7 +35,7 @@ def collector(survey: Survey = SURVEY, silent: list[int] = SILENT, nodes: int = 
     """Return what a server has after all nodes but the silent ones have answered."""
     rng = np.random.default_rng(0)
     x, y = rng.random((nodes, DIM)), rng.integers(CLASSES, size=nodes)
-    messages = answer_all(survey, features=x, labels=y)
+    messages = answer_all(survey, features=None if survey.features is None else x, labels=y)
     found = Collector(survey, nodes)
     assert found.accept_all({n: messages[n] for n in range(nodes) if n not in silent}) == {}
     return found
@@ -84,7 +84,6 @@ def test_an_unknown_keyword_is_refused() -> None:
 @pytest.mark.parametrize(
     ("survey", "reason"),
     [
-        (Survey(label=LABEL), "collects no features"),
         (Survey(features=LAWS["multi-bit"]), "collects no labels"),
         (
             Survey(
@@ -97,6 +96,40 @@ def test_an_unknown_keyword_is_refused() -> None:
 def test_a_survey_that_cannot_be_learned_from_is_refused(survey, reason) -> None:
     with pytest.raises(ConfigError, match=reason):
         gv.LPGNN.from_survey(survey)
+
+
+ALONE = Survey(label=LABEL)
+
+
+@pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
+def test_labels_alone_are_learned_from_with_public_features(method, edges) -> None:
+    x = np.random.default_rng(2).random((NODES, DIM))
+    model = method.from_survey(ALONE, seed=0, epochs=3).fit_collected(
+        collector(ALONE), edges, public_features=x
+    )
+    assert (model.eps_x, model.eps_y) == (np.inf, 2.0)
+    assert torch.equal(model._reports.features.dense(), torch.from_numpy(x).float())
+    assert model.predict_proba().shape == (NODES, CLASSES)
+    said = model.guarantee.statement()
+    assert "eps_x = inf and its label at eps_y = 2" in said and "saw only what had left" in said
+    assert budget_of(edges.edge_set).entries == ()
+
+
+def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
+    x, found = np.zeros((NODES, DIM)), collector(ALONE)
+    model = gv.LPGNN.from_survey(ALONE, seed=0, epochs=1)
+    with pytest.raises(ConfigError, match="public ones are needed"):
+        model.fit_collected(found, edges)
+    with pytest.raises(ConfigError, match="drop public_features"):
+        gv.LPGNN.from_survey(SURVEY, epochs=1).fit_collected(collector(), edges, public_features=x)
+    with pytest.raises(ConfigError, match="2 values of the public features lie outside"):
+        model.fit_collected(found, edges, public_features=np.vstack([[[2.0] * 2 + [0.5] * 4], x[1:]]))
+    wide = gv.LPGNN.from_survey(ALONE, seed=0, epochs=1, high=2.0)
+    wide.fit_collected(found, edges, public_features=2 + x)
+    with pytest.raises(GraphError):
+        model.fit_collected(found, edges, public_features=x[1:])
+    with pytest.raises(GraphError, match="finite"):
+        model.fit_collected(found, edges, public_features=x + np.nan)
 
 
 def test_bins_belong_to_feature_rr() -> None:

@@ -16,15 +16,8 @@ from graphveil.models.lpgnn.local import LocalEstimator
 from graphveil.models.told import ASSERTED_PEOPLE
 from graphveil.privacy import LocalReport, compose
 
-LOCAL = {
-    "unit": "node-features",
-    "eps_x": 1.0,
-    "eps_y": 2.0,
-    "seed": 0,
-    "epochs": 2,
-    "hidden": 4,
-    "x_steps": 2,
-}
+BUDGETS = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}
+LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}
 CLASSES, DIM = 3, 5
 
 
@@ -161,11 +154,12 @@ class TestAnotherGraph:
         other = synthetic("tiny")
         every = torch.ones(other.num_nodes, dtype=torch.bool)
         other = other.replace(train_mask=~every, val_mask=~every, test_mask=every)
-        model = gv.LPGNN(unit="node-features", eps_x=200.0, eps_y=4.0, seed=0, epochs=80, y_steps=1)
+        learning = {"epochs": 60, "learning_rate": 0.03, "select": "likelihood", "x_steps": 1, "y_steps": 0}
+        model = gv.LPGNN(**{**BUDGETS, "eps_x": 200.0, "eps_y": 4.0}, seed=0, unsafe_noise_seed=0, **learning)
         model.fit(graph)
         chance = graph.y.bincount().max() / graph.num_nodes
-        assert model.score(other) > chance + 0.1
-        assert model.score(other) > model.score(graph) - 0.15
+        assert model.score(other) > chance + 0.3
+        assert model.score(other) > model.score(graph) - 0.05
 
 
 class TestPeopleApart:
