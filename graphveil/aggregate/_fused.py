@@ -15,30 +15,17 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from graphveil.aggregate import _tanh
-from graphveil.aggregate._kernels import MAX_WIDTH, TOGETHER, DotKernel, Kernel, KindKernel, NetworkKernel
+from graphveil.aggregate._kernels import MAX_WIDTH, TOGETHER, Kernel
+from graphveil.aggregate._keyed import Keyed, keyed_by, power_of_two
 from graphveil.aggregate._llvm import Code, Compiled, can_compile, compile_for_host
-from graphveil.aggregate._network import Network
-from graphveil.aggregate._pairs import Dots, Kinds, PairWeights
+from graphveil.aggregate._pairs import PairWeights
 from graphveil.aggregate.engine import Edges
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
 _AHEAD = 24  # edges that memory is asked for before their turn
 _LINE = 32  # 16-bit integers that memory brings in together
 _EDGES_A_THREAD = 1 << 16
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Keyed:
-    """What a kernel reads: keys of all sources and targets, the table of weights, and other numbers."""
-
-    kernel: Kernel
-    sources: Tensor  # int16, (N, at most key)
-    targets: Tensor  # int16, (N, own)
-    levels: Tensor  # int32, each weight in both halves
-    given: Tensor  # int16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,12 +71,14 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
         table: whole numbers below 2^VECTOR_BITS in float32, shape (copies * N, d), the copies alike in keys.
         pairs: the weights.
     """
-    width = _power_of_two(table.shape[1])
-    keyed = _keyed(pairs) if width <= MAX_WIDTH else None
-    compiled = None if keyed is None else _compiled(keyed.kernel, width)
-    if keyed is None or compiled is None:
+    width = power_of_two(table.shape[1])
+    if width > MAX_WIDTH or not can_compile():
         return None
-    return FusedSum(keyed, _side_by_side(keyed, table, width), table.shape[1], compiled)
+    keyed = keyed_by(pairs)
+    if keyed is None:
+        return None
+    rows = _side_by_side(keyed, table, width)
+    return FusedSum(keyed, rows, table.shape[1], _compiled(keyed.kernel, width))
 
 
 def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
@@ -102,55 +91,10 @@ def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
     return rows
 
 
-def _keyed(pairs: PairWeights | None) -> Keyed | None:
-    """Return what a kernel for these weights reads, None if there is none."""
-    if isinstance(pairs, Dots):
-        return _rows(DotKernel, pairs.phi, pairs.psi, pairs.levels, torch.empty(0))
-    if isinstance(pairs, Network):
-        readout = _wide(pairs.readout[None], _power_of_two(len(pairs.readout)))[0]
-        numbers = torch.tensor([pairs.shift, *_tanh.COEFFICIENTS], dtype=torch.int16)
-        given = torch.cat([_halves(pairs.offset), numbers, readout])
-        return _rows(NetworkKernel, pairs.source, pairs.target, pairs.levels, given)
-    if isinstance(pairs, Kinds):
-        codes = torch.from_numpy(pairs.codes).to(torch.int16)[:, None]
-        return _of(KindKernel(1, 1), codes, codes, pairs.levels, torch.tensor([len(pairs.levels)]))
-    return None
-
-
-def _rows(
-    kind: type[Kernel], sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor
-) -> Keyed | None:
-    """Return keys of one width, a power of two, unless they are too wide."""
-    key = _power_of_two(sources.shape[1])
-    if key > MAX_WIDTH:
-        return None
-    return _of(kind(key, key), sources, _wide(targets, key), levels, given)
-
-
-def _of(kernel: Kernel, sources: Tensor, targets: Tensor, levels: Tensor, given: Tensor) -> Keyed:
-    twice = levels.reshape(-1).to(torch.int32) * ((1 << 16) + 1)
-    return Keyed(kernel, sources, targets, twice, given.to(torch.int16))
-
-
-def _halves(number: int) -> Tensor:
-    """Return a 32-bit number as two of 16."""
-    return torch.tensor([number], dtype=torch.int32).view(torch.int16)
-
-
-def _wide(rows: Tensor, width: int) -> Tensor:
-    """Return whole numbers in 16 bits, with columns of zeros up to the width."""
-    short = rows.to(torch.int16)
-    return short.contiguous() if rows.shape[1] == width else pad(short, (0, width - rows.shape[1]))
-
-
-def _power_of_two(width: int) -> int:
-    return max(8, 1 << (width - 1).bit_length())
-
-
 @lru_cache(maxsize=64)
-def _compiled(kernel: Kernel, width: int) -> Compiled | None:
-    """Return the pass of a kernel for vectors of some width, None without a compiler."""
-    return compile_for_host(_program(kernel, width), 2, 7) if can_compile() else None
+def _compiled(kernel: Kernel, width: int) -> Compiled:
+    """Return the pass of a kernel for vectors of some width."""
+    return compile_for_host(_program(kernel, width), 2, 7)
 
 
 def _program(kernel: Kernel, width: int) -> str:
@@ -160,7 +104,7 @@ def _program(kernel: Kernel, width: int) -> str:
     """
     once, target, four, left = parts = Code("o"), Code("t"), Code("f"), Code("l")
     fixed, row = kernel.before_rows(once), kernel.key + width
-    mine = kernel.before_edges(target)
+    mine = kernel.before_edges(target, fixed)
     rows = _four_sources(four, row)
     through = _added(four, "%before", kernel, width, rows, kernel.weights(four, rows, fixed, mine))
     rows, there = _last_sources(left, row)
@@ -192,7 +136,7 @@ target:
   %degree = sub nuw i64 %stop, %first
   %fours = and i64 %degree, -{TOGETHER}
   %rest = add nuw i64 %first, %fours
-  %own = getelementptr [{kernel.own} x i16], ptr %targets, i64 %v
+  %own = getelementptr [{kernel.key} x i16], ptr %targets, i64 %v
   {target}
   %some = icmp ult i64 %first, %rest
   br i1 %some, label %four, label %after

@@ -10,30 +10,30 @@ from dataclasses import dataclass
 
 from graphveil.aggregate import _tanh
 from graphveil.aggregate._llvm import Code
-from graphveil.aggregate._pairs import HALF
+from graphveil.aggregate._pairs import FULL, HALF
 
 TOGETHER = 4  # edges whose weights are computed in the same instructions
 MAX_WIDTH = 128  # of a key that is computed with
-_WORDS = 16  # 16-bit integers that are compared at once
+BLOCK = 16  # 16-bit words of a set that are compared at once
+NOBODY = (1 << 16) - 1  # the member that fills a list up
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
     """Weights of edges from the rows of their sources and of their target.
 
-    ``%own`` is the address of the target's row, ``%levels`` that of the table of weights, and ``%given`` that
-    of 16-bit numbers that belong to no node.
+    ``%v`` is the number of the target among the pass's and ``%own`` the address of its row; ``%levels`` is
+    that of the table of weights, and ``%given`` that of 16-bit numbers that belong to no node.
     """
 
-    key: int  # 16-bit integers that a source's row begins with,
-    own: int  # and in a target's row
+    key: int  # 16-bit integers that a source's row begins with, and that a target's has
 
     def before_rows(self, code: Code) -> tuple[str, ...]:
         """Add what is done once, and return its names."""
         return ()
 
     @abstractmethod
-    def before_edges(self, code: Code) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
         """Add what is done once a target, and return its names."""
 
     @abstractmethod
@@ -46,16 +46,16 @@ class Kernel(ABC):
             code: where to.
             rows: the addresses of the sources' rows.
             once: what :meth:`before_rows` returned.
-            mine: what :meth:`before_edges` returned.
+            mine: what :meth:`before_edges` did.
         """
 
 
 class DotKernel(Kernel):
     """A table over the dot product of two rows (:class:`graphveil.aggregate._pairs.Dots`)."""
 
-    def before_edges(self, code: Code) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
         """Read the target's row, twice."""
-        return (_twice(code, code.load(f"<{self.own} x i16>", "%own"), self.own),)
+        return (_twice(code, code.load(f"<{self.key} x i16>", "%own"), self.key),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
@@ -73,7 +73,7 @@ class KindKernel(Kernel):
         """Read how many kinds there are."""
         return (code(f"zext i16 {code.load('i16', '%given')} to i64"),)
 
-    def before_edges(self, code: Code) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
         """Read the target's kind."""
         return (code(f"zext i16 {code.load('i16', '%own')} to i64"),)
 
@@ -105,9 +105,9 @@ class NetworkKernel(Kernel):
             *(code.all(coefficient, "i16", 2 * self.key) for coefficient in coefficients),
         )
 
-    def before_edges(self, code: Code) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
         """Read the target's half of the hidden units, twice."""
-        return (_twice(code, code.load(f"<{self.own} x i16>", "%own"), self.own),)
+        return (_twice(code, code.load(f"<{self.key} x i16>", "%own"), self.key),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
@@ -123,6 +123,99 @@ class NetworkKernel(Kernel):
         for bound, limit in (("smax", 0), ("smin", 2 * HALF)):
             place = code.call("<4 x i32>", f"{bound}.v4i32", ("<4 x i32>", place), ("<4 x i32>", _all(limit)))
         return _looked_up(code, place)
+
+
+class BitKernel(Kernel):
+    """The Jaccard index of sets of bits (:class:`graphveil.aggregate._overlaps.BitSets`).
+
+    A row is how many members a set has, in 16 bits, and its bits, in blocks.
+    """
+
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+        """Read the target's set, twice, without its size, and its size."""
+        size = code(f"zext i16 {code.load('i16', '%own')} to i32")
+        blocks = [code.load(_BLOCK, code.at("%own", "i16", start)) for start in range(0, self.key, BLOCK)]
+        blocks[0] = code(f"insertelement {_BLOCK} {blocks[0]}, i16 0, i64 0")
+        twice = (code(f"bitcast <32 x i16> {_twice(code, block, BLOCK)} to <8 x i64>") for block in blocks)
+        return code.all(size, "i32", TOGETHER), *twice
+
+    def weights(
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+    ) -> list[str]:
+        """Count common bits."""
+        size, *blocks = mine
+        common = ["zeroinitializer"] * 2
+        for start, block in enumerate(blocks):
+            places = [code.at(row, "i16", start * BLOCK) for row in rows]
+            for pair, bits in enumerate(_keys(code, places, BLOCK)):
+                both = code(f"and <8 x i64> {block}, {code(f'bitcast <32 x i16> {bits} to <8 x i64>')}")
+                members = code.call("<8 x i64>", "ctpop.v8i64", ("<8 x i64>", both))
+                common[pair] = code(f"add <8 x i64> {common[pair]}, {members}")
+        one, two = (code(f"trunc <8 x i64> {members} to <8 x i32>") for members in common)
+        return _jaccard(code, code.sums(one, two, 8), rows, size)
+
+
+class ListKernel(Kernel):
+    """The Jaccard index of lists of members (:class:`graphveil.aggregate._overlaps.ListSets`).
+
+    A row is how many members a set has, the members, and one that is nobody's. The target's are marked on a
+    map of all that there could be, and its sources' are looked up there.
+    """
+
+    def before_rows(self, code: Code) -> tuple[str, ...]:
+        """Make an empty map."""
+        places = code(f"alloca [{NOBODY + 1} x i8]")
+        code.clear(places, NOBODY + 1)
+        return (places,)
+
+    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+        """Mark the target's members, and those of the target before no more; read how many they are."""
+        (places,) = once
+        first = code("icmp eq i64 %v, 0")
+        before = code(f"select i1 {first}, ptr %own, ptr {code.at('%own', 'i16', -self.key)}")
+        for row, mark in ((before, 0), ("%own", 1)):
+            for member in self._members(code, row):
+                code.do(f"store i8 {mark}, ptr {code.at(places, 'i8', member)}")
+        code.do(f"store i8 0, ptr {code.at(places, 'i8', NOBODY)}")
+        return (code.all(code(f"zext i16 {code.load('i16', '%own')} to i32"), "i32", TOGETHER),)
+
+    def weights(
+        self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
+    ) -> list[str]:
+        """Count marked members."""
+        return _jaccard(
+            code, code.gathered([self._common(code, row, once[0]) for row in rows], "i32"), rows, mine[0]
+        )
+
+    def _common(self, code: Code, row: str, places: str) -> str:
+        """Return how many of a source's members are marked."""
+        common = "0"
+        for member in self._members(code, row):
+            mark = code(f"zext i8 {code.load('i8', code.at(places, 'i8', member))} to i32")
+            common = code(f"add i32 {common}, {mark}")
+        return common
+
+    def _members(self, code: Code, row: str) -> list[str]:
+        """Return the members in a row."""
+        short = [code.load("i16", code.at(row, "i16", place)) for place in range(1, self.key)]
+        return [code(f"zext i16 {member} to i64") for member in short]
+
+
+def _jaccard(code: Code, common: str, rows: Sequence[str], size: str) -> list[str]:
+    """Return |A & B| / |A | B| for four edges, to the nearest and from the middle up, as in whole numbers.
+
+    The quotient of two whole numbers below 2^24 is rounded once, by less than what parts it from the next
+    whole number above: rounding down gives that of the exact quotient.
+    """
+    four, real = "<4 x i32>", "<4 x float>"
+    sizes = code(f"zext <4 x i16> {code.gathered([code.load('i16', row) for row in rows], 'i16')} to {four}")
+    union = code(f"sub {four} {code(f'add {four} {sizes}, {size}')}, {common}")
+    union = code.call(four, "smax.v4i32", (four, union), (four, _all(1)))
+    above = code(f"add {four} {code(f'mul {four} {common}, {_all(2 * FULL)}')}, {union}")
+    below = code(f"shl {four} {union}, {_all(1)}")
+    above, below = (code(f"sitofp {four} {number} to {real}") for number in (above, below))
+    index = code(f"fptosi {real} {code(f'fdiv {real} {above}, {below}')} to {four}")
+    return code.lanes(code(f"mul {four} {index}, {_all((1 << 16) + 1)}"), "i32", TOGETHER)
 
 
 def _keys(code: Code, rows: Sequence[str], count: int) -> list[str]:
@@ -154,6 +247,9 @@ def _looked_up(code: Code, places: str) -> list[str]:
 def _level(code: Code, place: str) -> str:
     """Return the weight at a place of the table."""
     return code.load("i32", code.at("%levels", "i32", place))
+
+
+_BLOCK = f"<{BLOCK} x i16>"
 
 
 def _all(value: int) -> str:

@@ -39,6 +39,11 @@ class Code:
         self.declared.add(f"declare {kind} @llvm.{function}({', '.join(each for each, _ in given)})")
         return self(f"call {kind} @llvm.{function}({', '.join(map(' '.join, given))})")
 
+    def clear(self, address: str, count: int) -> None:
+        """Fill some bytes with zeros."""
+        self.declared.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        self.do(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {count}, i1 false)")
+
     def at(self, table: str, kind: str, index: str | int) -> str:
         """Return the address of an entry of a table."""
         return self(f"getelementptr {kind}, ptr {table}, i64 {index}")

@@ -12,16 +12,17 @@ from graphveil.aggregate._pairs import PairWeights
 from graphveil.aggregate.similarity import Similarity
 from graphveil.graph import Features
 
-_BITS_A_MEMBER = 64  # of a set: so many take as long to compare as a member
-_MOST_BITS = 1 << 12  # which every node may have
+_BITS_A_MEMBER = 64  # of a list: so many take as long to compare
+_BITS = 1 << 10  # which take no time
+_LONGER = 4  # times the mean that the longest list may count: bits have to fit in memory, too
 
 
 @dataclass(frozen=True)
 class Jaccard(Similarity):
     """w = |A_u & A_v| / |A_u | A_v| for the sets A of features that are not zero, in [0, 1].
 
-    Two nodes without any feature have similarity 0. Features are public. A pair costs as much as the sets
-    have bits, up to 4,096 features, and of more features as much as the sets have members.
+    Two nodes without any feature have similarity 0. Features are public. A pair costs as much as there are
+    features or, if these are sparse and many, as the longest set has members.
 
     >>> Jaccard().bound
     1.0
@@ -41,8 +42,9 @@ class Jaccard(Similarity):
         sets = sparse.csr_array(keys, copy=True)
         sets.sum_duplicates()
         sets.eliminate_zeros()
-        count, width = sets.shape
-        if width <= max(_MOST_BITS, _BITS_A_MEMBER * len(sets.indices) / max(1, count)):
+        sizes = np.diff(sets.indptr)
+        longest = min(sizes.max(initial=0), _LONGER * sizes.sum() / max(1, len(sizes)))
+        if sets.shape[1] <= max(_BITS, _BITS_A_MEMBER * longest):
             return sparse_sets(sets)
         ones = np.ones(len(sets.indices), dtype=np.int32)
         return ListSets(sparse.csr_array((ones, sets.indices, sets.indptr), shape=sets.shape))

@@ -1,11 +1,11 @@
 """The compiled pass against the slower way: the same integers in the same type."""
 
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from graphveil.aggregate import (
@@ -28,7 +28,8 @@ from graphveil.aggregate import (
 from graphveil.aggregate._blocks import Sums, exact_sum
 from graphveil.aggregate._fused import FusedSum, fused_sum
 from graphveil.aggregate._network import Network
-from graphveil.aggregate._pairs import HALF, Dots, Kinds, PairWeights
+from graphveil.aggregate._overlaps import BitSets, ListSets
+from graphveil.aggregate._pairs import HALF, Dots, Given, Kinds, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
@@ -111,12 +112,58 @@ def test_every_hidden_unit_gives_the_same_weight() -> None:
         assert torch.equal(*both(edges, table, made, longest=1 << 30))
 
 
+def sets(width: int, share: float, nodes: int = NODES) -> sparse.csr_array:
+    """Random sets, among them one of nothing and one of twenty members or all."""
+    x = np.random.default_rng(width).random((nodes, width)) < share
+    x[0], x[1] = False, False
+    x[1, :20] = True
+    return sparse.csr_array(x.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("width", "share", "kind"),
+    [(1, 0.5, BitSets), (15, 0.5, BitSets), (16, 0.9, BitSets), (255, 0.1, BitSets), (767, 0.4, BitSets)]
+    + [(width, share, ListSets) for width in (3000, 1 << 16) for share in (0.0, 0.002)],
+)
+def test_sets_of_any_kind_give_the_same_sums(
+    width: int, share: float, kind: type[PairWeights], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = min(share, 60 / width) if kind is ListSets else share
+    pairs = Jaccard().prepare(sets(width, share)[:, : (1 << 16) - 1])
+    assert type(pairs) is kind
+    assert torch.equal(*both(graph(), vectors(16), pairs))
+    monkeypatch.setattr(_fused, "_EDGES_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert torch.equal(*both(graph(), vectors(16), pairs))
+
+
+@pytest.mark.parametrize(("width", "own", "step"), [(40, 20, 1), (16_367, 16_367, 16)])
+def test_every_share_of_common_members_is_rounded_alike(width: int, own: int, step: int) -> None:
+    # Unions from 20 to 40, and the largest sets there are, whose quotients lie closest to halves.
+    shares = [(c, e) for c in range(0, own + 1, step) for e in range(width - own + 1)]
+    x = np.zeros((1 + len(shares), width), dtype=bool)
+    x[0, :own] = True
+    for row, (common, others) in enumerate(shares, 1):
+        x[row, :common], x[row, own : own + others] = True, True
+    sources = torch.arange(1, len(x), dtype=torch.int32)
+    edges = Edges(0, 1, torch.tensor([0, len(sources)], dtype=torch.int32), sources)
+    table = torch.zeros(len(x), 128)
+    table[sources.long(), sources.long() % 128] = sources.float().mul(7).fmod(251) + 1
+    assert torch.equal(*both(edges, table, Jaccard().prepare(torch.from_numpy(x)), longest=1 << 30))
+
+
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4, 5, 7, 8, 9, 61])
 def test_rows_of_any_length_give_the_same_sums(degree: int) -> None:
     sources = torch.arange(degree, dtype=torch.int32) % NODES
     edges = Edges(3, 5, torch.tensor([0, 0, degree], dtype=torch.int32), sources)
     z = torch.from_numpy(np.random.default_rng(degree).normal(size=(NODES, 4)))
-    for pairs in (HalfCos().prepare(z), Coarse(HalfCos(), 9).prepare(z), network(4)):
+    for pairs in (
+        HalfCos().prepare(z),
+        Coarse(HalfCos(), 9).prepare(z),
+        network(4),
+        Jaccard().prepare(sets(30, 0.5)),
+        Jaccard().prepare(sets(3000, 0.005)),
+    ):
         assert torch.equal(*both(edges, vectors(16), pairs))
 
 
@@ -177,11 +224,8 @@ def test_threads_share_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    _fused._compiled.cache_clear()
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
-    yield
-    _fused._compiled.cache_clear()
 
 
 def test_without_a_compiler_or_for_other_weights_there_is_no_pass(no_compiler: None) -> None:
@@ -203,23 +247,32 @@ def test_a_compiler_that_does_not_load_is_none(monkeypatch: pytest.MonkeyPatch, 
 
 def test_some_weights_and_widths_have_no_pass() -> None:
     z = torch.eye(4)
-    assert fused_sum(z, None) is None and fused_sum(z, Jaccard().prepare(z)) is None
+    assert fused_sum(z, None) is None and fused_sum(z, Given(4)) is None
+    assert fused_sum(z, Jaccard().prepare(torch.zeros(4, 1 << 14))) is None
+    long = sparse.csr_array(sparse.eye_array(4000, 1 << 14, format="lil", dtype=np.float32))
+    one = sparse.csr_array(np.ones((1, 130), dtype=np.float32))
+    one.resize((1, 1 << 14))
+    long = sparse.csr_array(sparse.vstack([long, one]))
+    assert isinstance(Jaccard().prepare(long), ListSets)
+    assert fused_sum(torch.zeros(4001, 4), Jaccard().prepare(long)) is None
     assert fused_sum(torch.zeros(4, 129), HalfCos().prepare(z)) is None
     assert fused_sum(z, HalfCos().prepare(torch.zeros(4, 129))) is None
     assert fused_sum(torch.zeros(NODES, 4), network(129)) is None
     assert isinstance(ClassAgree().prepare(z), Kinds) and fused_sum(z, ClassAgree().prepare(z)) is not None
 
 
-def test_a_release_has_the_same_bytes_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("weight", [HalfCos(), Attention(), Jaccard()])
+def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(6)
     adjacency = Adjacency.from_edges(*rng.integers(0, NODES, (2, 400)), num_nodes=NODES, directed=False)
     rows = torch.from_numpy(rng.normal(size=(NODES, 16)))
     rows /= 1.01 * rows.norm(dim=1, keepdim=True)
-    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 16, UndirectedEdge(), HalfCos()), delta=1e-3)
+    keys = (rows, 2 * rows, rows[0], rows[1, 0]) if isinstance(weight, Attention) else (rows > 0) * rows
+    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 16, UndirectedEdge(), weight), delta=1e-3)
 
     def asked() -> Tensor:
         key = ReleaseKey.from_seed(0, "fused")
-        return Release(plan, adjacency, budget=MemoryBudget(), key=key).rows(rows, rows)
+        return Release(plan, adjacency, budget=MemoryBudget(), key=key).rows(rows, keys)
 
     fast = asked()
     monkeypatch.setattr(release, "fused_sum", lambda table, pairs: None)
