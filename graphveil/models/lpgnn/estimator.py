@@ -47,7 +47,7 @@ class LPGNN(LocalEstimator):
 
     Args:
         eps_x, eps_y, features, m, theta, low, high, scaling, data_dependent_bounds: how a node randomises its
-            record, see :class:`~graphveil.models.lpgnn.local.LocalEstimator`.
+            record, see :class:`~graphveil.models.lpgnn.promise.LocalPromise`.
         x_steps: K_x.
         y_steps: K_y; 0 learns what each node said about itself.
         aggregator: A^: ``"gcn"`` or ``"mean"``.

@@ -1,42 +1,32 @@
-"""What methods on randomised records have in common: budgets, the guarantee, and one collection a fit."""
+"""Estimators on randomised records: one collection a fit, further models of it for free, other graphs."""
 
 import dataclasses
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil import _check
 from graphveil.aggregate import ReleasePlan
 from graphveil.collect import Collector, Survey
-from graphveil.errors import ConfigError, GraphError, NotYetError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, rows
 from graphveil.graph.features import as_features
-from graphveil.graph.recipes import RANGES_PUBLIC
-from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
-from graphveil.mechanisms.claim import Claim, check_budget
-from graphveil.mechanisms.local.bounds import FROM_DATA, Ends
-from graphveil.mechanisms.local.feature_rr import Decode
-from graphveil.mechanisms.local.feature_rr import Mode as Rounding
-from graphveil.models.base import SEEDED, Estimator
-from graphveil.models.cards import ReleaseRow
+from graphveil.models.base import SEEDED
 from graphveil.models.context import FitContext, OnProgress, silent
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.elsewhere import Collection, Heard, collection_of, joined
 from graphveil.models.lpgnn.inputs import Estimates
-from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
+from graphveil.models.lpgnn.promise import LocalPromise
 from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
-from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling, scaled
+from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.questions import Asked, check_subject
-from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, budget_of, compose
+from graphveil.privacy import Entry, Guarantee, NodeFeatures, budget_of
 
-_PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
 _OF_RECORDS = (  # the parameters that say what a report is
     *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
     *("low", "high", "scaling", "data_dependent_bounds"),
@@ -44,45 +34,14 @@ _OF_RECORDS = (  # the parameters that say what a report is
 
 
 @dataclass(kw_only=True, eq=False)
-class LocalEstimator(Estimator):
+class LocalEstimator(LocalPromise):
     """Base of methods that learn from records which each node randomises, over public edges.
 
-    Under unit ``node-features`` every node randomises its features, and training and validation nodes their
-    label, before the method sees anything. A fit is one collection: booked before it, resumed without another
-    one. Under unit ``none`` records are exact.
-
-    Args:
-        eps_x: the budget of a node's features; inf sends them as they are.
-        eps_y: the budget of its label; inf sends it as it is.
-        features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
-            ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
-            ``"feature-rr"`` or ``"feature-rr-naive"``.
-        m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
-        theta: public weights of the features, which add up to one: feature i tells at eps_x theta_i. Of
-            ``"feature-rr"``, ``"lpm"`` and those that tell about a sample otherwise.
-        k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
-        low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
-            values are is counted in ``clipped_``, which is private.
-        scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
-            largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
-        data_dependent_bounds: your word for ``"columns"``, which tells about the records it is computed from
-            and voids the guarantee.
+    A fit is one collection: booked before it, resumed without another one. Its reports serve further models,
+    and the new nodes of a graph that grows are asked alone. How many values lay outside the public range is
+    counted in ``clipped_``, which is private; ``agreement_`` is how often the network alone predicts what
+    training and validation nodes said.
     """
-
-    local: ClassVar[bool] = True
-
-    eps_x: float | None = None
-    eps_y: float | None = None
-    features: str = "multi-bit"
-    m: Samples = "best"
-    theta: tuple[float, ...] | None = None
-    k: BinCount = "auto"
-    rounding: Rounding = "stochastic"
-    decode: Decode = "unbiased"
-    low: Ends = 0.0
-    high: Ends = 1.0
-    scaling: Scaling = "none"
-    data_dependent_bounds: bool = False
 
     clipped_: int | None = field(default=None, init=False, repr=False)  # private: it stays inside
     agreement_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -101,7 +60,7 @@ class LocalEstimator(Estimator):
             ConfigError: a keyword contradicts the survey; it does not collect both features and labels, or
                 took its bounds from data.
 
-        >>> from graphveil.mechanisms import MultiBit
+        >>> from graphveil.mechanisms import LabelRR, MultiBit
         >>> from graphveil.models.lpgnn import LPGNN
         >>> asked = Survey(features=MultiBit(epsilon=1.0, dim=8), label=LabelRR(epsilon=2.0, classes=3))
         >>> model = LPGNN.from_survey(asked, x_steps=16)
@@ -110,135 +69,9 @@ class LocalEstimator(Estimator):
         """
         return cls(**agreed(survey, configuration))
 
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomises a vector of so many features."""
-        return self._law().mechanism(dim)
-
-    def label_mechanism(self, classes: int) -> LabelRR:
-        """Return what randomises a label of so many classes."""
-        return LabelRR(epsilon=self._budgets[1], classes=classes)
-
-    # -- configuration -------------------------------------------------------------------------------------
-
-    @property
-    def _randomises(self) -> bool:
-        return self.unit == NodeFeatures.name
-
-    @property
-    def _budgets(self) -> tuple[float, float]:
-        """What features and label may cost; without a unit, nothing is hidden."""
-        return (
-            math.inf if self.eps_x is None else float(self.eps_x),
-            math.inf if self.eps_y is None else float(self.eps_y),
-        )
-
-    @property
-    def _spends(self) -> bool:
-        """Whether a fit asks anything under a budget of the server's: a record pays before it leaves."""
-        return False
-
-    def _law(self) -> FeatureLaw:
-        return FeatureLaw(
-            name=self.features,
-            epsilon=self._budgets[0],
-            bounds=Bounds(self.low, self.high, from_data=self.scaling == "columns"),
-            m=self.m,
-            theta=self.theta,
-            delta=GAUSSIAN_DELTA if isinstance(self.delta, str) else self.delta,
-            k=self.k,
-            rounding=self.rounding,
-            decode=self.decode,
-        )
-
-    def _check_config(self) -> None:
-        super()._check_config()
-        self._check_budgets()
-        _check.one_of(SCALINGS, scaling=self.scaling)
-        if (self.scaling == "columns") != self.data_dependent_bounds:
-            raise ConfigError(
-                "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
-                "value of a column tell about the records they come from, which voids the guarantee; give "
-                "both, or scaling='row', which every node does on its own"
-            )
-        self._law()
-
-    def _check_budgets(self) -> None:
-        """Require both budgets where records are randomised, and none elsewhere."""
-        given = {name: getattr(self, name) for name in ("eps_x", "eps_y")}
-        if self.epsilon is not None:
-            raise ConfigError(
-                f"epsilon={self.epsilon:g}: {self.method} spends on features and on the label; pass eps_x= "
-                "and eps_y= (--set eps_x=.. --set eps_y=..), which add up"
-            )
-        if not self._randomises:
-            if any(value is not None for value in given.values()):
-                raise ConfigError(
-                    f"eps_x and eps_y are budgets of unit 'node-features', and unit {self.unit!r} adds no "
-                    "noise; drop them"
-                )
-            return
-        missing = [name for name, value in given.items() if value is None]
-        if missing:
-            raise ConfigError(
-                f"unit 'node-features' needs the budgets eps_x of features and eps_y of the label, and "
-                f"{' and '.join(missing)} is missing: pass it (--set {missing[0]}=1; inf for no protection)"
-            )
-        check_budget(**given)
-        if self.delta != "auto" and self.features != "agm":
-            raise ConfigError(f"delta={self.delta!r} is for features='agm'; {self.features!r} needs none")
-
-    def _check_graph(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be used; no label is read."""
-        self._check_unit(graph)
-        for split in ("train", "val"):
-            if not bool(graph.mask(split).any()):
-                raise GraphError(f"the split has no labelled {split} nodes; give it some")
-
-    # -- the guarantee -------------------------------------------------------------------------------------
-
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        raise NotYetError(f"{self.method} asks nothing of protected edges: its edges are public")
-
     def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        if not self._randomises:
-            return super()._guarantee_for(plan, graph)
-        promise = self.promise_for(graph.num_features, graph.num_classes)
-        promise = promise.with_deviations(*_deviations_of(graph))
-        received = self._received is not None
-        return dataclasses.replace(promise, notes=self._notes(graph), received=received)
-
-    def promise_for(self, features: int, classes: int) -> Guarantee:
-        """Return the guarantee for records of so many features and classes, whatever the graph."""
-        self._sizes = {"features": features, "classes": classes}
-        claims = self.mechanism(features).claim, self.label_mechanism(classes).claim
-        parts = [
-            LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
-        ]
-        return Guarantee.of(
-            NodeFeatures(),
-            compose(*parts),
-            delta=sum(claim.delta for claim in claims),
-            releases=len(parts),
-            mode=self.mode,
-            deviations=self._own_deviations(claims[0]),
-        )
-
-    def _own_deviations(self, claim: Claim) -> tuple[str, ...]:
-        """Return why what a node tells about its features keeps no promise; empty if it does."""
-        paper = self.paper_deviations if self.mode == "paper" else ()
-        seeded = () if self.unsafe_noise_seed is None else (SEEDED,)
-        return (*claim.deviations, *paper, *seeded)
-
-    def _notes(self, graph: Graph) -> tuple[str, ...]:
-        notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
-        return (*notes, ROW_SCALED) if self.scaling == "row" else notes
-
-    def release_rows(self, plan: ReleasePlan | None) -> tuple[ReleaseRow, ...]:
-        """Return what leaves each node."""
-        if not self._randomises:
-            return super().release_rows(plan)
-        shape = self._shape or self._sizes  # as fitted or loaded, or as promised
-        return report_rows(self.mechanism(shape["features"]), self.label_mechanism(shape["classes"]))
+        received = self._received is not None and self._randomises
+        return dataclasses.replace(super()._guarantee_for(plan, graph), received=received)
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -421,21 +254,6 @@ class LocalEstimator(Estimator):
             )
         return [collection_of(self, graph, self._price_of_features(graph), disjoint_people, self._hear)]
 
-    def _price_of_features(self, graph: Graph) -> Guarantee:
-        """Return the guarantee of one report on the features of each node, and on nothing else."""
-        claim = self.mechanism(graph.num_features).claim
-        report = LocalReport("features", claim.epsilon, claim.delta)
-        alone = Guarantee.of(
-            NodeFeatures(),
-            compose(report),
-            delta=claim.delta,
-            releases=1,
-            mode=self.mode,
-            notes=self._notes(graph),
-        )
-        deviations = (*self._own_deviations(claim), *_deviations_of(graph), *self.guarantee.deviations)
-        return alone.with_deviations(*deviations)
-
     def _hear(self, collection: Collection, context: FitContext) -> Heard:
         """Have the nodes of a collection randomise their features, book it, and predict the graph."""
         graph, price = collection.graph, collection.price
@@ -453,9 +271,3 @@ class LocalEstimator(Estimator):
     @abstractmethod
     def _predict_told(self, graph: Graph, records: Randomised) -> Tensor:
         """Return probabilities (N, C) of a graph from what its nodes told."""
-
-
-def _deviations_of(graph: Graph) -> tuple[str, ...]:
-    """Return why a graph's records keep no promise: a recipe that scales columns reads everybody's data."""
-    ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
-    return (*graph.deviations, *ranges)
