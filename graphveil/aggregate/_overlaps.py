@@ -14,6 +14,7 @@ from graphveil.aggregate._pairs import FULL, PairWeights
 from graphveil.aggregate.engine import Edges
 
 WORD = 16  # bits that stand together
+_ENTRIES = 1 << 17  # of rows that are worked on at a time: they stay in the cache
 _MEMBERS = np.array([word.bit_count() for word in range(1 << WORD)], dtype=np.uint8)
 
 Counts = npt.NDArray[np.int32]
@@ -24,7 +25,6 @@ class BitSets(PairWeights):
     """The Jaccard index of two sets, |A & B| / |A | B|, which are rows of bits; 0 where both are empty."""
 
     bits: Tensor  # int16, (N, words)
-    _at_once: ClassVar[int] = 1 << 17  # words: they stay in the cache
 
     @property
     def tables(self) -> tuple[Tensor, ...]:
@@ -44,7 +44,7 @@ class BitSets(PairWeights):
     def of(self, edges: Edges) -> Tensor:
         """Count each edge's common members."""
         words, (source, target) = self._words, _ends(edges)
-        at_once = max(1, self._at_once // max(1, words.shape[1]))
+        at_once = max(1, _ENTRIES // max(1, words.shape[1]))
         weight = np.empty(len(source), dtype=np.float32)
         for first in range(0, len(source), at_once):
             u, v = (ends[first : first + at_once] for ends in (source, target))
@@ -101,12 +101,17 @@ class ListSets(PairWeights):
         return np.diff(self.sets.indptr)
 
 
-def dense_sets(members: npt.NDArray[np.bool_]) -> BitSets:
-    """Return the sets of the columns that are true in each row."""
-    count, width = members.shape
+def dense_sets(features: npt.NDArray[np.float32]) -> BitSets:
+    """Return the sets of the columns that are not zero in each row."""
+    count, width = features.shape
     bits = np.zeros((count, 2 * _words(width)), dtype=np.uint8)
-    packed = np.packbits(members, axis=1, bitorder="little")
-    bits[:, : packed.shape[1]] = packed
+    at_once = max(1, _ENTRIES // max(1, width))
+    scratch = np.empty((min(count, at_once), width), dtype=bool)
+    for first in range(0, count, at_once):
+        some = features[first : first + at_once]
+        members = np.not_equal(some, 0, out=scratch[: len(some)])
+        packed = np.packbits(members, axis=1, bitorder="little")
+        bits[first : first + at_once, : packed.shape[1]] = packed
     return BitSets(torch.from_numpy(bits.view(np.int16)))
 
 

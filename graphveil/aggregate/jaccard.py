@@ -38,7 +38,7 @@ class Jaccard(Similarity):
     def prepare(self, keys: Features) -> PairWeights:
         """Return the sets."""
         if isinstance(keys, Tensor):
-            return dense_sets((keys != 0).numpy())
+            return dense_sets(keys.numpy())
         sets = sparse.csr_array(keys, copy=True)
         sets.sum_duplicates()
         sets.eliminate_zeros()
