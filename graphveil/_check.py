@@ -41,6 +41,18 @@ def integer_at_least(minimum: int, **named: int) -> None:
             raise ConfigError(f"{name}={value!r} must be a whole number of at least {minimum}")
 
 
+def switch(**named: bool) -> None:
+    """Require True or False: anything else that counts as true would be booked as what it is not.
+
+    >>> switch(replace_one="no")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: replace_one='no' must be True or False
+    """
+    for name, value in named.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name}={value!r} must be True or False")
+
+
 def one_of(choices: Collection[str], **named: object) -> None:
     """Require one of the given names; a near miss is suggested.
 
@@ -49,7 +61,7 @@ def one_of(choices: Collection[str], **named: object) -> None:
     graphveil.errors.ConfigError: combine='conct' is not one of concat, sum; did you mean 'concat'?
     """
     for name, value in named.items():
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             known = ", ".join(choices)
             raise ConfigError(f"{name}={value!r} is not one of {known}{suggestion(value, choices)}")
 

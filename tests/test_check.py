@@ -34,6 +34,19 @@ def test_whole_numbers_are_of_type_int(value: object) -> None:
         _check.integer_at_least(1, hops=value)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("value", [0, 1, None, "no", float("nan"), []])
+def test_a_switch_is_on_or_off(value: object) -> None:
+    _check.switch(replace_one=True, private_metrics=False)
+    with pytest.raises(ConfigError, match=r"replace_one=.* must be True or False"):
+        _check.switch(replace_one=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [None, 1, ["sum"]])
+def test_what_is_no_text_is_no_name(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"combine=.* is not one of concat, sum"):
+        _check.one_of({"concat": 0, "sum": 1}, combine=value)
+
+
 def test_a_near_miss_is_suggested_and_a_far_one_is_not() -> None:
     _check.one_of(["concat", "sum"], combine="sum")
     with pytest.raises(ConfigError, match="did you mean 'concat'"):

@@ -59,7 +59,7 @@ def parse_weight(text: str) -> Similarity | None:
     """
     if text == ONE:
         return None
-    form = _FORM.fullmatch(text)
+    form = _FORM.fullmatch(str(text))  # a number names none, either
     if form is None or form[1] not in _NAMED:
         name = text if form is None else form[1]
         names = (ONE, *_NAMED)

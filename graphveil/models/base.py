@@ -493,6 +493,7 @@ class Estimator(ABC):
 
     def _check_config(self) -> None:
         """Check every public parameter; called on construction and by ``set_params``."""
+        _check.switch(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.type is bool})
         unit = self.protected_unit
         check_parameters(self, unit)
         _check.one_of(("strict", "paper"), mode=self.mode)

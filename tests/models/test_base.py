@@ -54,6 +54,15 @@ class TestConfiguration:
         with pytest.raises(UnitError, match=r"never guessed.*undirected-edge, directed-edge, node-owner"):
             METHODS[method]()
 
+    @pytest.mark.parametrize("name", ["replace_one", "private_metrics"])
+    def test_what_only_counts_as_true_is_no_choice(self, method, name):
+        with pytest.raises(ConfigError, match=f"{name}=0.5 must be True or False"):
+            build(method, **{name: 0.5})
+
+    def test_a_weight_is_a_name(self):
+        with pytest.raises(ConfigError, match="weights=1 names no weight"):
+            build("gap", weights=1)
+
     def test_set_params_suggests_the_nearest(self, method):
         with pytest.raises(ConfigError, match=r"'epoch' is not a parameter of .*; did you mean 'epochs'\?"):
             build(method).set_params(epoch=5)
