@@ -1,8 +1,7 @@
 """Predicting graphs that were not fitted: their nodes randomise their features first, and tell no label.
 
-An edge set stands for the people that its edges are between, and has the book of what they told. The new
-nodes of a graph that has grown are people who were not there before: they tell once, and what the others told
-is kept.
+An edge set stands for the people of its graph, and has the book of what they told. The new nodes of a graph
+that has grown are people who were not there before: they tell once, and what the others told is kept.
 """
 
 from collections.abc import Callable

@@ -57,8 +57,8 @@ class LocalEstimator(LocalPromise):
             configuration: further constructor keywords.
 
         Raises:
-            ConfigError: a keyword contradicts the survey; it does not collect both features and labels, or
-                took its bounds from data.
+            ConfigError: a keyword contradicts the survey; it does not collect labels, or took its bounds from
+                data.
 
         >>> from graphveil.mechanisms import LabelRR, MultiBit
         >>> from graphveil.models.lpgnn import LPGNN
