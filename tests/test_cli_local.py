@@ -173,6 +173,7 @@ def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
         ('{"a": 1}', RR, "must hold a JSON list of weights, one number a feature"),
         ("[0.5, 0.5", RR, "cannot read a JSON list of weights"),
         ("[1.0, 0.0]", RR, "a feature of weight 0"),
+        ("[1.0, 0.0]", ["--set", "features=duchi"], "a feature of weight 0"),
         ("[0.5, 0.5]", [*RR, "--set", "theta=0.5,0.5"], "theta is given twice"),
         ("[0.5, 0.5]", [], "theta weighs the features of lpm, "),
     ],

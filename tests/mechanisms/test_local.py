@@ -360,7 +360,7 @@ def test_allocations_of_the_wrong_kind_are_refused() -> None:
         FeatureRR(epsilon=1.0, dim=3, allocation=Sample(2))
     with pytest.raises(ConfigError, match="count="):
         Sample(0)
-    with pytest.raises(ConfigError, match="epsilon="):
+    with pytest.raises(ConfigError, match="a feature of weight 0 has no unbiased estimate"):
         PerFeature(epsilon=1.0, dim=2, scalar="duchi", allocation=Weights([1.0, 0.0]))
 
 

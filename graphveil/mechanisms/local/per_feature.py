@@ -70,6 +70,8 @@ class PerFeature(FeatureMechanism):
         _check.one_of(SCALARS, scalar=self.scalar)
         if not isinstance(self.allocation, Split | Sample | Weights):
             raise ConfigError("allocation must be Split(), Sample(count) or Weights(theta)")
+        if isinstance(self.allocation, Weights) and 0.0 in self.allocation.theta:
+            raise ConfigError("a feature of weight 0 has no unbiased estimate; give it a weight")
         if not math.isinf(self.epsilon):
             _ = self.scalars  # every feature's budget is above zero
 
