@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 
 from graphveil.errors import ConfigError
 
+MAX_DEPTH, MAX_WIDTH = 100, 1 << 14
+
 
 def positive(**named: float) -> None:
     """Require finite numbers above zero.
@@ -39,6 +41,29 @@ def integer_at_least(minimum: int, **named: int) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise ConfigError(f"{name}={value!r} must be a whole number of at least {minimum}")
+
+
+def depth(**named: int) -> None:
+    """Require whole numbers from one to a hundred, of what something is built or asked for, each.
+
+    >>> depth(hops=10**12)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: hops=1000000000000 must be at most 100: ...
+    """
+    integer_at_least(1, **named)
+    _at_most(MAX_DEPTH, "each of them is built or asked for on its own", named)
+
+
+def width(**named: int) -> None:
+    """Require whole numbers from one to 16,384, of entries in the rows of a network's layers."""
+    integer_at_least(1, **named)
+    _at_most(MAX_WIDTH, "a layer has as many weights as the square of it", named)
+
+
+def _at_most(most: int, why: str, named: dict[str, int]) -> None:
+    for name, value in named.items():
+        if value > most:
+            raise ConfigError(f"{name}={value} must be at most {most:,}: {why}; choose fewer")
 
 
 def switch(**named: bool) -> None:

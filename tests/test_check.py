@@ -34,6 +34,20 @@ def test_whole_numbers_are_of_type_int(value: object) -> None:
         _check.integer_at_least(1, hops=value)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, 0, 101, 10**12])
+def test_what_is_built_one_by_one_is_bounded(value: object) -> None:
+    _check.depth(hops=100)
+    with pytest.raises(ConfigError, match=r"hops=.* must be"):
+        _check.depth(hops=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, 0, 16_385])
+def test_a_layer_is_bounded(value: object) -> None:
+    _check.width(hidden=16_384)
+    with pytest.raises(ConfigError, match=r"hidden=.* must be"):
+        _check.width(hidden=value)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("value", [0, 1, None, "no", float("nan"), []])
 def test_a_switch_is_on_or_off(value: object) -> None:
     _check.switch(replace_one=True, private_metrics=False)

@@ -417,6 +417,7 @@ BAD_FLAGS = {
     "no value": ([*PRIVATE, "--set", "hops"], "--set key=value"),
     "wrong type": ([*PRIVATE, "--set", "hops=two"], "hops is a whole number"),
     "out of range": ([*PRIVATE, "--set", "hops=0"], "at least 1"),
+    "too many": ([*PRIVATE, "--set", "hops=1000000000000"], "hops=1000000000000 must be at most 100"),
     "wrong choice": ([*PRIVATE, "--set", "combine=conct"], "did you mean 'concat'"),
     "repeated key": ([*PRIVATE, "--set", "hops=1", "--set", "hops=2"], "given twice"),
     "flag and key": ([*PRIVATE, "--set", "epsilon=2"], "given twice"),

@@ -94,7 +94,8 @@ class AttentionTraining:
 
     def __post_init__(self) -> None:
         """Check what no query checks."""
-        _check.integer_at_least(1, hops=self.hops, targets=self.targets)
+        _check.depth(hops=self.hops)
+        _check.integer_at_least(1, targets=self.targets)
         if self.batch_size is not None:
             _check.integer_at_least(1, batch_size=self.batch_size)
         self._asked(1.0, 1.0)

@@ -58,7 +58,8 @@ class FullGraphEstimator(Estimator):
     def _check_config(self) -> None:
         self._check_available()
         super()._check_config()
-        _check.integer_at_least(1, hidden=self.hidden, layers=self._depth)
+        _check.width(hidden=self.hidden)
+        _check.depth(layers=self._depth)
         _check.one_of(ACTIVATIONS, activation=self.activation)
         _check.within(0, 0.99, dropout=self.dropout)
         if self.device == "cuda":

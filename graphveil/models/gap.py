@@ -161,8 +161,8 @@ class GAP(TrainedEstimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        _check.integer_at_least(1, hops=self.hops, encoder_layers=self._depth)
-        _check.integer_at_least(1, base_layers=self.base_layers, head_layers=self.head_layers)
+        _check.depth(hops=self.hops, encoder_layers=self._depth)
+        _check.depth(base_layers=self.base_layers, head_layers=self.head_layers)
         _check.one_of(COMBINATIONS, combine=self.combine)
         _check.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)
         _check.within(0, 0.99, **{"encoder_share + classifier_share": sum(self._shares)})

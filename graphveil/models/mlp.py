@@ -66,7 +66,7 @@ class MLP(TrainedEstimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        _check.integer_at_least(1, layers=self._depth)
+        _check.depth(layers=self._depth)
 
     def _record_plan(self, num_nodes: int, num_classes: int) -> RecordPlan:
         widths = self._widths(self._sizes.get("features", self.hidden), num_classes)

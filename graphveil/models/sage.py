@@ -106,7 +106,7 @@ class SAGE(FullGraphEstimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        _check.integer_at_least(1, pre_layers=self.pre_layers, post_layers=self.post_layers)
+        _check.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         _check.one_of(("row", "root"), clip_per=self.clip_per)
         if self._on_records:
             self._refuse_for_records()

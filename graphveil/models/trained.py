@@ -73,7 +73,7 @@ class TrainedEstimator(Estimator):
 
     def _check_config(self) -> None:
         super()._check_config()
-        _check.integer_at_least(1, hidden=self.hidden)
+        _check.width(hidden=self.hidden)
         _check.one_of(ACTIVATIONS, activation=self.activation)
         _check.within(0, 0.99, dropout=self.dropout)
         _check.one_of(("last", "private"), selection=self.selection)

@@ -81,6 +81,7 @@ class TestConfiguration:
             ({"device": "tpu"}, "device='tpu' is not one of auto, cpu, cuda"),
             ({"seed": -1}, "seed=-1 must be a whole number of at least 0"),
             ({"hidden": 0}, "hidden=0 must be a whole number of at least 1"),
+            ({"hidden": 10**12}, "hidden=1000000000000 must be at most 16,384"),
             ({"dropout": 1.0}, "dropout=1.0 must lie between 0 and 0.99"),
             ({"epochs": 0}, "epochs=0 must be a whole number of at least 1"),
             ({"max_units": 0}, "max_units=0 must be a whole number of at least 1"),

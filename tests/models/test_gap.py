@@ -191,9 +191,11 @@ class TestOptions:
             assert len([row for stage, row in model.history_ if stage == "encoder"]) == expected
 
     @pytest.mark.parametrize("name", ["hops", "hidden", "encoder_layers", "base_layers", "head_layers"])
-    def test_counts_are_at_least_one(self, name):
+    def test_counts_are_at_least_one_and_bounded(self, name):
         with pytest.raises(ConfigError, match=f"{name}=0 must be a whole number of at least 1"):
             GAP(**{**STRICT, name: 0})
+        with pytest.raises(ConfigError, match=f"{name}=1000000000000 must be at most "):
+            GAP(**{**STRICT, name: 10**12})
 
     def test_combine_is_one_of_three(self):
         with pytest.raises(ConfigError, match=r"combine='conct' is not one of .*; did you mean 'concat'"):

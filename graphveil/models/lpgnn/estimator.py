@@ -136,7 +136,7 @@ class LPGNN(LocalEstimator):
         _check.integer_at_least(
             0, x_steps=self.x_steps, y_steps=self.y_steps, posterior_steps=self.posterior_steps
         )
-        _check.integer_at_least(1, hidden=self.hidden)
+        _check.width(hidden=self.hidden)
         _check.within(0, 0.99, dropout=self.dropout)
         if self.device == "cuda":
             raise ConfigError(f"{self.method} runs on the CPU in this version; pass device='cpu' or 'auto'")
