@@ -13,9 +13,11 @@ from graphveil.models.cards import (
     ReleaseRow,
     percent_up,
     plain_words,
+    promised,
     protected_things,
     release_cells,
     secrets_of,
+    void_mark,
 )
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
@@ -146,21 +148,22 @@ def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
     def caught(alarms: float) -> float:
         return min(1.0, curve_of(alarms) + guarantee.slack)
 
-    caught_what = secrets_of(guarantee)
+    caught_what, mark = secrets_of(guarantee), void_mark(valid=guarantee.valid, unit=guarantee.unit)
     curve: list[Point] = [(0.0, 0.0), *((alarms, caught(alarms)) for alarms in inner), (1.0, 1.0)]
     chart = line_chart(
-        [Line("best attacker", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
+        [Line(f"best attacker{mark}", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
         x_label="false alarms",
         y_label=f"{caught_what} caught",
         title=f"The best attacker's trade-off between false alarms and {caught_what} caught",
         marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
     )
     figures = [(f"{100 * alarms:g} %", f"{percent_up(caught(alarms))} %") for alarms in _ALARMS]
-    table = _table(("false alarms", "caught, at most"), figures)
-    words = (
+    table = _table(("false alarms", f"caught, at most{mark}"), figures)
+    words = promised(
+        guarantee,
         f"No test about one {caught_what[:-1]} does better than the curve, whatever the attacker knows about "
-        "the rest. The "
-        "dot is the figure at 1 % false alarms. The closer to the diagonal, the less is learned."
+        "the rest. The dot is the figure at 1 % false alarms. The closer to the diagonal, the less is "
+        "learned.",
     )
     beside = f'{table}<p class="soft">{escape(words)}</p>'
     return f'<div class="pair"><figure>{chart}</figure><div>{beside}</div></div>'

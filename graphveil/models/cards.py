@@ -162,8 +162,12 @@ def plain_words(guarantee: Guarantee) -> str:
     >>> plain_words(void).startswith("None of this is promised")
     True
     """
-    words = _plain_words(guarantee)
-    if guarantee.valid or guarantee.unit == NoUnit.name:
+    return promised(guarantee, _plain_words(guarantee))
+
+
+def promised(guarantee: Guarantee, words: str) -> str:
+    """Return a sentence on what a guarantee keeps, taken back where it keeps nothing."""
+    if not void_mark(valid=guarantee.valid, unit=guarantee.unit):
         return words
     return f"None of this is promised, for the deviations that are listed. Without them: {words}"
 

@@ -101,8 +101,10 @@ def test_a_void_guarantee_is_marked() -> None:
     void = private(deviations=("the noise is reproducible from a seed",))
     page = report_page(metrics(void), HISTORY, void)
     assert 'class="warning"' in page
-    assert page.count("(not valid)") == 4  # both tiles, and both figures of the row
-    assert "None of this is promised" in page
+    assert page.count("(not valid)") == 6  # tiles, figures of the row, the attacker's curve and its table
+    assert page.count("None of this is promised") == 2
+    assert "Without them: No test about one edge does better than the curve" in page
+    assert "best attacker (not valid)" in page
     assert "(not valid)" not in report_page(metrics(private()), HISTORY, private())
 
 
