@@ -81,7 +81,7 @@ def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
     for nodes in (1, 4):
         noise = opened(plan_of(), edgeless(nodes)).rows(torch.zeros(nodes, 2))
         assert noise.shape == (nodes, 2)
-        assert bool((noise != 0).all())
+        assert bool((noise != 0).any())
 
 
 def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
