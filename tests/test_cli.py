@@ -326,6 +326,39 @@ def test_finished_runs_are_not_run_again(
     assert len(record["test_accuracy"]["values"]) == 2
 
 
+@pytest.mark.parametrize("table", ["nodes", "edges"])
+def test_resumed_runs_have_the_data_of_the_first(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, table: str
+) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--runs", 2, "--out", "r"]
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, "run 2/2 classifier", 1)
+        assert invoke(*base).code == 130
+    path = getattr(files, table)
+    whole = read(path)
+    write(path, [*whole[:-1], [*whole[-1][:1], *whole[-2][1:]]])
+    refused = invoke(*base, "--resume")
+    assert refused.code == 2
+    assert "runs on other data" in refused.err
+    write(path, whole)
+    assert invoke(*base, "--resume").code == 0
+    assert not list((tmp_path / "state" / "graphveil" / "keys").iterdir())
+
+
+def test_where_the_key_of_the_data_is_gone_nothing_is_resumed(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "r"]
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, "classifier", 1)
+        assert invoke(*base).code == 130
+    (key,) = (tmp_path / "state" / "graphveil" / "keys").iterdir()
+    key.unlink()
+    refused = invoke(*base, "--resume")
+    assert refused.code == 2
+    assert "is gone, so its runs cannot be resumed" in refused.err
+
+
 def test_a_run_that_is_stopped_while_it_is_shown_is_not_called_unspent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from graphveil.experiment.artifacts import RunFolder, read_json, write_history, 
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
+from graphveil.experiment.same_data import check_data, forget_data
 from graphveil.models.cards import Card, other_runs, secrets_of
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, budget_of
 from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
@@ -65,22 +66,26 @@ def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgres
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
     The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
-    baseline's too, are booked in the graph's budget before they are computed.
+    baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
+    the first call.
     """
     started = time.perf_counter()
     fresh = not folder.root.exists()
     folder.open(plan.experiment.as_dict())
     try:
+        check_data(folder, graph)
         records = [
             _run(plan.experiment, graph, folder, index, on_progress) for index in range(plan.experiment.runs)
         ]
     except (InputError, PrivacyError, MissingDependencyError):
         if fresh and not budget_of(graph.edge_set).entries:
+            forget_data(folder)
             shutil.rmtree(folder.root, ignore_errors=True)
         raise
     outcome = _summarise(plan, graph, records, time.perf_counter() - started)
     outcome.metrics["out"] = str(folder.root)
     _write(outcome, folder)
+    forget_data(folder)
     folder.publish(folder.workspace(plan.experiment.seed))
     return outcome
 
