@@ -212,7 +212,8 @@ _OTHERS = (
         nodes=34,
         features=34,
         classes=4,
-        where="Zachary's karate club (1977), one feature per member",
+        where="Zachary's karate club (1977), one feature per member; where the file is not, the copy in "
+        "torch_geometric, whose labels are four other communities",
         files=("karate/karate.npz",),
         read=local.karate,
         fetch=public.karate,

@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, load_dataset, public
+from graphveil.graph import _pyg, dataset_info, load_dataset, public
 
 EDGES = np.array([[0, 1], [1, 2], [2, 1]])
 MUSAE = {
@@ -122,10 +122,13 @@ def test_planetoid(tmp_path, monkeypatch, name, title):
     assert graph.mask("val").tolist() == [False, True, False]
 
 
-def test_karate_agrees_with_the_local_file(tmp_path, data_root):
+def test_karate_agrees_with_the_local_file_in_all_but_the_labels(tmp_path, data_root):
     fetched, here = (load_dataset("karate", root, recipe=None) for root in (tmp_path, data_root))
     assert torch.equal(fetched.adjacency.indices, here.adjacency.indices)
     assert fetched.num_classes == here.num_classes == 4 and not fetched.has_split
+    counts = [dataset_info("karate", root)["class_counts"] for root in (tmp_path, data_root)]
+    assert counts == [[13, 12, 4, 5], [12, 5, 11, 6]]
+    assert "four other communities" in dataset_info("karate", tmp_path)["where"]
 
 
 class TestDownload:
