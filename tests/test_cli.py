@@ -798,6 +798,19 @@ def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path
     assert len(record["releases"]) == 2
 
 
+def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
+    invoke: Invoke, files: Files
+) -> None:
+    calibrated = invoke("calibrate", "classcode", *PRIVATE).out
+    planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
+    other = invoke("calibrate", "gap", *PRIVATE).out
+    assert ["o edge pays for all of these in full" in text for text in (calibrated, planned, other)] == [
+        True,
+        True,
+        False,
+    ]
+
+
 def test_explain_refuses_anything_else(invoke: Invoke) -> None:
     assert_refused(invoke("explain", "nowhere"), "holds no saved model")
 

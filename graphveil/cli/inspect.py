@@ -150,6 +150,7 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
+    from graphveil.experiment.stages import unequal
     from graphveil.models import cards
     from graphveil.privacy.guarantee import figure_up
 
@@ -162,6 +163,8 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
             screen.say(words)
     elif found.stages:
         screen.table(*_stage_cells(found), right=(4, 5, 6))
+        if words := unequal(found.stages):
+            screen.say(f"{words[0].upper()}{words[1:]}")
         screen.say(f"largest sensitivity: {found.sensitivity:.6g}")
         screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")
     else:

@@ -43,6 +43,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
 
 
 def _budget(plan: "Preview") -> list[Fact]:
+    from graphveil.experiment.stages import unequal
     from graphveil.models.cards import catch_rate
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
@@ -55,6 +56,7 @@ def _budget(plan: "Preview") -> list[Fact]:
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
         *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
+        *(("", words) for words in [unequal(plan.stages)] if words),
         ("attacker", catch_rate(guarantee)),
     ]
     if plan.baseline is not None:

@@ -64,8 +64,8 @@ def _remember(folder: RunFolder, graph: "Graph") -> None:
         KeyStore().save(key)
     except OSError as error:
         raise ConfigError(
-            f"cannot keep a key in the state folder ({error.strerror}); let XDG_STATE_HOME name a folder that "
-            "can be written"
+            f"cannot keep a key in the state folder ({error.strerror}); let XDG_STATE_HOME name one that can "
+            "be written"
         ) from None
     folder.work.mkdir(parents=True, exist_ok=True)
     write_json(_record(folder), {"key": key.release_id, "digest": key.digest(*_arrays(graph))})

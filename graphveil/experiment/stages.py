@@ -28,6 +28,8 @@ _KINDS: dict[type[Query], str] = {
     CellQuery: "edge counts",
     TallyQuery: "tally",
 }
+_UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,18 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
         )
         for run, cost_by_group, share in zip(runs, costs, shares, strict=True)
     )
+
+
+def unequal(stages: Sequence[Stage]) -> str:
+    """Return why edges that pay for several stages may pay less than these cost added up; empty if not.
+
+    >>> from graphveil.aggregate.plan import hops
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> unequal(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
+    ''
+    """
+    of_records = any(stage.pays for stage in stages)
+    return _UNEQUAL if not of_records and sum(stage.share for stage in stages) > 1 + _ROUNDING else ""
 
 
 @dataclass(frozen=True)

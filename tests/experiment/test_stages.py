@@ -2,7 +2,7 @@ import pytest
 
 from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.aggregate.plan import Query, hops
-from graphveil.experiment.stages import Stage, stages_of
+from graphveil.experiment.stages import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
 from graphveil.models.cards import release_rows
 from graphveil.models.classcode.queries import Steering
@@ -83,6 +83,12 @@ def test_edges_have_nobody_to_name() -> None:
     found = stages_of(ReleasePlan(UndirectedEdge(), steering.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it
+    assert unequal(found).startswith("no edge pays for all of these in full")
+    assert not unequal(found[:1])
+
+
+def test_records_that_pay_are_named_and_need_no_remark() -> None:
+    assert not unequal(pipeline(push(4.0), push(4.0)))
 
 
 def test_stages_are_plain_values() -> None:
