@@ -1,6 +1,8 @@
 """The command line as a user meets it: what is printed, what is written, and what is refused."""
 
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -398,6 +400,19 @@ def test_a_failure_is_one_line_with_a_log_and_a_way_on(
     assert "Traceback" in Path("first/internal/error.log").read_text()
 
 
+def test_a_full_disk_is_called_that(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphveil.models import storage
+
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(storage, "write_atomic", full)
+    answer = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first")
+    assert answer.code == 1
+    assert "the run failed: No space left on device: " in answer.err
+    assert "model.safetensors" in answer.err
+
+
 # -- misuse ------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +457,7 @@ BAD_FLAGS = {
     "text epsilon": (["--unit", "undirected-edge", "--epsilon", "one"], "--epsilon"),
     "NaN epsilon": (["--unit", "undirected-edge", "--epsilon", "nan"], "finite"),
     "large delta": ([*PRIVATE[:4], "--delta", 0.02], "must be below 1/B"),
+    "delta of one": ([*PRIVATE[:4], "--delta", 1], "delta=1 must be far below 1, below 1/B for B protected"),
     "text delta": ([*PRIVATE[:4], "--delta", "tiny"], "must be a number or 'auto'"),
     "zero delta": ([*PRIVATE[:4], "--delta", 0], "above 0"),
     "undirected graph, directed unit": (["--unit", "directed-edge", *PRIVATE[2:]], "1.448"),
@@ -612,6 +628,13 @@ def test_saved_predictions_are_free_and_always_the_same(
     assert [row[0] for row in rows[1:]] == [f"u{i}" for i in range(NODES)]
     printed = invoke("predict", trained).out.splitlines()
     assert len(printed) == NODES + 1
+
+
+def test_predictions_are_not_written_over_what_is_there(invoke: Invoke, trained: Path) -> None:
+    Path("p.csv").write_text("mine")
+    answer = invoke("predict", trained, "--out", "p.csv")
+    assert (answer.code, "p.csv is there already" in answer.err) == (2, True)
+    assert Path("p.csv").read_text() == "mine"
 
 
 def test_predictions_as_json(invoke: Invoke, trained: Path) -> None:

@@ -271,7 +271,7 @@ def test_when_nothing_is_in_order_nothing_is_written(invoke: Invoke, collected: 
 # -- misuse ------------------------------------------------------------------------------------------------
 
 BAD_SURVEYS = {
-    "nothing": ([], "features, a label or both"),
+    "nothing": ([], "a label (--eps-y with --classes), or both, and neither is given"),
     "no budget": (["--columns", "a,b"], "--eps-x with --columns"),
     "no columns": (["--eps-x", 1], "--eps-x with --columns"),
     "zero budget": (["--eps-x", 0, "--dim", 3], "epsilon=0.0 must be"),

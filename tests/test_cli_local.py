@@ -121,6 +121,21 @@ def test_calibrate_says_what_a_node_does(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "eps_x and eps_y are missing: pass them (--set eps_x=1 --set eps_y=1; inf for no protection)"),
+        (["--set", "eps_x=1"], "eps_y is missing: pass it (--set eps_y=1; inf for no protection)"),
+    ],
+)
+def test_each_budget_that_is_missing_is_named_with_its_flag(
+    invoke: Invoke, files: Files, given: list[str], words: str
+) -> None:
+    answer = invoke("train", "lpgnn", "--unit", "node-features", *given, *files.flags)
+    assert answer.code == 2
+    assert words in answer.err
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--epsilon", 1], "spends on features and on the label"),

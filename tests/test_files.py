@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -23,6 +24,17 @@ def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
     write_atomic(tmp_path / "run" / "record.json", b"two")
     assert (tmp_path / "run" / "record.json").read_bytes() == b"two"
     assert names(tmp_path / "run") == ["record.json"]
+
+
+def test_a_full_disk_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as failure:
+        write_atomic(tmp_path / "record.json", b"new")
+    assert failure.value.filename == str(tmp_path / "record.json")
+    assert names(tmp_path) == []
 
 
 def test_a_write_that_dies_leaves_the_old_file_and_no_litter(

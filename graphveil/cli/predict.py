@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
+from graphveil.cli.collect import check_new
 from graphveil.cli.failures import spending
 from graphveil.cli.screen import Screen
 from graphveil.errors import ConfigError
@@ -48,6 +49,7 @@ def predict(
     screen = Screen(as_json=json)
     if out is not None:
         tables.check_output(out)
+        check_new(out, "predictions may have cost a budget; choose another --out")
     model = load_model(run)
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight}

@@ -52,6 +52,11 @@ class Asking:
             raise ConfigError("features need both a budget and names: --eps-x with --columns or --dim")
         if (self.classes is None) != (self.eps_y is None):
             raise ConfigError("a label needs both a budget and classes: --eps-y with --classes")
+        if dim is None and self.eps_y is None:
+            raise ConfigError(
+                "a survey asks for features (--eps-x with --columns or --dim), a label (--eps-y with "
+                "--classes), or both, and neither is given"
+            )
         counted = len(names) == 1 and names[0].isdecimal()
         classes = int(names[0]) if counted else len(names)
         return Survey(

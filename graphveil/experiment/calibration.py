@@ -99,7 +99,8 @@ def calibrate(
         built = method_class(method)(unit=unit, epsilon=epsilon, delta=delta, **config)
         return _of_reports(built, dim, classes)
     if (epsilon is None) == (noise_std is None):
-        raise ConfigError("give either epsilon (--epsilon) or noise_std (--noise-std), and not both")
+        what = "neither is given" if epsilon is None else "both are given"
+        raise ConfigError(f"one of epsilon (--epsilon) and noise_std (--noise-std) is needed, and {what}")
     if delta == "auto" and nodes is None and config.get("max_units") is None:
         raise ConfigError(
             "delta='auto' needs a public bound: pass delta (--delta), nodes (--nodes-count) or max_units "

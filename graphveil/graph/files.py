@@ -171,7 +171,7 @@ def class_codes(
     if name is None:
         return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
     column = tables.column(table, name)
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+    if pa.types.is_nested(column.type):
         raise GraphError(f"column {name!r} is of type {column.type}; give one number or text per node")
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)

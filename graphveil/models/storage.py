@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphveil._files import whole_folder
+from graphveil._files import whole_folder, write_atomic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import tables
 from graphveil.models import METHODS, cards
@@ -255,13 +255,13 @@ def _write_rows(model: "Estimator", folder: Path, names: Sequence[str]) -> None:
     if AGGREGATES in names:
         _write_tensors(folder / AGGREGATES, model.aggregates_)
     if PREDICTIONS in names:
-        (folder / PREDICTIONS).write_bytes(tables.encode(predictions_of(model), ".parquet"))
+        write_atomic(folder / PREDICTIONS, tables.encode(predictions_of(model), ".parquet"))
 
 
 def _write_tensors(path: Path, tensors: "State") -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    save_file({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, path)
+    write_atomic(path, save({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}))
 
 
 def _read_tensors(path: Path) -> "State":

@@ -53,6 +53,11 @@ allows publishing somebody's record outright; pass a smaller delta or delta='aut
     if not isinstance(delta, int | float) or isinstance(delta, bool):
         raise ConfigError(f"delta={delta!r} must be a number or 'auto'")
     _check.positive(delta=delta)
+    if delta >= 1:
+        raise ConfigError(
+            f"delta={delta:g} must be far below 1, below 1/B for B protected units: a larger delta allows "
+            "publishing somebody's record outright; pass a smaller delta or delta='auto'"
+        )
     if delta >= 1 / bound:
         raise ConfigError(
             f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} units): a larger delta allows "

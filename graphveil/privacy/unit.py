@@ -206,9 +206,7 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     if name in LATER_UNITS:
         raise NotYetError(f"unit {name!r} is not available in this version; available are {', '.join(UNITS)}")
     if name not in UNITS:
-        raise UnitError(
-            f"unit {name!r} is not one of {', '.join((*UNITS, *LATER_UNITS))}{suggestion(name, UNITS)}"
-        )
+        raise UnitError(f"unit {name!r} is not one of {', '.join(UNITS)}{suggestion(name, UNITS)}")
     if name == NodeOwner.name:
         return NodeOwner(replace_one=replace_one)
     if name == NodePromise.name:

@@ -59,8 +59,10 @@ def test_delta_auto_needs_a_public_bound() -> None:
 def test_what_cannot_be_calibrated_is_refused() -> None:
     with pytest.raises(UnitError, match="nothing to calibrate"):
         gv.calibrate("gap", "none", 1.0, 1e-7)
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError, match="is needed, and both are given"):
         gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, noise_std=2.0)
+    with pytest.raises(ConfigError, match="is needed, and neither is given"):
+        gv.calibrate("gap", "undirected-edge", delta=1e-7)
     with pytest.raises(ConfigError, match="did you mean 'hops'"):
         gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, hoops=2)
     with pytest.raises(ConfigError, match="must be below 1/B"):

@@ -245,7 +245,7 @@ class TestFiles:
     def test_text_that_is_not_utf8(self, tmp_path):
         nodes, edges = write_text(tmp_path)
         nodes.write_bytes(b"user,team,age\nu1,\xff\xfe,1\nu2,blue,2\n")
-        assert "'team' is of type binary" in refused(read_graph, nodes, edges, **self.roles)
+        assert "'team' is not text in UTF-8; save the file" in refused(read_graph, nodes, edges, **self.roles)
 
 
 class TestFuzz:

@@ -96,6 +96,12 @@ def test_a_misspelt_unit_is_answered_with_the_nearest() -> None:
         parse_unit("undirected_edge")
 
 
+def test_the_choices_are_those_that_there_are() -> None:
+    with pytest.raises(UnitError, match="is not one of undirected-edge") as refused:
+        parse_unit("X")
+    assert not any(name in str(refused.value) for name in LATER_UNITS)
+
+
 @pytest.mark.parametrize("name", LATER_UNITS)
 def test_a_later_unit_says_what_there_is(name: str) -> None:
     with pytest.raises(NotYetError, match="available are undirected-edge"):

@@ -137,9 +137,11 @@ class LocalPromise(Estimator):
             return
         missing = [name for name, value in given.items() if value is None]
         if missing:
+            verb, it = ("is", "it") if len(missing) == 1 else ("are", "them")
+            flags = " ".join(f"--set {name}=1" for name in missing)
             raise ConfigError(
                 f"unit 'node-features' needs the budgets eps_x of features and eps_y of the label, and "
-                f"{' and '.join(missing)} is missing: pass it (--set {missing[0]}=1; inf for no protection)"
+                f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
             )
         check_budget(**given)
         if self.delta != "auto" and self.features != "agm":

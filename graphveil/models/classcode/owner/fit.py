@@ -117,7 +117,10 @@ def _positions(graph: Graph, targets: Targets) -> list[int]:
     places = {str(name): place for place, name in enumerate(ids)}
     wanted = [str(name) for name in targets or ()]
     if not all(name in places for name in wanted):
-        raise ConfigError("targets names a node that the graph does not have; give ids of its nodes")
+        raise ConfigError(
+            "targets names a node that the graph does not have; give ids of its nodes, or 'unlabelled' or "
+            "'test'"
+        )
     return [places[name] for name in wanted]
 
 

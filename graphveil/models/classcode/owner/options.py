@@ -1,5 +1,6 @@
 """Which of ClassCode's options go with which unit: one without effect would be believed to do something."""
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from graphveil import _check
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
 _ON_RECORDS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
 _ON_EDGES = ("few_labels", "distil", "count_share", "back")
+_NAMED = ("unlabelled", "test")  # of targets
 
 
 def check_options(model: "ClassCode", *, on_records: bool) -> None:
@@ -29,12 +31,24 @@ def check_options(model: "ClassCode", *, on_records: bool) -> None:
         return
     if model.encoder_share is not None:
         _check.within(0.001, 0.85, encoder_share=model.encoder_share)
+    _check_targets(model.targets)
     if model.targets is not None and (not model.targets or model.read_own_edges):
         raise ConfigError(
             "read_own_edges reads the rows of all nodes, and an empty targets= releases none: drop targets, "
             "or name nodes and predict from their own rows (read_own_edges=False)"
         )
-    if isinstance(model.targets, str):
-        _check.one_of(("unlabelled", "test"), targets=model.targets)
     if model.device == "cuda":
         raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
+
+
+def _check_targets(targets: object) -> None:
+    """Refuse what names no nodes, before anything asks how many there are."""
+    if isinstance(targets, str):
+        _check.one_of(_NAMED, targets=targets)
+        return
+    ids = targets if isinstance(targets, tuple | list) else [targets]
+    known = all(isinstance(id, str | Integral) and not isinstance(id, bool) for id in ids)
+    if targets is not None and not (known and isinstance(targets, tuple | list)):
+        raise ConfigError(
+            f"targets={targets!r} must be {' or '.join(map(repr, _NAMED))}, or a tuple of node ids"
+        )

@@ -143,7 +143,9 @@ class TestTargets:
         ids = np.array([f"p{k}" for k in range(graph.num_nodes)])
         named = make(targets=("p3", "p5")).fit(graph.replace(ids=ids))
         assert (named.aggregates_["rows"] != 0).any(dim=1).nonzero()[:, 0].tolist() == [3, 5]
-        with pytest.raises(ConfigError, match="a node that the graph does not have"):
+        with pytest.raises(
+            ConfigError, match="does not have; give ids of its nodes, or 'unlabelled' or 'test'"
+        ):
             make(targets=("p3", "q")).fit(graph.replace(ids=ids))
 
     def test_a_wrong_name_is_refused_before_anything_is_booked(self) -> None:
@@ -224,6 +226,9 @@ def test_silent_nodes_are_invisible_to_others() -> None:
     [
         ({"read_own_edges": True, "targets": "test"}, ConfigError, "drop targets"),
         ({"targets": ()}, ConfigError, "empty targets"),
+        ({"targets": "tset"}, ConfigError, "is not one of unlabelled, test; did you mean 'test'"),
+        ({"targets": 1.5}, ConfigError, "must be 'unlabelled' or 'test', or a tuple of node ids"),
+        ({"targets": (1.5,)}, ConfigError, "must be 'unlabelled' or 'test', or a tuple of node ids"),
         ({"targets": "tests"}, ConfigError, "did you mean 'test'"),
         ({"encoder_share": 0.9}, ConfigError, "encoder_share"),
         ({"few_labels": True}, ConfigError, "few_labels=True is for edge units"),
