@@ -199,6 +199,21 @@ def test_without_a_unit_to_protect_the_edges_are_counted_and_nothing_is_promised
     assert "No privacy" in record["statement"]
 
 
+def test_a_budget_without_a_unit_to_protect_is_said_to_have_no_effect(invoke: Invoke, files: Files) -> None:
+    base = ["train", "gcn", *files.flags, "--unit", "none", *QUICK]
+    assert "epsilon 3 has no effect" in invoke(*base, "--epsilon", 3, "--out", "a").err
+    assert "has no effect" not in invoke(*base, "--out", "b").err
+
+
+def test_a_label_that_looks_like_an_id_is_remarked(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK]
+    assert "looks like an id" not in invoke(*base, "--out", "a").err
+    edit(files.nodes, lambda rows: [rows[0], *([*row[:3], f"t{n // 2}"] for n, row in enumerate(rows[1:]))])
+    assert "looks like an id" not in invoke(*base, "--out", "b").err
+    edit(files.nodes, lambda rows: [rows[0], *([*row[:3], row[0]] for row in rows[1:])])
+    assert "looks like an id" in invoke(*base, "--out", "c").err
+
+
 def test_the_mlp_costs_nothing(invoke: Invoke, files: Files) -> None:
     record = invoke("train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json").json
     assert (record["epsilon"], record["noise_std"], record["guarantee"]["releases"]) == (0.0, [], 0)

@@ -19,6 +19,7 @@ _ASKED = {
     "edge counts": "counts of edges",
     "tally": "count of correct predictions",
 }
+_LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
 
 
 def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
@@ -29,6 +30,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
     runs = "1 run" if experiment.runs == 1 else f"{experiment.runs} runs"
     rows = [
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
+        *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
@@ -49,14 +51,16 @@ def _budget(plan: "Preview") -> list[Fact]:
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
     if guarantee.unit == "none":
-        return [("budget", "none: this is the reference without privacy")]
+        given = plan.experiment.parameters.get("epsilon")
+        unused = "" if given is None else f"; epsilon {given:g} has no effect without a --unit to protect"
+        return [("budget", f"none: this is the reference without privacy{unused}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
     rows = [
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
         *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
-        *(("", words) for words in [unequal(plan.stages)] if words),
+        *([("", words)] if (words := unequal(plan.stages)) else []),
         ("attacker", catch_rate(guarantee)),
     ]
     if plan.baseline is not None:
