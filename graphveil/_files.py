@@ -8,8 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Its owner alone may read it, or unless ``private`` everybody on the machine.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -17,6 +20,8 @@ def write_atomic(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if not private:
+            Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)

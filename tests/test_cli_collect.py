@@ -80,6 +80,24 @@ def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files
     assert parquet.read_table("n.parquet").column_names == ["user", "age", "height", "label"]
 
 
+def test_a_survey_is_for_handing_out_and_a_private_count_is_not(invoke: Invoke, files: Files) -> None:
+    assert invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json").code == 0
+    flags = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
+    assert invoke("collect", "answer", *flags, "--out", "m.csv", "--internal", "i.json").code == 0
+    assert Path("s.json").stat().st_mode & 0o777 == 0o644
+    assert Path("i.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_statements_break_between_words_on_a_terminal(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes a terminal of standard output
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json").out.splitlines()
+    assert len(lines) > 3
+    assert max(map(len, lines[1:])) <= 60
+
+
 def test_without_json_people_read_the_same(invoke: Invoke, files: Files, collected: list[str]) -> None:
     answer = invoke("collect", "decode", *collected)
     assert f"{NODES} messages accepted and 0 refused; the nodes are in nodes.csv" in answer.out

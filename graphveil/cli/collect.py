@@ -99,11 +99,11 @@ def survey(
         settings=set or (),
     ).survey()
     check_new(out, "answers belong to one survey; choose another --out for a new one")
-    _write(out, asked.to_json())
+    _write(out, asked.to_json(), private=False)
     screen = Screen(as_json=json)
     screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
     warn(screen, asked)
-    screen.say(asked.statement())
+    screen.prose(asked.statement())
     screen.emit(_record(asked, out, asked.statement()) | {"message_bytes": message_bytes(asked)})
 
 
@@ -138,7 +138,7 @@ def answer(
     statement = asked.statement(on_devices=False)
     warn(screen, asked)
     screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
-    screen.say(statement)
+    screen.prose(statement)
     screen.emit(_record(asked, out, statement) | {"messages": messages.num_rows})
 
 
@@ -166,7 +166,7 @@ def decode(
     tell(screen, received, f"the nodes are in {out}")
     statement = asked.statement(on_devices=None)
     warn(screen, asked)
-    screen.say(statement)
+    screen.prose(statement)
     screen.emit(_record(asked, out, statement) | counts(received))
 
 
@@ -237,10 +237,10 @@ def check_new(path: Path, why: str) -> None:
         raise ConfigError(f"{path} is there already: {why}")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, private: bool = True) -> None:
     from graphveil._files import write_atomic
 
     try:
-        write_atomic(path, text.encode())
+        write_atomic(path, text.encode(), private=private)
     except OSError as error:
         raise ConfigError(f"cannot write {path} ({error.strerror}); choose another file") from None

@@ -83,7 +83,7 @@ def learn(
     collect.warn(screen, asked)
     found = _agreements(models, asked)
     _show(found, screen)
-    screen.say(model.guarantee.statement())
+    screen.prose(model.guarantee.statement())
     guarantee = {"guarantee": model.guarantee.as_dict()}
     about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
     screen.emit(about | collect.counts(received) | found | guarantee)
