@@ -392,6 +392,18 @@ def test_a_run_that_is_stopped_while_it_is_shown_is_not_called_unspent(
     assert invoke(*base, "--resume").code == 0
 
 
+def test_an_interrupt_after_the_end_changes_nothing() -> None:
+    late = "import atexit, os, signal; atexit.register(os.kill, os.getpid(), signal.SIGINT)"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{late}; from graphveil.cli import main; main(['--version'])"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("graphveil ")
+
+
 def test_a_complete_run_is_shown_again(invoke: Invoke, files: Files) -> None:
     base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK, "--out", "first", "--json"]
     assert invoke(*base).json == invoke(*base, "--resume").json

@@ -5,7 +5,9 @@ to standard error. Exit codes: 0 done, 1 a run that failed, 2 misuse (nothing wa
 stopped.
 """
 
+import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -70,4 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Threads that wait by spinning make small models many times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(guarded(typer.main.get_command(app), given))
+    code = guarded(typer.main.get_command(app), given)
+    # What is done is done: an interrupt while Python takes itself apart would end in a signal.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
