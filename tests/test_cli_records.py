@@ -118,9 +118,20 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
 # -- figures -----------------------------------------------------------------------------------------------
 
 
+def test_the_figures_of_a_void_table_stay_on_one_line_of_a_narrow_screen(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    flags = [*OWNER, "--unsafe-noise-seed", 1, "--runs", 2]
+    lines = invoke("train", "double", *files.flags, *flags, "--out", "r").out.splitlines()
+    for name in ("double", r"mlp \(no graph\)"):
+        row = rf"{name} +[\d.]+ \[[-\d.]+, [\d.]+\] +[\d.]+ \(not valid\) +1e-05 +at most [\d.]+ %"
+        assert any(re.fullmatch(row, line.rstrip()) for line in lines)
+
+
 def test_exact_accuracies_are_marked(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
-    assert re.search(r"^double +[\d.]+ \(not covered: internal\) ", answer.out, re.MULTILINE)
+    assert "test accuracy, % (not covered: internal)" in answer.out
     assert "Exact accuracies tell about the records" in answer.out
     assert "--private-metrics" in answer.out
     record = json.loads(Path("first/internal/metrics.json").read_text())

@@ -117,16 +117,20 @@ def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
 def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the methods side by side, each with its accuracy and what it costs.
 
-    Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics.
+    Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics. It
+    is the head that says if they tell about protected records: it folds on a narrow screen, not the figures.
     """
     from graphveil.experiment.results import Cost, baseline_cost
+    from graphveil.models.cards import NOT_COVERED
 
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
     counted = " from noisy counts" if metrics["private_accuracy"] else ""
+    mark = f" ({NOT_COVERED})" if _tells(metrics) and not counted else ""
     rows = [_row(metrics, metrics["method"], "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    return ("method", f"test accuracy{counted}, %{interval}", "epsilon", "delta", "attacker catches"), rows
+    accuracy = f"test accuracy{counted}, %{interval}{mark}"
+    return ("method", accuracy, "epsilon", "delta", "attacker catches"), rows
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
@@ -141,14 +145,11 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
-    """Return an accuracy, marked if it tells about protected records."""
     from graphveil.experiment.results import Summary
-    from graphveil.models.cards import NOT_COVERED
 
     private = metrics["private_accuracy"]
     figures = private[f"{prefix}test"] if private else metrics[f"{prefix}test_accuracy"]
-    marker = f" ({NOT_COVERED})" if _tells(metrics) and not private else ""
-    return f"{Summary.of(figures['values']).percent()}{marker}"
+    return Summary.of(figures["values"]).percent()
 
 
 def _tells(metrics: dict[str, Any]) -> bool:
