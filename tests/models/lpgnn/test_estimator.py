@@ -39,7 +39,7 @@ class TestBudgets:
     def test_both_are_needed(self) -> None:
         with pytest.raises(ConfigError, match="eps_y is missing: pass it"):
             model(eps_y=None)
-        with pytest.raises(ConfigError, match="eps_x and eps_y is missing"):
+        with pytest.raises(ConfigError, match="eps_x and eps_y are missing"):
             model(eps_x=None, eps_y=None)
 
     @pytest.mark.parametrize("wrong", [0, -1, math.nan, 1e-12])
