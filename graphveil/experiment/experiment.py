@@ -29,6 +29,7 @@ _SHARED_WITH_BASELINE = (
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
+    "batch_size",
     "device",
 )
 

@@ -98,3 +98,9 @@ def test_a_recipe_that_drops_edges_says_so() -> None:
     found = preview(weighted, weighted.load()).guarantee
     assert "left out before anything is computed" in found.statement()
     assert found.valid
+
+
+def test_the_baseline_trains_in_batches_of_the_same_size() -> None:
+    baseline = experiment(batch_size=32).baseline(0)
+    assert baseline is not None
+    assert baseline.batch_size == 32
