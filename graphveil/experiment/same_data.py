@@ -81,5 +81,6 @@ def _arrays(graph: "Graph") -> Iterator[Tensor]:
     yield from (x,) if isinstance(x, Tensor) else map(torch.from_numpy, (x.indptr, x.indices, x.data))
     yield from (graph.y, *graph.adjacency.arrays)
     yield from (mask for mask in masks if mask is not None)
-    names = json.dumps(graph.class_names).encode() + (b"" if graph.ids is None else graph.ids.tobytes())
+    ids = b"" if graph.ids is None else graph.ids.astype("U").tobytes()  # objects would give their addresses
+    names = json.dumps(graph.class_names).encode() + ids
     yield torch.frombuffer(bytearray(names), dtype=torch.uint8)
