@@ -1,16 +1,18 @@
 """ClassCode on real graphs: the accuracy that is claimed, and never below the MLP."""
 
 from pathlib import Path
-from statistics import fmean, stdev
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from graphveil.graph import RECIPES, load_dataset
 from graphveil.models.classcode import ClassCode
 from graphveil.models.mlp import MLP
 
-SPLITS = 3
-# (data set, epsilon, test accuracy in percent that the mean of three splits reaches)
+SPLITS = 5
+FALSE_ALARM = 0.01
+# (data set, epsilon, test accuracy in percent that the mean over splits reaches)
 CLAIMS = [
     ("facebook100/Berkeley13", 0.5, 75.0),
     ("facebook100/Berkeley13", 1.0, 80.3),
@@ -19,6 +21,11 @@ CLAIMS = [
     ("cora", 1.0, 78.0),
     ("cora", 4.0, 83.3),
 ]
+
+
+def highest_mean(values: list[float]) -> float:
+    """Return what the mean is below by Student's t: splits and noise differ. A claim above it is refuted."""
+    return float(np.mean(values) + stats.t.ppf(1 - FALSE_ALARM, len(values) - 1) * stats.sem(values))
 
 
 @pytest.mark.slow
@@ -31,8 +38,7 @@ def test_the_claimed_accuracy_is_reached(name: str, epsilon: float, claim: float
         model = ClassCode(unit="undirected-edge", epsilon=epsilon, delta=1e-7, seed=seed).fit(part)
         assert model.guarantee.valid
         scores.append(100 * model.score(part))
-    # Noise is fresh each time: two standard errors below the claim would refute it.
-    assert fmean(scores) + 2 * stdev(scores) / SPLITS**0.5 >= claim, scores
+    assert highest_mean(scores) >= claim, scores
 
 
 @pytest.mark.slow
@@ -47,4 +53,4 @@ def test_sparse_and_heterophilous_graphs_never_fall_below_the_mlp(
         part = RECIPES["gap"].split(graph, seed)
         ours = ClassCode(unit="undirected-edge", epsilon=epsilon, delta=1e-7, seed=seed).fit(part).score(part)
         gains.append(ours - MLP(unit="undirected-edge", seed=seed).fit(part).score(part))
-    assert fmean(gains) + 2 * stdev(gains) / SPLITS**0.5 >= 0, gains
+    assert highest_mean(gains) >= 0, gains
