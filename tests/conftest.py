@@ -19,6 +19,16 @@ settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphveil")
 
 
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of public data sets, or a skip with the reason."""
+    beside = Path(__file__).parents[1].parent / "shared" / "data"
+    root = Path(os.environ.get("GRAPHVEIL_DATA", beside))
+    if not root.is_dir():
+        pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
+    return root
+
+
 @pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     """Put the quick method for units of records into the table of methods."""

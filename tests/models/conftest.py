@@ -1,8 +1,6 @@
 """Shared by the model tests: a small graph of three groups, and where the public data sets lie."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,13 +84,3 @@ def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
 def keys_at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the keys of unfinished releases out of the user's own state folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-
-
-@pytest.fixture(scope="session")
-def data_root() -> Path:
-    """The folder of public data sets, or a skip with the reason."""
-    beside = Path(__file__).parents[2].parent / "shared" / "data"
-    root = Path(os.environ.get("GRAPHVEIL_DATA", beside))
-    if not root.is_dir():
-        pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
-    return root
