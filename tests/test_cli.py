@@ -13,7 +13,7 @@ import pytest
 from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
-from graphveil.cli.screen import Bars, Screen
+from graphveil.cli.console import Bars, Screen
 from graphveil.privacy import Entry, MemoryBudget
 from graphveil.privacy.guarantee import figure_up
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command import SECRET, Answer, Files, Invoke, read, write
 
-from graphveil.cli.screen import Bars
+from graphveil.cli.console import Bars
 from graphveil.privacy import MemoryBudget
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.screen import Screen
+from graphveil.cli.console import Screen
 from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:

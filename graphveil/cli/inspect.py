@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.screen import Screen
+from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
     from graphveil.experiment.calibration import Calibration
@@ -150,7 +150,7 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
-    from graphveil.experiment.stages import unequal
+    from graphveil.experiment.budget_breakdown import unequal
     from graphveil.models import cards
     from graphveil.privacy.guarantee import figure_up
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from graphveil.cli import collect, options
-from graphveil.cli.screen import Screen
+from graphveil.cli.console import Screen
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:

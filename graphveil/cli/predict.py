@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
+from graphveil.cli.console import Screen
 from graphveil.cli.failures import spending
-from graphveil.cli.screen import Screen
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
+from graphveil.cli.console import Screen
 from graphveil.cli.failures import resumable
-from graphveil.cli.outcome import plan_facts, show_outcome
-from graphveil.cli.screen import Screen
+from graphveil.cli.summary import plan_facts, show_summary
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _train(
     folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
     folder.check(experiment.as_dict(), resume=resume)
     if resume and folder.complete:
-        show_outcome(read_json(folder.metrics), folder, screen)
+        show_summary(read_json(folder.metrics), folder, screen)
         return
     with screen.notes.status(f"reading {experiment.source.name}"):
         graph = experiment.load()
@@ -152,4 +152,4 @@ def _train(
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars)
-        show_outcome(outcome.metrics, folder, screen)
+        show_summary(outcome.metrics, folder, screen)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil import _check
 from graphveil.errors import CalibrationError, ConfigError, UnitError
+from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.parameters import check_names, method_class
-from graphveil.experiment.stages import Stage, stages_of
 from graphveil.privacy import Composed, Guarantee, NodeUnit, NoUnit, check_delta, parse_unit, renyi
 from graphveil.privacy.accountant import total_mu
 

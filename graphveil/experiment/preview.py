@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphveil.errors import PrivacyError
+from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.stages import Stage, stages_of
 from graphveil.models.cards import ReleaseRow
 from graphveil.privacy import Guarantee, NodeFeatures, NoUnit
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
+from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
-from graphveil.experiment.same_data import check_data, forget_data
 from graphveil.models.cards import Card, other_runs, secrets_of
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, budget_of
 from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain

@@ -2,7 +2,7 @@ import pytest
 
 from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.aggregate.plan import Query, hops
-from graphveil.experiment.stages import Stage, stages_of, unequal
+from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
 from graphveil.models.cards import release_rows
 from graphveil.models.classcode.queries import Steering

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from graphveil.cli.screen import Screen
+from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.budget_breakdown import Stage
     from graphveil.experiment.preview import Preview
     from graphveil.experiment.results import Cost
-    from graphveil.experiment.stages import Stage
     from graphveil.privacy import Guarantee
 
 Fact = tuple[str, str]
@@ -45,7 +45,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
 
 
 def _budget(plan: "Preview") -> list[Fact]:
-    from graphveil.experiment.stages import unequal
+    from graphveil.experiment.budget_breakdown import unequal
     from graphveil.models.cards import catch_rate
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
@@ -99,7 +99,7 @@ def _steps(stage: "Stage") -> str:
     return f"{stage.steps:,} steps on {whom}, "
 
 
-def show_outcome(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
+def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, the statement, and where things are."""
     screen.say("")
     head, rows = _table(metrics)
