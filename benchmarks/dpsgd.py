@@ -20,7 +20,7 @@ from torch import Tensor
 
 from graphveil._random import PublicStreams
 from graphveil.mechanisms import StepNoise
-from graphveil.models.layers import FeedForward, SparseRows, batch_of
+from graphveil.networks.layers import FeedForward, SparseRows, batch_of
 from graphveil.train import Activation, Affine, Chain, PrivateSchedule
 from graphveil.train.adam import Adam
 from graphveil.train.clipped import GhostSum

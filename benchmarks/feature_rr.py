@@ -38,10 +38,10 @@ from graphveil.mechanisms import (
 )
 from graphveil.mechanisms.laws import LaplaceLaw, StepLaw
 from graphveil.mechanisms.local.importance import combined
-from graphveil.models.context import FitContext
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.models.lpgnn.records import Randomised
+from graphveil.models.session import Session
+from graphveil.networks.inputs import Estimates
 
 BUDGETS = (0.5, 1.0, 3.0, 5.0, 9.0)
 DIMS = (16, 50, 500)
@@ -263,7 +263,7 @@ class StandardisedLPGNN(LPGNN):
 
     method: ClassVar[str] = "lpgnn"
 
-    def _records(self, graph: Graph, context: FitContext) -> Randomised:
+    def _records(self, graph: Graph, context: Session) -> Randomised:
         records = super()._records(graph, context)
         return replace(records, features=standardised(records.features))
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"privacy", "graph"},
     {"mechanisms", "ledger"},
     {"perturb", "aggregate", "structure", "train", "attacks", "collect"},
+    {"networks"},
     {"models"},
     {"serve", "experiment"},
     {"cli"},

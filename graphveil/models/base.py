@@ -29,13 +29,13 @@ from graphveil.aggregate.release import check_weights
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
-from graphveil.models.answers import Answer, Answers
 from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.models.context import FitContext, OnProgress, pick_device, silent
-from graphveil.models.demands import check_kind, check_parameters, check_promise
-from graphveil.models.questions import Asked, check_subject, questions
-from graphveil.models.told import Told
-from graphveil.models.training import check_members, members
+from graphveil.models.inference.cache import Answer, PredictionCache
+from graphveil.models.inference.ledger import PredictionLedger
+from graphveil.models.inference.requests import PredictionRequest, check_subject, questions
+from graphveil.models.requirements import check_kind, check_parameters, check_promise
+from graphveil.models.session import OnProgress, Session, pick_device, silent
+from graphveil.models.training.private import check_members, members
 from graphveil.privacy import (
     Composed,
     DirectedEdge,
@@ -113,8 +113,8 @@ class Estimator(ABC):
 
     def __post_init__(self) -> None:
         """Check the configuration."""
-        self._answers = Answers()
-        self._told = Told(EdgeSet())  # of a model from a file: edges that nobody here has
+        self._answers = PredictionCache()
+        self._told = PredictionLedger(EdgeSet())  # of a model from a file: edges that nobody here has
         self._without_rows = False  # loaded from a release that may not hold its predictions
         self._shape: dict[str, int] = {}  # what the networks are built for
         self._sizes: dict[str, int] = {}  # further public sizes of the graph that a plan is for
@@ -194,7 +194,7 @@ class Estimator(ABC):
             BudgetError: the graph's budget refuses the release.
         """
         started = time.perf_counter()
-        context = FitContext(
+        context = Session(
             PublicStreams(self.seed),
             on_progress,
             workspace,
@@ -204,7 +204,7 @@ class Estimator(ABC):
         with context.stage("calibrate"):
             plan, self.guarantee_ = self.promise(graph)
         self.proba_, self.aggregates_, self.private_accuracy_ = None, {}, {}
-        self._answers, self._told = Answers(), Told(graph.edge_set)
+        self._answers, self._told = PredictionCache(), PredictionLedger(graph.edge_set)
         self._shape = {"features": graph.num_features, "classes": graph.num_classes}
         self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
         self.proba_ = self._fit(graph, plan, context)
@@ -262,7 +262,7 @@ class Estimator(ABC):
         if not asked:
             return None
         first, *others = asked
-        told = Told(first.graph.edge_set)
+        told = PredictionLedger(first.graph.edge_set)
         for question in others:
             question.enter(told)
         return told.with_fit(first.price)
@@ -324,14 +324,14 @@ class Estimator(ABC):
         """Return the calibrated plan of a method that reads private edges."""
 
     @abstractmethod
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         """Train, keep what later predictions need, and return probabilities (N, C)."""
 
     @abstractmethod
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities of a graph that was not fitted, where that asks nothing under a budget."""
 
-    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: Session, kept: Answer | None) -> Answer:
         """Ask the edges of a graph that was not fitted, under the plan, and return rows and probabilities.
 
         With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
@@ -371,7 +371,9 @@ class Estimator(ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
-    def _questions(self, graph: Graph, disjoint_edges: bool, disjoint_people: bool) -> Sequence[Asked]:
+    def _questions(
+        self, graph: Graph, disjoint_edges: bool, disjoint_people: bool
+    ) -> Sequence[PredictionRequest]:
         """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
         check_subject(self, disjoint_edges, disjoint_people)
         if self._answers.find(graph.adjacency.version, graph.x) is not None:
@@ -397,7 +399,7 @@ class Estimator(ABC):
         self,
         plan: ReleasePlan,
         graph: Graph,
-        context: FitContext,
+        context: Session,
         groups: Tensor | None = None,
         *,
         engine: Engine | None = None,

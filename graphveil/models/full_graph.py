@@ -13,9 +13,9 @@ from graphveil.aggregate import ReleasePlan
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
-from graphveil.models.context import FitContext
-from graphveil.models.demands import check_local
-from graphveil.models.layers import ACTIVATIONS, batch_of
+from graphveil.models.requirements import check_local
+from graphveil.models.session import Session
+from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.train import Schedule, train
 
@@ -78,7 +78,7 @@ class FullGraphEstimator(Estimator):
     def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
         raise NotYetError(f"{self.method} has no private release; use 'classcode' or 'gap'")
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         generator = context.streams.torch(self.method)
         network = self._network = self._build(generator)
         everything = batch_of(graph.x)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphveil.aggregate import sum_in_neighbors
 from graphveil.graph import Adjacency
 from graphveil.models.full_graph import FullGraphEstimator
-from graphveil.models.layers import Batch, Hidden, Linear
+from graphveil.networks.layers import Batch, Hidden, Linear
 
 
 @dataclass(kw_only=True, eq=False)

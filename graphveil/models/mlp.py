@@ -11,11 +11,11 @@ from graphveil._random import PublicStreams
 from graphveil.aggregate import ReleasePlan
 from graphveil.graph import Graph
 from graphveil.models.base import State, nodes_of
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward, batch_of, batches_of
-from graphveil.models.record_plan import RecordPlan
+from graphveil.models.session import Session
 from graphveil.models.trained import TrainedEstimator
-from graphveil.models.training import count_parameters, record_groups
+from graphveil.models.training.private import count_parameters, record_groups
+from graphveil.models.training.record_plan import RecordPlan
+from graphveil.networks.layers import FeedForward, batch_of, batches_of
 from graphveil.train import train
 
 
@@ -83,7 +83,7 @@ class MLP(TrainedEstimator):
         """Return None: a prediction reads its node's own features, and nothing else that is protected."""
         return None
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         release = None if plan is None else self._release(plan, graph, context, record_groups(graph))
         generator = context.streams.torch("mlp")
         network = self._network = self._build(generator).to(context.device)
@@ -109,7 +109,7 @@ class MLP(TrainedEstimator):
         return proba
 
     def _train(
-        self, network: FeedForward, graph: Graph, generator: torch.Generator, context: FitContext
+        self, network: FeedForward, graph: Graph, generator: torch.Generator, context: Session
     ) -> None:
         """Train in the clear, and keep the best epoch."""
         inputs = batches_of(graph.x, context.device)

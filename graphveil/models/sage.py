@@ -12,11 +12,10 @@ from graphveil.aggregate import PushQuery, Release, ReleasePlan, sum_in_neighbor
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models.bounded import at_most_in_all
-from graphveil.models.context import FitContext
 from graphveil.models.full_graph import FullGraphEstimator
-from graphveil.models.layers import Batch, FeedForward, Hidden, Linear, batch_of, unit_rows
+from graphveil.models.session import Session
 from graphveil.models.subgraphs import Maps, RootSum, RowSum, table_of
-from graphveil.models.training import (
+from graphveil.models.training.private import (
     Training,
     count_parameters,
     fit_sums,
@@ -25,6 +24,7 @@ from graphveil.models.training import (
     record_groups,
     tensors_of,
 )
+from graphveil.networks.layers import Batch, FeedForward, Hidden, Linear, batch_of, unit_rows
 from graphveil.privacy import NodeOwner, renyi
 from graphveil.train import PrivateSchedule
 
@@ -204,7 +204,7 @@ class SAGE(FullGraphEstimator):
             )
         return super()._plan_of_other(graph)
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         """Train in the clear, or over bounded subgraphs."""
         if plan is None:
             return super()._fit(graph, plan, context)
@@ -219,7 +219,7 @@ class SAGE(FullGraphEstimator):
         return proba
 
     def _train_subgraphs(
-        self, network: "SageNetwork", sample: Graph, release: Release, context: FitContext
+        self, network: "SageNetwork", sample: Graph, release: Release, context: Session
     ) -> None:
         """Train, and keep the last weights."""
         training = self._training(sample.num_nodes, sample.num_classes)
@@ -244,7 +244,7 @@ class SAGE(FullGraphEstimator):
         self.aggregates_ = {"hop1": noisy}
         return network.read(rows, noisy).softmax(dim=1)
 
-    def _sampled(self, graph: Graph, context: FitContext) -> Graph:
+    def _sampled(self, graph: Graph, context: Session) -> Graph:
         """Return the graph with a sample of its edges, at most D a node."""
         rng = context.streams.numpy("edges")
         return graph.replace(adjacency=at_most_in_all(graph.adjacency, self._most, rng))

@@ -10,10 +10,10 @@ from graphveil._random import PublicStreams
 from graphveil.aggregate import Chain, Propagation, ReleasePlan, SparseMap
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
-from graphveil.models.context import FitContext
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.lpgnn.elsewhere import Collection, Heard
-from graphveil.models.lpgnn.inputs import Estimates
+from graphveil.models.session import Session
+from graphveil.networks.inputs import Estimates
 from graphveil.structure import PublicEdges, averaging, parse_similarity, union
 
 Combine = Literal["post", "union"]
@@ -95,7 +95,7 @@ class SimGAT(LPGNN):
         super()._check_graph(graph)
         parse_similarity(self.similarity).check_installed()  # to load a model it is not needed
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         with context.stage("similarity"):
             self._prepared = self._averaged(graph)  # before records pay: it may turn out to be impossible
         try:
@@ -103,7 +103,7 @@ class SimGAT(LPGNN):
         finally:
             self._prepared = None
 
-    def _hear(self, collection: Collection, context: FitContext) -> Heard:
+    def _hear(self, collection: Collection, context: Session) -> Heard:
         self._prepared = self._averaged(collection.graph)  # before its nodes pay
         try:
             return super()._hear(collection, context)

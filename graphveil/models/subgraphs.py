@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphveil.graph import Adjacency, Features
 from graphveil.graph import rows as rows_of
-from graphveil.models.layers import Linear
+from graphveil.networks.layers import Linear
 from graphveil.train import Activation, ClippedSum
 from graphveil.train.clipped import clip_factors, targets_of
 

@@ -13,10 +13,8 @@ from graphveil.aggregate import Release, ReleasePlan, calibrate_plan
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State
-from graphveil.models.context import FitContext
-from graphveil.models.layers import ACTIVATIONS
-from graphveil.models.record_plan import RecordPlan, chosen_candidate, released_accuracies
-from graphveil.models.training import (
+from graphveil.models.session import Session
+from graphveil.models.training.private import (
     Inputs,
     Trainable,
     Training,
@@ -25,6 +23,8 @@ from graphveil.models.training import (
     members,
     public_count,
 )
+from graphveil.models.training.record_plan import RecordPlan, chosen_candidate, released_accuracies
+from graphveil.networks.layers import ACTIVATIONS
 from graphveil.privacy import Event, NodeUnit, compose, renyi
 from graphveil.train import PrivateSchedule, Schedule
 
@@ -207,7 +207,7 @@ class TrainedEstimator(Estimator):
         graph: Graph,
         training: Training,
         release: Release,
-        context: FitContext,
+        context: Session,
         *,
         final: bool = False,
     ) -> None:

@@ -11,8 +11,8 @@ from graphveil import _check
 from graphveil.aggregate import HopQuery, Similarity, parse_weight
 from graphveil.errors import ConfigError
 from graphveil.graph import Features, Graph
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward, batch_of
+from graphveil.models.session import Session
+from graphveil.networks.layers import FeedForward, batch_of
 from graphveil.train.adam import Adam
 
 ROWS = ("input", "previous")
@@ -67,7 +67,7 @@ class Weighting:
             return None
         return FeedForward([width, *_TOWER], generator=generator, activation="selu")
 
-    def learned(self, graph: Graph, rows: Tensor, context: FitContext) -> FeedForward | None:
+    def learned(self, graph: Graph, rows: Tensor, context: Session) -> FeedForward | None:
         """Return what the weight learns from public labels, or None."""
         generator = context.streams.torch("weights")
         tower = self.tower(rows.shape[1], generator)
@@ -82,7 +82,7 @@ class Weighting:
         rows: Tensor,
         encoder: nn.Module | None,
         tower: nn.Module | None,
-        context: FitContext,
+        context: Session,
     ) -> Features | None:
         """Return what every hop's weights read; None for the vectors of each hop."""
         if self.rows == "previous":

@@ -13,7 +13,7 @@ from graphveil.aggregate import PushQuery, ReleasePlan, calibrate_plan
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State
-from graphveil.models.context import FitContext
+from graphveil.models.session import Session
 from graphveil.privacy import NodeOwner
 
 DIM = 4
@@ -40,7 +40,7 @@ class Double(Estimator):
 
         return calibrate_plan(unit, self._budgeted(), delta, queries, num_nodes=num_nodes)
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         assert plan is not None
         release = self._release(plan, graph, context)
         vectors = torch.zeros(graph.num_nodes, DIM)

@@ -12,8 +12,8 @@ from graphveil.aggregate import plain_unit, shrink_unit
 from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
-from graphveil.models.hops import scaled_by_norm
 from graphveil.models.storage import load_model
+from graphveil.networks.hops import scaled_by_norm
 from graphveil.privacy import PairwiseGaussian, budget_of, renyi
 from graphveil.privacy.gaussian import mu_of
 
@@ -113,7 +113,7 @@ class TestRelease:
 
     def test_the_next_hop_gets_the_shrunken_rows(self, graph, monkeypatch):
         asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.models.gap.Release.rows", recording(asked))
+        monkeypatch.setattr("graphveil.models.gap.estimator.Release.rows", recording(asked))
         model = GAP(**STRICT).fit(graph)
         std = model.plan_.noise_std[0]
         assert all(bool((rows.norm(dim=1) <= 1).all()) for rows in asked)
@@ -121,7 +121,7 @@ class TestRelease:
 
     def test_paper_mode_normalises_plainly(self, graph, monkeypatch):
         asked: list[Tensor] = []
-        monkeypatch.setattr("graphveil.models.gap.Release.rows", recording(asked))
+        monkeypatch.setattr("graphveil.models.gap.estimator.Release.rows", recording(asked))
         model = GAP(**PAPER).fit(graph)
         torch.testing.assert_close(asked[1], plain_unit(model.aggregates_["hop1"]))
 

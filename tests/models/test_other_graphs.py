@@ -21,7 +21,7 @@ from graphveil.models import base
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
-from graphveil.models.told import ASSERTED
+from graphveil.models.inference.ledger import ASSERTED
 from graphveil.privacy import MemoryBudget, attach_budget, budget_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of

@@ -20,7 +20,7 @@ from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
-from graphveil.models.training import TRAIN, record_groups
+from graphveil.models.training.private import TRAIN, record_groups
 from graphveil.privacy import ByGroup, MemoryBudget, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.train import dpsgd
@@ -184,7 +184,7 @@ def price(model: Estimator, group: int) -> float:
 
 def test_the_replay_sees_a_message_that_reads_others(monkeypatch):
     """Seeded bug: a vector that depends on somebody else's record moves a sum too far."""
-    from graphveil.models.hops import Encoder
+    from graphveil.networks.hops import Encoder
 
     honest = Encoder.message
 

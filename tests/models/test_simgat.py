@@ -16,8 +16,8 @@ from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.models.simgat import SimGAT
+from graphveil.networks.inputs import Estimates
 from graphveil.structure import MultiHop, PublicEdges, union
 from graphveil.structure.edges import Matrix
 

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.graph import Adjacency
 from graphveil.models.bounded import at_most_in_all
-from graphveil.models.layers import FeedForward, Hidden
 from graphveil.models.sage import SageLayer, SageNetwork
 from graphveil.models.subgraphs import RootSum, RowSum, SubgraphSum, table_of
+from graphveil.networks.layers import FeedForward, Hidden
 
 NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError
-from graphveil.models.layers import FeedForward
+from graphveil.networks.layers import FeedForward
 from graphveil.train import EpochRecord, Schedule, train
 from graphveil.train.loop import _batches, _rate
 

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from graphveil.errors import ArtifactError, GraphError
 from graphveil.graph import Graph
-from graphveil.models.answers import Answer
 from graphveil.models.base import State
 from graphveil.models.classcode.likelihood import Affinity, Shape, fit_length, row_log_likelihood
 from graphveil.models.classcode.parts import part_of, parts_state
 from graphveil.models.classcode.posteriors import FOLDS, ends_of, mean_posterior, restore_network
 from graphveil.models.classcode.queries import TARGET, TRAIN, groups_of
 from graphveil.models.classcode.rounds import Rounds
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward
+from graphveil.models.inference.cache import Answer
+from graphveil.models.session import Session
+from graphveil.networks.layers import FeedForward
 
 _LEAST = 1e-30  # of a probability
 _FEATURES, _IMITATING = "features", "imitating"
@@ -60,7 +60,7 @@ class Reader:
         return (prior + self.shape.temper * likelihood).log_softmax(dim=1)
 
     def predict(
-        self, rounds: Rounds, graph: Graph, context: FitContext, kept: Answer | None, *, previous: bool
+        self, rounds: Rounds, graph: Graph, context: Session, kept: Answer | None, *, previous: bool
     ) -> Tensor:
         """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
 

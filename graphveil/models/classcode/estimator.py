@@ -12,7 +12,6 @@ from graphveil.aggregate import GivenWeight, ReleasePlan, Similarity, calibrate_
 from graphveil.aggregate.last_rows import LastRows
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
-from graphveil.models.answers import Answer
 from graphveil.models.base import Estimator, State, nodes_of
 from graphveil.models.classcode.elsewhere import Reader, check_classes, groups_to_predict
 from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
@@ -23,11 +22,12 @@ from graphveil.models.classcode.posteriors import Posteriors, distilled_posterio
 from graphveil.models.classcode.queries import TARGET, Steering, groups_of, public_labels
 from graphveil.models.classcode.rounds import Rounds, ask_counts, parts_of, rounds_of
 from graphveil.models.classcode.weights import Weigher
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward
-from graphveil.models.record_plan import released_accuracies
-from graphveil.models.training import record_groups
+from graphveil.models.inference.cache import Answer
+from graphveil.models.session import Session
+from graphveil.models.training.private import record_groups
+from graphveil.models.training.record_plan import released_accuracies
 from graphveil.models.weighting import Weighting
+from graphveil.networks.layers import FeedForward
 from graphveil.privacy import NodeOwner, NoUnit
 from graphveil.privacy.guarantee import EdgeUse
 
@@ -208,7 +208,7 @@ class ClassCode(Estimator):
 
     # -- training ------------------------------------------------------------------------------------------
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         if plan is None:
             raise UnitError("classcode has no non-private form")
         if self._on_records:
@@ -240,7 +240,7 @@ class ClassCode(Estimator):
         self._reader = Reader(public.networks, imitating, unit_rows, affinity, decision.shape)
         return decision.log.exp().to(torch.float32)
 
-    def _learned_weigher(self, graph: Graph, log: Tensor, context: FitContext) -> Weigher | None:
+    def _learned_weigher(self, graph: Graph, log: Tensor, context: Session) -> Weigher | None:
         """Return the weights and what they learn from public labels; None for weights of one."""
         if self._weighting is None:
             return None
@@ -251,7 +251,7 @@ class ClassCode(Estimator):
             self._tower.load_state_dict(taught)
         return Weigher(weighting.similarity, self._tower)
 
-    def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: FitContext) -> Tensor:
+    def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: Session) -> Tensor:
         released = released_rows(graph, plan, self.targets)
         release = self._release(plan, graph, context, record_groups(graph))
         self._owner, decided = fit_owner(
@@ -272,7 +272,7 @@ class ClassCode(Estimator):
     def _decide(
         self,
         graph: Graph,
-        context: FitContext,
+        context: Session,
         rounds: Rounds,
         affinity: Affinity,
         prior: Posteriors,
@@ -311,7 +311,7 @@ class ClassCode(Estimator):
         if self._on_records:
             super()._check_other(plan)
 
-    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: Session, kept: Answer | None) -> Answer:
         assert self._reader is not None
         first = 0 if kept is None else len(kept.proba)
         groups = groups_to_predict(graph, first)

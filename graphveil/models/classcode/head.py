@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward
+from graphveil.models.session import Session
+from graphveil.networks.layers import FeedForward
 from graphveil.train import Schedule, train
 
 SEEDS = 3
@@ -63,7 +63,7 @@ def fit_heads(
     labels: Tensor,
     train_nodes: Tensor,
     val_nodes: Tensor,
-    context: FitContext,
+    context: Session,
 ) -> tuple[list[Head], Tensor]:
     """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _SMALL

@@ -16,8 +16,8 @@ from graphveil.graph import Features, Graph
 from graphveil.models.base import State, nodes_of
 from graphveil.models.classcode.rows import as_fast, unit_rows
 from graphveil.models.classcode.similarity import with_similar_nodes
-from graphveil.models.context import FitContext
-from graphveil.models.layers import FeedForward, batch_of
+from graphveil.models.session import Session
+from graphveil.networks.layers import FeedForward, batch_of
 from graphveil.train import Schedule, train
 
 FOLDS = 5
@@ -63,7 +63,7 @@ class Posteriors:
     networks: tuple[FeedForward, ...]
 
 
-def public_posteriors(graph: Graph, context: FitContext) -> Posteriors:
+def public_posteriors(graph: Graph, context: Session) -> Posteriors:
     """Return posteriors cross-fitted on the public labels: training and validation, no edges."""
     nodes = nodes_of(graph.mask("train") | graph.mask("val"))
     fit = CrossFit(graph, context, "posterior", nodes, graph.y)
@@ -73,7 +73,7 @@ def public_posteriors(graph: Graph, context: FitContext) -> Posteriors:
 
 
 def distilled_posteriors(
-    graph: Graph, context: FitContext, public: Posteriors, decided: Tensor, name: str
+    graph: Graph, context: Session, public: Posteriors, decided: Tensor, name: str
 ) -> Posteriors:
     """Return posteriors that imitate a decision made with the rows, blended with the public ones.
 
@@ -141,7 +141,7 @@ class CrossFit:
     A node of a fold takes the posterior of the network that did not see it; every other node the mean of all.
     """
 
-    def __init__(self, graph: Graph, context: FitContext, name: str, nodes: Tensor, targets: Tensor) -> None:
+    def __init__(self, graph: Graph, context: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
         self._graph, self._context, self._name = graph, context, name
         self._nodes, self._targets = nodes, targets

@@ -16,7 +16,7 @@ from graphveil.aggregate.release import Keys
 from graphveil.graph import Features
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.likelihood import Signal
-from graphveil.models.layers import FeedForward
+from graphveil.networks.layers import FeedForward
 
 _SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
 _LEAST = 1e-3  # of the bound: below it a node is taken to hear next to nothing

@@ -14,12 +14,12 @@ from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph, rows
 from graphveil.graph.features import stacked
 from graphveil.graph.growth import Step
-from graphveil.models.answers import Answer
-from graphveil.models.context import FitContext
-from graphveil.models.lpgnn.inputs import Estimates
+from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.ledger import PredictionLedger
+from graphveil.models.inference.requests import booking
 from graphveil.models.lpgnn.records import Randomised
-from graphveil.models.questions import booking
-from graphveil.models.told import Told
+from graphveil.models.session import Session
+from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Collection:
     steps: tuple[Step, ...]
     before: Heard | None
     disjoint: bool
-    hear: Callable[["Collection", FitContext], Heard]
+    hear: Callable[["Collection", Session], Heard]
 
     @property
     def people(self) -> EdgeSet:
@@ -63,7 +63,7 @@ class Collection:
         """The number of the first node that is asked."""
         return 0 if self.before is None else len(self.before.records.labels)
 
-    def enter(self, told: Told) -> Told:
+    def enter(self, told: PredictionLedger) -> PredictionLedger:
         """Enter the collection into a model's ledger, and return it."""
         for step in self.steps:
             told.apart(step.added.edge_set, step.apart)
@@ -83,7 +83,7 @@ def collection_of(
     graph: Graph,
     price: Guarantee,
     disjoint: bool,
-    hear: Callable[[Collection, FitContext], Heard],
+    hear: Callable[[Collection, Session], Heard],
 ) -> Collection:
     """Return what predicting a graph collects: of a graph that has grown, from its new nodes alone.
 

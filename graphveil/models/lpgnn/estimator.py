@@ -13,15 +13,15 @@ from graphveil.aggregate.kprop import AGGREGATORS, ISOLATED, Aggregator, Isolate
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import State, nodes_of
-from graphveil.models.context import FitContext
-from graphveil.models.layers import ACTIVATIONS
-from graphveil.models.lpgnn.backbones import BACKBONES, Backbone, Widths, backbone
 from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
-from graphveil.models.lpgnn.inputs import Estimates, propagated
 from graphveil.models.lpgnn.local import LocalEstimator
 from graphveil.models.lpgnn.posterior import combined, log_posterior
 from graphveil.models.lpgnn.records import UNKNOWN, Randomised
 from graphveil.models.lpgnn.scaling import scaled
+from graphveil.models.session import Session
+from graphveil.networks.backbones import BACKBONES, Backbone, Widths, backbone
+from graphveil.networks.inputs import Estimates, propagated
+from graphveil.networks.layers import ACTIVATIONS
 from graphveil.train import Schedule
 
 
@@ -144,7 +144,7 @@ class LPGNN(LocalEstimator):
 
     # -- fitting -------------------------------------------------------------------------------------------
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         with context.stage("randomise"):
             records = self._records(graph, context)
         self._reports = records

@@ -17,14 +17,14 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, rows
 from graphveil.graph.features import as_features
 from graphveil.models.base import SEEDED
-from graphveil.models.context import FitContext, OnProgress, silent
+from graphveil.models.inference.requests import PredictionRequest, check_subject
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.elsewhere import Collection, Heard, collection_of, joined
-from graphveil.models.lpgnn.inputs import Estimates
 from graphveil.models.lpgnn.promise import LocalPromise
 from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
 from graphveil.models.lpgnn.scaling import scaled
-from graphveil.models.questions import Asked, check_subject
+from graphveil.models.session import OnProgress, Session, silent
+from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Entry, Guarantee, NodeFeatures, budget_of
 
 _OF_RECORDS = (  # the parameters that say what a report is
@@ -178,7 +178,7 @@ class LocalEstimator(LocalPromise):
         finally:
             self._received = None
 
-    def _records(self, graph: Graph, context: FitContext) -> Randomised:
+    def _records(self, graph: Graph, context: Session) -> Randomised:
         """Have every node randomise its record, and book what that costs; exact records without a unit."""
         if self._received is not None:
             self.clipped_ = None  # only the devices know
@@ -238,7 +238,9 @@ class LocalEstimator(LocalPromise):
             self._answers.keep(graph.adjacency.version, graph.x, heard)
         return self
 
-    def _questions(self, graph: Graph, disjoint_edges: bool, disjoint_people: bool) -> Sequence[Asked]:
+    def _questions(
+        self, graph: Graph, disjoint_edges: bool, disjoint_people: bool
+    ) -> Sequence[PredictionRequest]:
         if not self._randomises:
             return super()._questions(graph, disjoint_edges, disjoint_people)
         check_subject(self, disjoint_edges, disjoint_people)
@@ -254,7 +256,7 @@ class LocalEstimator(LocalPromise):
             )
         return [collection_of(self, graph, self._price_of_features(graph), disjoint_people, self._hear)]
 
-    def _hear(self, collection: Collection, context: FitContext) -> Heard:
+    def _hear(self, collection: Collection, context: Session) -> Heard:
         """Have the nodes of a collection randomise their features, book it, and predict the graph."""
         graph, price = collection.graph, collection.price
         book = context.budget or budget_of(collection.people)

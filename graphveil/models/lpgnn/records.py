@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphveil.graph import Features, Graph, rows, to_dense
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR, LocalNoise, Reports
-from graphveil.models.lpgnn.inputs import Estimates
+from graphveil.networks.inputs import Estimates
 from graphveil.train import snapshot
 
 UNKNOWN = -1  # a label that nobody told

@@ -79,7 +79,9 @@ def test_graphs_that_may_share_edges_add_up() -> None:
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_public_labels_of_another_graph_are_sent_and_those_of_its_test_nodes_never(asked: Asked) -> None:
+def test_public_labels_of_another_graph_are_sent_and_those_of_its_test_nodes_never(
+    asked: Asked,
+) -> None:
     model = ClassCode(**SEEDED).fit(grouped())
     other = grouped(seed=1)
     hidden = other.y.clone()

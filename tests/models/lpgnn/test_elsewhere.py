@@ -10,10 +10,10 @@ import torch
 import graphveil as gv
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.graph import to_dense
+from graphveil.models.inference.ledger import ASSERTED_PEOPLE
 from graphveil.models.lpgnn import records
 from graphveil.models.lpgnn.elsewhere import Collection
 from graphveil.models.lpgnn.local import LocalEstimator
-from graphveil.models.told import ASSERTED_PEOPLE
 from graphveil.privacy import LocalReport, compose
 
 BUDGETS = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}

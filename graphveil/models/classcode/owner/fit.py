@@ -21,8 +21,8 @@ from graphveil.models.classcode.owner.reader import (
     reading_trust,
 )
 from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing, fit_weighing
-from graphveil.models.context import FitContext
-from graphveil.models.training import OTHER, members, record_groups
+from graphveil.models.session import Session
+from graphveil.models.training.private import OTHER, members, record_groups
 
 Targets = str | tuple[int | str, ...] | None
 
@@ -51,7 +51,7 @@ def fit_owner(
     graph: Graph,
     plan: ReleasePlan,
     release: Release,
-    context: FitContext,
+    context: Session,
     released: Tensor,
     *,
     read_own_edges: bool = False,
@@ -133,7 +133,7 @@ def _teachers(graph: Graph, plan: ReleasePlan) -> Tensor:
 class _Fit:
     """The steps of a fit that ask the release something, each once."""
 
-    def __init__(self, graph: Graph, plan: ReleasePlan, release: Release, context: FitContext) -> None:
+    def __init__(self, graph: Graph, plan: ReleasePlan, release: Release, context: Session) -> None:
         """Check that the plan is one of ours."""
         self._graph, self._release, self._context = graph, release, context
         steps = [query for query in plan.queries if isinstance(query, StepsQuery)]

@@ -7,7 +7,7 @@ from graphveil.aggregate import PushQuery, Query, StepsQuery, TallyQuery
 from graphveil.models.classcode.owner.division import Division, encoder_share
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
-from graphveil.models.training import GROUPS, OTHER, PARTITION, TRAIN, VAL
+from graphveil.models.training.private import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.privacy import NodeOwner
 
 _WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little

@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.classcode import ClassCode
-from graphveil.models.training import members, record_groups
+from graphveil.models.training.private import members, record_groups
 from graphveil.privacy import budget_of
 from graphveil.train import descent
 from tests.models.classcode.owner.exact import ExactPush
@@ -356,7 +356,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
     from graphveil._random import PublicStreams
     from graphveil.aggregate import ReleasePlan, StepsQuery
     from graphveil.models.classcode.owner import OwnerPlan, fit_owner, released_rows
-    from graphveil.models.context import FitContext
+    from graphveil.models.session import Session
     from graphveil.privacy import NodeOwner
 
     graph = release.graph
@@ -375,7 +375,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
         graph,
         plan,
         release,
-        FitContext(PublicStreams(0)),
+        Session(PublicStreams(0)),
         released_rows(graph, plan, None),
         read_own_edges=model.read_own_edges,
     )  # type: ignore[arg-type]

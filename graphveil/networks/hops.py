@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.aggregate import plain_unit
-from graphveil.models.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.networks.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
 from graphveil.train import Activation, Branches, Chain, Ghost, UnitRows
 
 _FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphveil.aggregate import Release, StepsQuery
 from graphveil.errors import GraphError
 from graphveil.graph import Features, Graph, rows
-from graphveil.models.context import FitContext
+from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
@@ -162,7 +162,7 @@ def fit_records(
     graph: Graph,
     training: Training,
     release: Release,
-    context: FitContext,
+    context: Session,
     *,
     candidates: int = 1,
 ) -> list[State]:
@@ -204,7 +204,7 @@ def fit_sums(
     data: Sequence[Tensor],
     training: Training,
     release: Release,
-    context: FitContext,
+    context: Session,
     *,
     candidates: int = 1,
 ) -> list[State]:
@@ -250,7 +250,7 @@ class _Passed:
     """Notes the weights that a training passes at equal distances, all but the last."""
 
     def __init__(
-        self, stage: str, network: Weights, gradients: ClippedSum, steps: int, count: int, context: FitContext
+        self, stage: str, network: Weights, gradients: ClippedSum, steps: int, count: int, context: Session
     ) -> None:
         self._stage, self._network, self._gradients = stage, network, gradients
         self._steps, self._context = steps, context

@@ -9,8 +9,8 @@ import torch
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
-from graphveil.models.demands import check_promise
 from graphveil.models.lpgnn import LPGNN
+from graphveil.models.requirements import check_promise
 from graphveil.privacy import NodeOwner, NodePromise, budget_of
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from graphveil.aggregate import HopQuery, PushQuery, StepsQuery, TallyQuery
-from graphveil.models.record_plan import RecordPlan
-from graphveil.models.training import Training
+from graphveil.models.training.private import Training
+from graphveil.models.training.record_plan import RecordPlan
 from graphveil.privacy import ByGroup, NodeOwner, NodePromise, NodeUnit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.train import PrivateSchedule

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
-from graphveil.models.hops import (
+from graphveil.networks.hops import (
     Branch,
     Encoder,
     FixedRows,
@@ -13,7 +13,7 @@ from graphveil.models.hops import (
     NormedLinear,
     UnitHopClassifier,
 )
-from graphveil.models.layers import COMBINATIONS, Linear
+from graphveil.networks.layers import COMBINATIONS, Linear
 from graphveil.train import clipped_sum
 
 STYLE = {"activation": "selu", "batch_norm": True, "dropout": 0.0}

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from graphveil.aggregate import KProp
 from graphveil.graph import Adjacency
-from graphveil.models.lpgnn.inputs import (
+from graphveil.networks.inputs import (
     Early,
     Estimates,
     Late,

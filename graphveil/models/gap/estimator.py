@@ -28,7 +28,6 @@ from graphveil.aggregate.plan import hops as equal_hops
 from graphveil.aggregate.release import Keys
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
-from graphveil.models.answers import Answer
 from graphveil.models.attention import (
     NETWORK,
     PAPER_DEVIATIONS,
@@ -40,13 +39,14 @@ from graphveil.models.attention import (
 )
 from graphveil.models.base import State, nodes_of
 from graphveil.models.bounded import at_most
-from graphveil.models.context import FitContext
-from graphveil.models.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
-from graphveil.models.layers import COMBINATIONS, batch_of, batches_of
-from graphveil.models.record_plan import RecordPlan
+from graphveil.models.inference.cache import Answer
+from graphveil.models.session import Session
 from graphveil.models.trained import TrainedEstimator
-from graphveil.models.training import Training, count_parameters, public_count, record_groups
+from graphveil.models.training.private import Training, count_parameters, public_count, record_groups
+from graphveil.models.training.record_plan import RecordPlan
 from graphveil.models.weighting import PAPER_WEIGHTED, Weighting, charged_as_one
+from graphveil.networks.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
+from graphveil.networks.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.privacy import NodeOwner, NoUnit, renyi
 from graphveil.train import train
 
@@ -269,7 +269,7 @@ class GAP(TrainedEstimator):
             more = (*more, *(PAPER_DEVIATIONS if self._attends else (PAPER_WEIGHTED,)))
         return (*super()._deviations(plan, graph), *more)
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: FitContext) -> Tensor:
+    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
         release = None if plan is None else self._open(plan, graph, context)  # booked before any work
         with context.stage("encoder"):
             self._encoder = self._trained_encoder(graph, release, context) if self.use_encoder else None
@@ -294,7 +294,7 @@ class GAP(TrainedEstimator):
             self._close(release, proba, graph)
         return proba
 
-    def _open(self, plan: ReleasePlan, graph: Graph, context: FitContext, first: int = 0) -> Release:
+    def _open(self, plan: ReleasePlan, graph: Graph, context: Session, first: int = 0) -> Release:
         """Open the release, for the rows from ``first`` on; a paper's asks a sample of the edges."""
         if self._paper_on_records and isinstance(plan.unit, NodeOwner):
             sample = at_most(graph.adjacency, self.degree_budget or 1, context.streams.numpy("edges"))
@@ -308,10 +308,10 @@ class GAP(TrainedEstimator):
         self._check_unit(graph)
         self._check_features(graph)
         rows = self._encode(graph)
-        answers = self._aggregate(graph, rows, None, None, FitContext(PublicStreams(self.seed)))
+        answers = self._aggregate(graph, rows, None, None, Session(PublicStreams(self.seed)))
         return self._classify(self._views(rows, answers, None))
 
-    def _answer(self, graph: Graph, plan: ReleasePlan, context: FitContext, kept: Answer | None) -> Answer:
+    def _answer(self, graph: Graph, plan: ReleasePlan, context: Session, kept: Answer | None) -> Answer:
         release = self._open(plan, graph, context, 0 if kept is None else len(kept.proba))
         rows = self._encode(graph)
         if kept is None:
@@ -331,7 +331,7 @@ class GAP(TrainedEstimator):
         rows: Tensor,
         release: Release,
         plan: ReleasePlan,
-        context: FitContext,
+        context: Session,
         kept: Answer,
     ) -> list[Tensor]:
         """Return the K answers of a graph that has grown: old rows as they are, and the new ones below."""
@@ -340,7 +340,7 @@ class GAP(TrainedEstimator):
 
     # -- the three modules: encoder, aggregation, classifier ------------------------------------------------
 
-    def _trained_encoder(self, graph: Graph, release: Release | None, context: FitContext) -> Encoder:
+    def _trained_encoder(self, graph: Graph, release: Release | None, context: Session) -> Encoder:
         generator = context.streams.torch("encoder")
         encoder = self._build_encoder(generator).to(context.device)
         if release is not None and self._on_records:
@@ -361,7 +361,7 @@ class GAP(TrainedEstimator):
         return encoder
 
     def _learned_attention(
-        self, graph: Graph, rows: Tensor, release: Release, plan: ReleasePlan, context: FitContext
+        self, graph: Graph, rows: Tensor, release: Release, plan: ReleasePlan, context: Session
     ) -> State:
         """Return the network that weighs in-edges, the answer to the plan's first question."""
         query, targets = plan.queries[0], nodes_of(graph.mask("train"))
@@ -388,7 +388,7 @@ class GAP(TrainedEstimator):
         rows: Tensor,
         release: Release | None,
         plan: ReleasePlan | None,
-        context: FitContext,
+        context: Session,
     ) -> list[Tensor]:
         """Return the K answers of the edges: noisy rows, or exact ones where nothing is protected."""
         keys = self._keys(graph, rows, context)
@@ -404,7 +404,7 @@ class GAP(TrainedEstimator):
             return sum_in_neighbors(graph.adjacency, x)
         return weighted_sum_in_neighbors(graph.adjacency, x, self._weighting.similarity, keys)
 
-    def _keys(self, graph: Graph, rows: Tensor, context: FitContext) -> Keys | None:
+    def _keys(self, graph: Graph, rows: Tensor, context: Session) -> Keys | None:
         """Return what every hop's weights read, or None for each hop's own vectors."""
         if self._weighting is None:
             return None
@@ -442,7 +442,7 @@ class GAP(TrainedEstimator):
         return [view.float() for view in (rows, *views)]
 
     def _trained_classifier(
-        self, graph: Graph, views: Sequence[Tensor], release: Release | None, context: FitContext
+        self, graph: Graph, views: Sequence[Tensor], release: Release | None, context: Session
     ) -> HopClassifier | UnitHopClassifier:
         generator = context.streams.torch("classifier")
         classifier = self._build_classifier(generator).to(context.device)
@@ -480,7 +480,7 @@ class GAP(TrainedEstimator):
         logits: Callable[[Tensor], Tensor],
         graph: Graph,
         generator: torch.Generator,
-        context: FitContext,
+        context: Session,
     ) -> None:
         epochs = self._encoder_epochs if stage == "encoder" else self._epochs
         history = train(

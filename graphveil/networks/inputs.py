@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphveil.aggregate import Propagation, propagate
 from graphveil.graph import Features, to_dense
-from graphveil.models.layers import SparseRows, sparse_product
+from graphveil.networks.layers import SparseRows, sparse_product
 
 _DEAR = 3  # a product along an edge costs as much as this many in a dense matrix product
 

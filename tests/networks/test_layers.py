@@ -7,7 +7,7 @@ from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.models.layers import (
+from graphveil.networks.layers import (
     COMBINATIONS,
     Combine,
     Dropout,

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from graphveil.aggregate import KProp, Propagation, propagate
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
-from graphveil.models.layers import ACTIVATIONS, Dropout, Linear
-from graphveil.models.lpgnn.inputs import Early, Inputs
+from graphveil.networks.inputs import Early, Inputs
+from graphveil.networks.layers import ACTIVATIONS, Dropout, Linear
 
 HEADS = 4  # of GAT's hidden layer, as in the paper
 _SLOPE = 0.2  # of GAT's leaky relu

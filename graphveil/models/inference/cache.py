@@ -26,11 +26,11 @@ class Answer:
     proba: Tensor
 
 
-class Answers:
+class PredictionCache:
     """The answers of one fitted model. No graph is kept alive: an answer goes with the last use of its edges.
 
     >>> import torch
-    >>> answers, version = Answers(), Version()
+    >>> answers, version = PredictionCache(), Version()
     >>> answers.keep(version, torch.eye(2), Answer(None, (), torch.eye(2)))
     >>> answers.find(version, torch.eye(2)) is None, answers.find(version, torch.ones(2, 2)) is None
     (False, True)

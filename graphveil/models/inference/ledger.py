@@ -25,10 +25,10 @@ class Release:
     booked: tuple[EdgeSet, ...]
 
 
-class Told:
+class PredictionLedger:
     """The ledger of one fitted model.
 
-    >>> told = Told(EdgeSet())
+    >>> told = PredictionLedger(EdgeSet())
     >>> other = EdgeSet()
     >>> len(told.books(other)), len(told.apart(other).books(other))
     (2, 1)
@@ -42,9 +42,9 @@ class Told:
         self._apart: set[frozenset[EdgeSet]] = set()
         self._releases: list[Release] = []
 
-    def copy(self) -> "Told":
+    def copy(self) -> "PredictionLedger":
         """Return the same ledger, to try what a further release would make of it."""
-        copied = Told(EdgeSet(parts=self._fitted))
+        copied = PredictionLedger(EdgeSet(parts=self._fitted))
         copied.asserted = self.asserted
         copied._asked, copied._apart = dict(self._asked), set(self._apart)
         copied._releases = list(self._releases)
@@ -54,7 +54,7 @@ class Told:
         """Whether edges of this set were fitted."""
         return any(part in self._fitted for part in edge_set.parts)
 
-    def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "Told":
+    def apart(self, edge_set: EdgeSet, others: Iterable[EdgeSet] | None = None) -> "PredictionLedger":
         """Take note that the edges are in none of the others; return itself.
 
         Args:

@@ -28,7 +28,7 @@ def unheard() -> None:
 
 
 @dataclass
-class FitContext:
+class Session:
     """One fit under way, or one prediction of another graph.
 
     ``workspace`` holds a fit's checkpoints; a second fit there resumes the first. ``configuration`` is the

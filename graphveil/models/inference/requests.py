@@ -11,16 +11,16 @@ from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph, rows
 from graphveil.graph.adjacency import Version
 from graphveil.graph.growth import Batch, Step, batches
-from graphveil.models.answers import Answer, Answers
-from graphveil.models.context import FitContext
-from graphveil.models.told import Told
+from graphveil.models.inference.cache import Answer, PredictionCache
+from graphveil.models.inference.ledger import PredictionLedger
+from graphveil.models.session import Session
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_budget
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
 
 
-class Asked(Protocol):
+class PredictionRequest(Protocol):
     """What predicting a graph asks under a budget: its price, its entry in the ledger, the asking."""
 
     @property
@@ -31,7 +31,7 @@ class Asked(Protocol):
     def price(self) -> Guarantee:
         """What it costs alone."""
 
-    def enter(self, told: Told) -> Told:
+    def enter(self, told: PredictionLedger) -> PredictionLedger:
         """Enter it into a model's ledger, and return that."""
 
     def ask(self, model: "Estimator") -> None:
@@ -39,7 +39,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class GraphRequest:
     """One release: the graph whose edges it asks, its plan and price, and what its answer is kept under.
 
     With a ``step`` the graph has the edges of one step of growth alone, and the rows of the nodes that were
@@ -53,7 +53,7 @@ class Question:
     step: Step | None
     disjoint: bool
 
-    def enter(self, told: Told) -> Told:
+    def enter(self, told: PredictionLedger) -> PredictionLedger:
         """Enter the release into a model's ledger, and return it."""
         if self.step is not None:
             told.apart(self.graph.edge_set, self.step.apart)
@@ -62,7 +62,7 @@ class Question:
         told.note(self.graph.edge_set, self.price)
         return told
 
-    def kept(self, answers: Answers) -> Answer | None:
+    def kept(self, answers: PredictionCache) -> Answer | None:
         """Return what is known of the nodes that were there before; None for a graph that is asked whole."""
         return None if self.step is None else _before(self.graph, self.step, answers)
 
@@ -73,7 +73,7 @@ class Question:
         model._answers.keep(self.version, self.graph.x, answer)
 
 
-def booking(model: "Estimator", asked: Asked) -> FitContext:
+def booking(model: "Estimator", asked: PredictionRequest) -> Session:
     """Return the context that books a release where it belongs, and then enters it into the ledger."""
     tried = asked.enter(model._told.copy())
 
@@ -81,10 +81,10 @@ def booking(model: "Estimator", asked: Asked) -> FitContext:
         model._told = tried
 
     budget = joint_budget(tried.last.booked)
-    return FitContext(PublicStreams(model.seed), budget=budget, on_booked=booked)
+    return Session(PublicStreams(model.seed), budget=budget, on_booked=booked)
 
 
-def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: bool) -> list[Question]:
+def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: bool) -> list[GraphRequest]:
     """Return what has to be asked, in order, for predictions of a graph that nothing is kept about.
 
     Args:
@@ -97,7 +97,7 @@ def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: boo
         UnitError, ConfigError: the caller's word settles nothing, or cannot be true.
     """
     asked = _new_batches(model, graph, disjoint) or [
-        Question(graph, graph.adjacency.version, plan, model._price_of(plan, graph), None, disjoint)
+        GraphRequest(graph, graph.adjacency.version, plan, model._price_of(plan, graph), None, disjoint)
     ]
     if disjoint:
         for question in asked:
@@ -105,7 +105,7 @@ def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: boo
     return asked
 
 
-def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[Question]:
+def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[GraphRequest]:
     """Return the steps of growth after the last state that something is known about; none if there is none.
 
     Under a unit of records an old node's record grows, too, so what is new cannot be told from what is old.
@@ -119,10 +119,17 @@ def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[Quest
         if kept is not None and kept.plan is not None:
             plan = _rows_alone(kept.plan)
             return [
-                Question(new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint)
+                GraphRequest(
+                    new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint
+                )
                 for new in pending
             ]
     return []
+
+
+def _of_step(model: "Estimator", new: Batch, plan: ReleasePlan, disjoint: bool) -> GraphRequest:
+    price = model._price_of(plan, new.graph)
+    return GraphRequest(new.graph, new.version, plan, price, new.step, disjoint)
 
 
 def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
@@ -130,7 +137,7 @@ def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
     return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, HopQuery)))
 
 
-def _before(graph: Graph, step: Step, answers: Answers) -> Answer | None:
+def _before(graph: Graph, step: Step, answers: PredictionCache) -> Answer | None:
     """Return what is known of the graph before a step of growth."""
     return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
 

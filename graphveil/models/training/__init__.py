@@ -1,0 +1,1 @@
+"""How networks learn: in the clear where records are public, by noisy steps where they are protected."""
