@@ -36,7 +36,7 @@ def measure(row: str) -> str:
     from graphveil.models import METHODS
 
     torch.set_num_threads(1)
-    session.time.perf_counter = time.process_time  # type: ignore[assignment]  # stages in CPU seconds
+    sessions.time.perf_counter = time.process_time  # type: ignore[assignment]  # stages in CPU seconds
     root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
     name = "facebook100/Berkeley13" if root.is_dir() else "synthetic/facebook"
     graph = load_dataset(name, root if root.is_dir() else None, mode=ROWS[row].get("mode", "strict"))

@@ -13,7 +13,7 @@ from graphveil.graph import Adjacency
 
 @dataclass(frozen=True)
 class LastRows(Engine):
-    """PredictionCache the rows from ``first`` on, and computes no other.
+    """Answers the rows from ``first`` on, and computes no other.
 
     Rows keep their numbers, so each has the noise that it would have among all.
     """

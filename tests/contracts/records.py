@@ -160,7 +160,7 @@ def no_record_exceeds_its_price(
             assert price <= total * (1 + 1e-12), "a group is priced above the plan's total"
             for neighbour in records.neighbours(q, unit, rng):
                 move = case.moved(before, case.answers(neighbour))
-                # PredictionCache are float32, which may be off by 6e-8 of themselves.
+                # Answers are float32, which may be off by 6e-8 of themselves.
                 assert move <= price * (1 + 1e-6), f"a record moves {move:.6f}, priced {price:.6f}"
                 largest[group] = max(largest[group], move / price if price else 0.0)
     return dict(largest)

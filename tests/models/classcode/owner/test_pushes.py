@@ -105,7 +105,7 @@ def test_replay_nulling_any_record_moves_no_push_beyond_its_bound(seed: int) -> 
 
 
 class _Transcript:
-    """PredictionCache from a kept transcript if there is one, and notes the means behind the answers."""
+    """Answers from a kept transcript if there is one, and notes the means behind the answers."""
 
     def __init__(self, push: ExactPush, rows: list[torch.Tensor] | None = None) -> None:
         self._push, self._given = push, rows
