@@ -21,7 +21,7 @@ from graphveil.aggregate.plan import hops
 from graphveil.aggregate.push import LEVEL
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryBudget, NodeOwner, UndirectedEdge, calibrate_mu
+from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
@@ -78,7 +78,7 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
     """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
     queries = hops(MU, 1, DIM) * rounds  # what they cost together is not the question here
     release = Release(
-        ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler), graph, budget=MemoryBudget()
+        ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler), graph, budget=MemoryLedger()
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
@@ -89,7 +89,7 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
 def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
     """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
     queries = (PushQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
-    release = Release(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryBudget())
+    release = Release(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
     for query in queries:
         rows = shrink_unit(release.push(rows, chosen), query.sigma)

@@ -29,7 +29,7 @@ from graphveil.aggregate import (
 )
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency, Features
-from graphveil.privacy import MemoryBudget, UndirectedEdge
+from graphveil.privacy import MemoryLedger, UndirectedEdge
 
 FAST = (
     "one",
@@ -83,7 +83,7 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
     """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
     keys, similarity = keys_for(name, rows), parse_weight(name.split()[0])
     queries = hops(1.0, 1, DIM, UndirectedEdge(), similarity) * rounds
-    release = Release(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryBudget())
+    release = Release(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
         asked = release.rows(rows) if similarity is None else release.rows(rows, keys)
         rows = shrink_unit(asked, query.sigma[0])

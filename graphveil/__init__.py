@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from graphveil.models.sage import SAGE
     from graphveil.models.simgat import SimGAT
     from graphveil.models.storage import load_model
-    from graphveil.privacy import Guarantee, MemoryBudget, attach_budget, budget_of
+    from graphveil.privacy import Guarantee, MemoryLedger, attach_ledger, ledger_of
 
 __version__ = "0.1.0"
 
+_RENAMED = ("MemoryBudget", "attach_budget", "budget_of")  # old names, for one release
 _HOMES = {
     "ClassCode": "graphveil.models.classcode",
     "Estimator": "graphveil.models.base",
@@ -38,13 +39,13 @@ _HOMES = {
     "LPGNN": "graphveil.models.lpgnn",
     "METHODS": "graphveil.models",
     "MLP": "graphveil.models.mlp",
-    "MemoryBudget": "graphveil.privacy",
+    "MemoryLedger": "graphveil.privacy",
     "SAGE": "graphveil.models.sage",
     "SimGAT": "graphveil.models.simgat",
-    "attach_budget": "graphveil.privacy",
-    "budget_of": "graphveil.privacy",
+    "attach_ledger": "graphveil.privacy",
     "calibrate": "graphveil.experiment.calibration",
     "errors": "",
+    "ledger_of": "graphveil.privacy",
     "list_datasets": "graphveil.graph",
     "load_dataset": "graphveil.graph",
     "load_model": "graphveil.models.storage",
@@ -63,12 +64,12 @@ __all__ = [
     "Estimator",
     "Graph",
     "Guarantee",
-    "MemoryBudget",
+    "MemoryLedger",
     "SimGAT",
-    "attach_budget",
-    "budget_of",
+    "attach_ledger",
     "calibrate",
     "errors",
+    "ledger_of",
     "list_datasets",
     "load_dataset",
     "load_model",
@@ -79,6 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
+    if name in _RENAMED:  # not kept, so that every use is told
+        return import_module("graphveil.privacy").renamed(name)
     if name not in _HOMES:
         raise AttributeError(f"module 'graphveil' has no attribute {name!r}")
     home = _HOMES[name]

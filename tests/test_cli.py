@@ -14,7 +14,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
-from graphveil.privacy import Entry, MemoryBudget
+from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.guarantee import figure_up
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
@@ -512,7 +512,7 @@ BAD_FLAGS = {
 def nothing_spent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail if a release is booked."""
     booked: list[object] = []
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: booked.append(entry))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: booked.append(entry))
     yield
     assert not booked
 
@@ -645,7 +645,7 @@ def trained(invoke: Invoke, files: Files) -> Path:
 def test_saved_predictions_are_free_and_always_the_same(
     invoke: Invoke, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
     for name in ("one.csv", "two.csv", "one.parquet", "two.parquet"):
         assert invoke("predict", trained, "--out", name).code == 0
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
@@ -674,9 +674,9 @@ def test_another_graph_is_priced_and_booked(
     invoke: Invoke, trained: Path, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booked: list[Entry] = []
-    real = MemoryBudget.book
+    real = MemoryLedger.record
     monkeypatch.setattr(
-        MemoryBudget, "book", lambda self, entry: (booked.append(entry), real(self, entry))[1]
+        MemoryLedger, "record", lambda self, entry: (booked.append(entry), real(self, entry))[1]
     )
     edit(files.edges, lambda rows: rows[:50])
     answer = invoke(
@@ -824,7 +824,7 @@ def test_predictions_that_cannot_be_written_cost_nothing(
 ) -> None:
     Path("letter.txt").write_text("dear")
     Path("folder.csv").mkdir()
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
     answer = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", name)
     assert answer.code == 2
     assert "choose another --out" in answer.err

@@ -10,7 +10,7 @@ import pytest
 from command import SECRET, Answer, Files, Invoke, read, write
 
 from graphveil.cli.console import Bars
-from graphveil.privacy import MemoryBudget
+from graphveil.privacy import MemoryLedger
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
 PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
@@ -261,7 +261,7 @@ def assert_refused(answer: Answer, words: str) -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
     flags, words = REFUSED[case]
     assert_refused(invoke("train", "double", *files.flags, *flags, *ALONE), words)
 
@@ -276,9 +276,9 @@ def test_the_baseline_is_a_release_of_its_own(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booked: list[str] = []
-    book = MemoryBudget.book
+    book = MemoryLedger.record
     monkeypatch.setattr(
-        MemoryBudget, "book", lambda self, entry: (booked.append(entry.label), book(self, entry))[1]
+        MemoryLedger, "record", lambda self, entry: (booked.append(entry.label), book(self, entry))[1]
     )
     answer = invoke("train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--out", "first", "--json")
     assert answer.code == 0, answer.err
@@ -355,7 +355,7 @@ def test_another_graph_is_priced_and_booked(
     base = ["train", "gap", *files.flags, *flags, *SHORT, *ALONE, "--set", "hops=1"]
     assert invoke(*base, "--out", "first").code == 0
     booked: list[str] = []
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: booked.append(entry.release_id))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: booked.append(entry.release_id))
     shutil.rmtree("first/per_node")  # nobody needs the old rows for new ones
     another = ["--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"]
     answer = invoke("predict", "first", *another)
@@ -387,7 +387,7 @@ SHIPPED_REFUSED = {
 def test_the_shipped_methods_refuse_before_anything_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(MemoryBudget, "book", lambda self, entry: pytest.fail("something was spent"))
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
     (method, *flags), words = SHIPPED_REFUSED[case]
     assert_refused(invoke("train", method, *files.flags, *flags), words)
 

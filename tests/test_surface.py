@@ -4,10 +4,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import graphveil as gv
+import graphveil.privacy as gv_privacy
 
 PUBLIC = {
     "ClassCode",
@@ -19,11 +21,11 @@ PUBLIC = {
     "LPGNN",
     "METHODS",
     "MLP",
-    "MemoryBudget",
+    "MemoryLedger",
     "SAGE",
     "SimGAT",
-    "attach_budget",
-    "budget_of",
+    "attach_ledger",
+    "ledger_of",
     "calibrate",
     "errors",
     "list_datasets",
@@ -43,6 +45,15 @@ def test_the_list_of_public_names() -> None:
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(gv, name).__doc__
     assert name in dir(gv)
+
+
+@pytest.mark.parametrize("home", [gv, gv_privacy], ids=["graphveil", "privacy"])
+@pytest.mark.parametrize("old", ["MemoryBudget", "attach_budget", "budget_of"])
+def test_an_old_name_works_for_one_release_and_says_so_where_it_is_used(home: ModuleType, old: str) -> None:
+    new = old.replace("budget", "ledger").replace("Budget", "Ledger")
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}") as told:
+        assert getattr(home, old) is getattr(gv, new)
+    assert told[0].filename == __file__
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

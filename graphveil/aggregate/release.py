@@ -36,7 +36,7 @@ from graphveil.aggregate.records import StepsQuery, TallyQuery, noisy_tally
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency, Features
 from graphveil.mechanisms import StepNoise
-from graphveil.privacy import Budget, Entry, UndirectedEdge, within_partition
+from graphveil.privacy import Entry, PrivacyLedger, UndirectedEdge, within_partition
 from graphveil.privacy.unit import NodePromise
 
 _VERSION = 2
@@ -71,10 +71,10 @@ class Release:
         ReleaseError: the journal holds a release of another plan, or its key is lost.
 
     >>> from graphveil.aggregate.plan import hops
-    >>> from graphveil.privacy import MemoryBudget, UndirectedEdge
+    >>> from graphveil.privacy import MemoryLedger, UndirectedEdge
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-5)
-    >>> release = Release(plan, path, budget=MemoryBudget())
+    >>> release = Release(plan, path, budget=MemoryLedger())
     >>> release.rows(torch.eye(3)[:, :2]).shape
     torch.Size([3, 2])
     """
@@ -85,7 +85,7 @@ class Release:
         adjacency: Adjacency,
         groups: Tensor | None = None,
         *,
-        budget: Budget,
+        budget: PrivacyLedger,
         key: ReleaseKey | None = None,
         engine: Engine | None = None,
         journal: Journal | None = None,
@@ -341,14 +341,14 @@ class Release:
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
 
-    def _book(self, budget: Budget, label: str) -> None:
+    def _book(self, budget: PrivacyLedger, label: str) -> None:
         """Charge the budget; a resumed release may stand in it already, a new one never does."""
         if self._resumed and any(entry.release_id == self._key.release_id for entry in budget.entries):
             return
         event = self._plan.event
         if self._groups is not None:  # public, like the split that it comes from
             event = within_partition(event, hashlib.sha256(self._groups.numpy().tobytes()).hexdigest()[:16])
-        budget.book(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
+        budget.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""

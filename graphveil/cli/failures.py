@@ -16,7 +16,7 @@ import typer
 from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError
 
 if TYPE_CHECKING:
-    from graphveil.privacy import Budget
+    from graphveil.privacy import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
 _CHARGED = "the release on this graph's edges was booked and stays charged"
@@ -67,7 +67,7 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def spending(budget: "Budget") -> Iterator[None]:
+def spending(budget: "PrivacyLedger") -> Iterator[None]:
     """Let a command that ends early say so if a release had been booked by then."""
     before = len(budget.entries)
     try:

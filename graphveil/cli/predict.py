@@ -44,7 +44,7 @@ def predict(
     from graphveil.models.cards import secrets_of
     from graphveil.models.predictions import predictions_of
     from graphveil.models.storage import load_model
-    from graphveil.privacy import budget_of
+    from graphveil.privacy import ledger_of
 
     screen = Screen(as_json=json)
     if out is not None:
@@ -73,7 +73,7 @@ def predict(
     apart = "edge" if disjoint_edges else "person"
     why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
     screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, after, about, why))
-    with spending(budget_of(graph.edge_set)):
+    with spending(ledger_of(graph.edge_set)):
         proba = model.predict_proba(graph, **words)
         table = predictions_of(model, proba, graph.ids)
         _deliver(model, table, out, screen, price=price)

@@ -16,8 +16,8 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
 from graphveil.models.cards import Card, other_runs, secrets_of
-from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, budget_of
-from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_of
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -78,7 +78,7 @@ def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgres
             _run(plan.experiment, graph, folder, index, on_progress) for index in range(plan.experiment.runs)
         ]
     except (InputError, PrivacyError, MissingDependencyError):
-        if fresh and not budget_of(graph.edge_set).entries:
+        if fresh and not ledger_of(graph.edge_set).entries:
             forget_data(folder)
             shutil.rmtree(folder.root, ignore_errors=True)
         raise

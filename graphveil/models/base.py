@@ -45,8 +45,8 @@ from graphveil.privacy import (
     NoUnit,
     UndirectedEdge,
     Unit,
-    budget_of,
     check_delta,
+    ledger_of,
     parse_unit,
 )
 from graphveil.privacy.gaussian import epsilon_of
@@ -417,7 +417,7 @@ class Estimator(ABC):
             plan,
             graph.adjacency,
             groups,
-            budget=context.budget or budget_of(graph.edge_set),
+            budget=context.budget or ledger_of(graph.edge_set),
             key=key,
             engine=engine,
             journal=context.journal(),

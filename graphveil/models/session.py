@@ -13,7 +13,7 @@ from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
 from graphveil.aggregate import FolderJournal, Journal, MemoryJournal
 from graphveil.errors import ConfigError
-from graphveil.privacy import Budget
+from graphveil.privacy import PrivacyLedger
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
@@ -40,7 +40,7 @@ class Session:
     on_progress: OnProgress = silent
     workspace: Path | None = None
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    budget: Budget | None = None
+    budget: PrivacyLedger | None = None
     on_booked: Callable[[], None] = unheard
     configuration: str = ""
     seconds: dict[str, float] = field(default_factory=dict)

@@ -35,7 +35,7 @@ from graphveil.models.records import (
     write_record,
 )
 from graphveil.privacy import Guarantee, NodeOwner, NodePromise
-from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator, State

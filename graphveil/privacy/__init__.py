@@ -1,7 +1,9 @@
 """What is protected, what it costs, and the words for it."""
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
 from graphveil.privacy.accountant import Curve, privacy_curve
-from graphveil.privacy.budget import Budget, Entry, MemoryBudget, attach_budget, budget_of, joint_budget
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
     ByGroup,
@@ -15,6 +17,14 @@ from graphveil.privacy.events import (
     within_partition,
 )
 from graphveil.privacy.guarantee import Guarantee
+from graphveil.privacy.ledger import (
+    Entry,
+    MemoryLedger,
+    PrivacyLedger,
+    attach_ledger,
+    joint_ledger,
+    ledger_of,
+)
 from graphveil.privacy.unit import (
     DirectedEdge,
     NodeFeatures,
@@ -28,7 +38,6 @@ from graphveil.privacy.unit import (
 )
 
 __all__ = [
-    "Budget",
     "ByGroup",
     "Composed",
     "Curve",
@@ -38,7 +47,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "LocalReport",
-    "MemoryBudget",
+    "MemoryLedger",
     "NoUnit",
     "NodeFeatures",
     "NodeOwner",
@@ -46,16 +55,42 @@ __all__ = [
     "NodeUnit",
     "PairwiseGaussian",
     "PoissonGaussian",
+    "PrivacyLedger",
     "UndirectedEdge",
     "Unit",
-    "attach_budget",
+    "attach_ledger",
     "auto_delta",
-    "budget_of",
     "calibrate_mu",
     "check_delta",
     "compose",
-    "joint_budget",
+    "joint_ledger",
+    "ledger_of",
     "parse_unit",
     "privacy_curve",
     "within_partition",
 ]
+
+RENAMED = {  # old public names, for one release
+    "Budget": "PrivacyLedger",
+    "MemoryBudget": "MemoryLedger",
+    "attach_budget": "attach_ledger",
+    "budget_of": "ledger_of",
+    "joint_budget": "joint_ledger",
+}
+
+
+def renamed(name: str, *, stacklevel: int = 2) -> Any:
+    """Return what an old name stands for, with a warning that it goes."""
+    new = RENAMED[name]
+    message = f"{name} is now {new}; the old name goes with version 0.2"
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
+    return globals()[new]
+
+
+if not TYPE_CHECKING:  # a type checker is to refuse the old names
+
+    def __getattr__(name: str) -> Any:
+        """Return an old name's new object."""
+        if name in RENAMED:
+            return renamed(name)
+        raise AttributeError(f"module 'graphveil.privacy' has no attribute {name!r}")

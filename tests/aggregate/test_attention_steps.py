@@ -30,7 +30,7 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.privacy import (
     DirectedEdge,
-    MemoryBudget,
+    MemoryLedger,
     NodeOwner,
     NodePromise,
     PoissonGaussian,
@@ -359,7 +359,7 @@ def test_noise_that_leaves_no_grid_is_refused() -> None:
 def opened(query: AttentionStepsQuery = QUERY, **more: object) -> Release:
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-5)
     key = ReleaseKey.from_seed(0, "test")
-    given = {"key": key, "budget": MemoryBudget(), **more}
+    given = {"key": key, "budget": MemoryLedger(), **more}
     return Release(plan, graph(random_pairs(0)), **given)  # type: ignore[arg-type]
 
 
@@ -371,7 +371,7 @@ def walk(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def test_training_is_booked_once_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    budget, keys = MemoryBudget(), KeyStore(tmp_path / "keys")
+    budget, keys = MemoryLedger(), KeyStore(tmp_path / "keys")
 
     def again() -> Tensor:
         release = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)

@@ -33,7 +33,7 @@ from graphveil.aggregate._pairs import HALF, Dots, Given, Kinds, PairWeights
 from graphveil.aggregate.engine import Edges, blocks
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
-from graphveil.privacy import MemoryBudget, UndirectedEdge
+from graphveil.privacy import MemoryLedger, UndirectedEdge
 
 pytest.importorskip("llvmlite", minversion="0.45")
 
@@ -272,7 +272,7 @@ def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch
 
     def asked() -> Tensor:
         key = ReleaseKey.from_seed(0, "fused")
-        return Release(plan, adjacency, budget=MemoryBudget(), key=key).rows(rows, keys)
+        return Release(plan, adjacency, budget=MemoryLedger(), key=key).rows(rows, keys)
 
     fast = asked()
     monkeypatch.setattr(release, "fused_sum", lambda table, pairs: None)

@@ -15,7 +15,7 @@ from graphveil.aggregate.plan import hops
 from graphveil.aggregate.queries import FLOAT32_EXACT, CellQuery
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency
-from graphveil.privacy import DirectedEdge, MemoryBudget, NodeOwner, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
 
 NODES, DIM, MOST = 5, 3, 2.5
 BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)
@@ -77,13 +77,13 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     adjacency = edges(matrix, directed)
     vectors = torch.eye(NODES, DIM, dtype=torch.float64)
     plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    rows = Release(plan, adjacency, budget=MemoryBudget()).rows(vectors)
+    rows = Release(plan, adjacency, budget=MemoryLedger()).rows(vectors)
     assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 
 
 def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
-    unit, budget = UndirectedEdge(), MemoryBudget()
+    unit, budget = UndirectedEdge(), MemoryLedger()
     adjacency = edges(np.triu(np.ones((NODES, NODES)), 1), False)
     plain, given = (ReleasePlan(unit, hops(0.5, 1, DIM, unit, s), delta=1e-5) for s in (None, GivenWeight()))
     counts = ReleasePlan(unit, (CellQuery("split", (True, False), 2, (9.0,)),), delta=1e-5)
@@ -101,6 +101,6 @@ def test_a_weight_and_its_bound_fix_the_noise() -> None:
     unit = UndirectedEdge()
     plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
     one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
-    left, right = (Release(plan, a, budget=MemoryBudget()) for a in (one, two))
+    left, right = (Release(plan, a, budget=MemoryLedger()) for a in (one, two))
     assert left._promise == right._promise
     assert left._promise["max_weight"] == MOST.hex()

@@ -8,7 +8,7 @@ from contracts.checks import DiesOnStore, Killed, path, plan_of
 
 from graphveil.aggregate import FolderJournal, KeyStore, MemoryJournal, Release
 from graphveil.errors import ArtifactError, BudgetError, ReleaseError
-from graphveil.privacy import MemoryBudget
+from graphveil.privacy import MemoryLedger
 
 ROWS = torch.eye(5, 2)
 
@@ -24,7 +24,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
-    budget = more.pop("budget", None) or MemoryBudget()
+    budget = more.pop("budget", None) or MemoryLedger()
     journal = FolderJournal(run, KeyStore(keys))
     return Release(plan_of(hops), path(), budget=budget, journal=journal, **more)  # type: ignore[arg-type]
 
@@ -46,13 +46,13 @@ def test_keys_live_in_the_users_state_directory_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    Release(plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run))
+    Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run))
     assert len(list((tmp_path / "state" / "graphveil" / "keys").iterdir())) == 1
 
 
 def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) -> None:
     with pytest.raises(Killed):
-        Release(plan_of(), path(), budget=MemoryBudget(), journal=DiesOnStore(run, KeyStore(keys))).rows(ROWS)
+        Release(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).rows(ROWS)
     record = json.loads((run / "release.json").read_text())
     assert record["closed"] is False
     assert json.loads(record["descriptors"]["0"])["index"] == 0
@@ -68,7 +68,7 @@ def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: 
 
 
 def test_a_resume_in_a_new_process_is_booked_in_the_new_processs_memory(run: Path, keys: Path) -> None:
-    first, again = MemoryBudget(), MemoryBudget()
+    first, again = MemoryLedger(), MemoryLedger()
     one = opened(run, keys, budget=first)
     two = opened(run, keys, budget=again)
     assert one.release_id == two.release_id
@@ -79,7 +79,7 @@ def test_a_resume_in_a_new_process_is_booked_in_the_new_processs_memory(run: Pat
 
 def test_a_refused_budget_leaves_nothing_to_resume(run: Path, keys: Path) -> None:
     with pytest.raises(BudgetError):
-        opened(run, keys, budget=MemoryBudget(epsilon=0.1, delta=1e-5))
+        opened(run, keys, budget=MemoryLedger(epsilon=0.1, delta=1e-5))
     assert not run.exists()
     assert not keys.exists()
 
@@ -153,12 +153,12 @@ def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id:
 
 def test_a_journal_in_memory_serves_one_release() -> None:
     journal = MemoryJournal()
-    Release(plan_of(2), path(), budget=MemoryBudget(), journal=journal).rows(ROWS)
+    Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
     with pytest.raises(ReleaseError, match="another release"):
-        Release(plan_of(2), path(), budget=MemoryBudget(), journal=journal)
+        Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
 
 
 def test_a_journals_repr_shows_no_descriptor() -> None:
     journal = MemoryJournal()
-    Release(plan_of(), path(), budget=MemoryBudget(), journal=journal).rows(ROWS)
+    Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
     assert repr(journal) == "MemoryJournal()"

@@ -19,7 +19,7 @@ from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import (
     DirectedEdge,
-    MemoryBudget,
+    MemoryLedger,
     NodeOwner,
     NodePromise,
     NoUnit,
@@ -43,7 +43,7 @@ def pushed(
     """Return the rows of one push without noise."""
     query = PushQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
     plan = unnoised(NodeOwner(), (query,))
-    return Release(plan, graph, groups, budget=MemoryBudget()).push(vectors, chosen).double()
+    return Release(plan, graph, groups, budget=MemoryLedger()).push(vectors, chosen).double()
 
 
 def oracle(
@@ -108,7 +108,7 @@ def test_rows_of_level_zero_are_plain_zeros_and_take_no_share_of_a_list() -> Non
     query = PushQuery(dim=1, sigma=5.0, levels=(0, 16))
     plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
     levels = torch.tensor([0, 0, 1, 0])
-    answer = Release(plan, graph, budget=MemoryBudget()).push(-torch.ones(4, 1), levels)
+    answer = Release(plan, graph, budget=MemoryLedger()).push(-torch.ones(4, 1), levels)
     assert bool((answer[[0, 1, 3]].view(torch.int32) == 0).all())  # not a negative zero either
     assert bool(answer[2] != 0)
     rows = pushed(graph, torch.ones(4, 1), levels, levels=(0, 16))
@@ -144,7 +144,7 @@ def test_noise_is_sigma_in_every_released_row() -> None:
     levels, nodes = (0, 1, 16, 200), 30_000
     query = PushQuery(dim=3, sigma=3.0, levels=levels)
     graph = Adjacency.from_edges([], [], num_nodes=nodes, directed=True)
-    release = Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryBudget(), key=KEY)
+    release = Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY)
     chosen = torch.arange(nodes) % 4
     noise = release.push(torch.zeros(nodes, 3), chosen).double().numpy()
     assert not noise[chosen.numpy() == 0].any()
@@ -160,7 +160,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
     sums = pushed(graph, vectors).numpy()
     listed = _push.own_sums(graph, np.array([16]))
     table = _push.push_table(vectors, None, listed, query).numpy().copy()
-    release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryBudget())
+    release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
     answer = release.push(vectors).double().numpy()
     secrets = [
         sums,
@@ -179,7 +179,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
             assert array.shape != secret.shape or not np.allclose(array, secret, rtol=0.01)
     with pytest.raises(MemoryError):
         broken = Release(
-            ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryBudget(), engine=Broken()
+            ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), engine=Broken()
         )
         broken.push(vectors)
     assert not any(array.any() for array in reachable(broken) if array.shape == table.shape)
@@ -284,7 +284,7 @@ def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None
 def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor | None) -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
-    release = Release(plan, graph, budget=MemoryBudget())
+    release = Release(plan, graph, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="from 0 to 1"):
         release.push(torch.ones(3, 1), levels)
     assert release.push(torch.ones(3, 1), torch.tensor([1, 1, 1])).shape == (3, 1)
@@ -294,9 +294,9 @@ def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0),), delta=1e-5)
     with pytest.raises(ReleaseError, match=r"push\(\)"):
-        Release(plan, graph, budget=MemoryBudget()).rows(torch.ones(3, 1))
+        Release(plan, graph, budget=MemoryLedger()).rows(torch.ones(3, 1))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
-        Release(plan, graph, budget=MemoryBudget()).push(torch.ones(3, 2))
+        Release(plan, graph, budget=MemoryLedger()).push(torch.ones(3, 2))
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -305,7 +305,7 @@ def test_a_broken_promise_is_refused_before_it_is_booked_and_without_a_figure(di
     for source, target in (star, star[::-1]) if directed else (star,):
         graph = Adjacency.from_edges(source, target, num_nodes=5, directed=directed)
         for most, kept in ((2, False), (3, True)):
-            budget = MemoryBudget()
+            budget = MemoryLedger()
             plan = ReleasePlan(NodePromise(max_degree=most), hops(1.0, 1, 2), delta=1e-3)
             if kept:
                 Release(plan, graph, budget=budget)

@@ -28,7 +28,7 @@ from graphveil.aggregate.plan import hops
 from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian
-from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge
+from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
 STEERED = HopQuery(GroupWeights.steered(), (3.0, 3.0, 2.0), 2)
@@ -37,7 +37,7 @@ GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
 
 
 def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Release:
-    return Release(plan, graph or path(), more.pop("groups", None), budget=MemoryBudget(), **more)
+    return Release(plan, graph or path(), more.pop("groups", None), budget=MemoryLedger(), **more)
 
 
 # -- what is summed ----------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_labels_outside_the_labelled_groups_are_not_read() -> None:
     ],
 )
 def test_a_node_without_a_group_would_go_without_noise_and_is_refused(groups: Tensor | None) -> None:
-    budget = MemoryBudget()
+    budget = MemoryLedger()
     with pytest.raises(ConfigError, match="groups"):
         Release(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
     assert not budget.entries
@@ -176,7 +176,7 @@ def test_queries_with_different_groups_are_refused() -> None:
 
 def test_friendships_stored_as_directed_edges_are_not_counted() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 0], num_nodes=5, directed=True)
-    budget = MemoryBudget()
+    budget = MemoryLedger()
     with pytest.raises(UnitError, match="directed=False"):
         Release(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), graph, GROUPS, budget=budget)
     assert not budget.entries

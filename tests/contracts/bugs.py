@@ -478,7 +478,7 @@ def one_hop_of_three_is_booked(patch: Patch) -> None:
 
 @caught_by(checks.a_refused_release_computes_nothing)
 def a_refusal_is_ignored(patch: Patch) -> None:
-    patch.setattr(checks.MemoryBudget, "_check_limit", lambda self, entry: None)
+    patch.setattr(checks.MemoryLedger, "_check_limit", lambda self, entry: None)
 
 
 @caught_by(checks.two_splits_add_up)

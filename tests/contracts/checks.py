@@ -39,7 +39,7 @@ from graphveil.errors import BudgetError, ReleaseError, UnitError
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.privacy import (
     DirectedEdge,
-    MemoryBudget,
+    MemoryLedger,
     NodeOwner,
     NodePromise,
     UndirectedEdge,
@@ -108,7 +108,7 @@ def a_long_row_counts_for_nothing() -> None:
     rows = torch.tensor([*vectors, [0.0, 0.0]], dtype=torch.float64)
     star = Adjacency.from_edges(range(7), [7] * 7, num_nodes=8, directed=True)
     plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
-    answer = Release(plan, star, budget=MemoryBudget()).rows(rows)
+    answer = Release(plan, star, budget=MemoryLedger()).rows(rows)
     assert answer[7].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
 
 
@@ -148,7 +148,7 @@ def promised_nodes_cost_what_they_are_booked_with() -> None:
 def a_broken_promise_is_refused() -> None:
     """A degree above the promised one, in either direction, books and computes nothing."""
     for ends in (([0, 0, 1], [1, 2, 3]), ([1, 2, 3], [0, 0, 1])):
-        graph, budget = Adjacency.from_edges(*ends, num_nodes=4, directed=True), MemoryBudget()
+        graph, budget = Adjacency.from_edges(*ends, num_nodes=4, directed=True), MemoryLedger()
         plan = ReleasePlan(NodePromise(max_degree=1), hops(1.0, 1, 2), delta=1e-3)
         with pytest.raises(UnitError):
             Release(plan, graph, budget=budget)
@@ -166,7 +166,7 @@ def tallies_cost_what_they_are_booked_with() -> None:
             (correct[:1], ~correct[:1]),
         ):
             tables = [torch.cat([correct[1:], row]) for row in (before, after)]
-            x, y = (Release(plan, edgeless(6), budget=MemoryBudget()).tally(table) for table in tables)
+            x, y = (Release(plan, edgeless(6), budget=MemoryLedger()).tally(table) for table in tables)
             largest = max(largest, float((x - y).norm()) / query.sigma)
         assert largest == pytest.approx(plan.mu)
 
@@ -179,7 +179,7 @@ def every_pushed_row_has_its_noise() -> None:
     levels, sigma = (0, 4, 16, 100), 2.0
     query = PushQuery(dim=DIM, sigma=sigma, levels=levels)
     release = Release(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryBudget(), key=KEY
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryLedger(), key=KEY
     )
     chosen = torch.arange(NODES) % 4
     noise = release.push(torch.zeros(NODES, DIM), chosen).double().numpy()
@@ -195,7 +195,7 @@ def rows_that_are_not_released_are_zeros() -> None:
     """Rows of level weight zero have no bit set, whatever was written there."""
     query = PushQuery(dim=2, sigma=2.0, levels=(0, 16))
     plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
-    answer = Release(plan, path(), budget=MemoryBudget()).push(
+    answer = Release(plan, path(), budget=MemoryLedger()).push(
         -torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1])
     )
     assert not answer[[0, 2, 3]].view(torch.int32).any()
@@ -206,7 +206,7 @@ def every_count_of_a_tally_has_noise() -> None:
     """The noise of a tally has its law, count by count."""
     query = TallyQuery(candidates=NODES, sigma=6.0)
     release = Release(
-        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryBudget(), key=KEY
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
     )
     noise = release.tally(torch.zeros(3, NODES, dtype=torch.bool)).numpy() * query.steps
     laws.has_the_law(noise, 6.0 * query.steps)
@@ -219,7 +219,7 @@ def every_row_has_its_groups_noise() -> None:
     query = HopQuery(GroupWeights.steered(), sigma, DIM)
     groups = torch.arange(NODES) % 3
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
-    release = Release(plan, edgeless(NODES), groups, budget=MemoryBudget(), key=KEY)
+    release = Release(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
     noise = release.rows(torch.zeros(NODES, DIM)).double().numpy() * query.steps
     for group in range(3):
         own = noise[groups.numpy() == group]
@@ -235,7 +235,7 @@ def every_cell_has_noise() -> None:
     query = CellQuery("train", (True,), 3, (5.0,))
     plan = ReleasePlan(UndirectedEdge(), (query,) * 400, delta=1e-2)
     labels, groups = torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.int64)
-    release = Release(plan, edgeless(3), groups, budget=MemoryBudget(), key=KEY)
+    release = Release(plan, edgeless(3), groups, budget=MemoryLedger(), key=KEY)
     rows, columns = np.triu_indices(3)
     cells = np.stack([release.cells(labels).numpy()[rows, columns] for _ in plan.queries])
     laws.covers_everything(cells, 5.0)
@@ -245,7 +245,7 @@ def every_cell_has_noise() -> None:
 
 def hops_share_no_noise() -> None:
     """Two hops of one release, asked with the same rows, have independent noise."""
-    release = Release(plan_of(2, DIM), edgeless(NODES), budget=MemoryBudget(), key=KEY)
+    release = Release(plan_of(2, DIM), edgeless(NODES), budget=MemoryLedger(), key=KEY)
     first, second = (release.rows(torch.zeros(NODES, DIM)).numpy() for _ in range(2))
     laws.are_unrelated(first, second)
 
@@ -253,7 +253,7 @@ def hops_share_no_noise() -> None:
 def releases_share_no_noise() -> None:
     """Two releases of the same plan, graph and rows have different noise."""
     answers = [
-        Release(plan_of(), edgeless(50), budget=MemoryBudget()).rows(torch.zeros(50, 2)) for _ in range(2)
+        Release(plan_of(), edgeless(50), budget=MemoryLedger()).rows(torch.zeros(50, 2)) for _ in range(2)
     ]
     assert (answers[0] == answers[1]).sum() < 4  # on a grid two draws may meet by chance
 
@@ -264,7 +264,7 @@ def neighbours_share_no_noise_under_one_key() -> None:
     other = rows.clone()
     other[4] = 0.0
     answers = [
-        Release(plan_of(), graph, budget=MemoryBudget(), key=KEY).rows(x)
+        Release(plan_of(), graph, budget=MemoryLedger(), key=KEY).rows(x)
         for graph, x in ((path(), rows), (edgeless(5), rows), (path(), other))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -276,7 +276,7 @@ def pushes_share_no_noise_under_one_key() -> None:
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
     rows, levels = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 0, 0, 1])
     answers = [
-        Release(plan, edgeless(5), budget=MemoryBudget(), key=KEY).push(x, index)[:4]
+        Release(plan, edgeless(5), budget=MemoryLedger(), key=KEY).push(x, index)[:4]
         for x, index in ((rows, levels), (rows, torch.tensor([0, 1, 0, 0, 0])), (-rows, levels))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -289,7 +289,7 @@ def training_noise_is_bound_to_its_data() -> None:
     plan = ReleasePlan(NodeOwner(), (query, query), delta=1e-5)
     data, drawn = torch.arange(6.0), []
     for records_read in (data, data, data + 1):
-        release = Release(plan, edgeless(3), budget=MemoryBudget(), key=KEY)
+        release = Release(plan, edgeless(3), budget=MemoryLedger(), key=KEY)
         drawn += [release.steps(records_read).noise(0) for _ in plan.queries]
     assert (drawn[0] == drawn[2]).all()
     for first, second in ((0, 1), (0, 4), (1, 5)):
@@ -316,7 +316,7 @@ def pushes_depend_on_nothing_but_the_edges() -> None:
         release = Release(
             plan,
             _unsorted(source[order], target[order], nodes),
-            budget=MemoryBudget(),
+            budget=MemoryLedger(),
             key=ReleaseKey("a" * 32, bytes(32), bytes(range(32))),
             engine=InMemoryEngine(block_rows=block_rows),
         )
@@ -341,7 +341,7 @@ def sums_depend_on_nothing_but_the_edges() -> None:
         graph = _unsorted(source[order], target[order], nodes)
         engine = InMemoryEngine(block_rows=block_rows)
         key = ReleaseKey("a" * 32, bytes(32), bytes(range(32)))
-        release = Release(plan, graph, budget=MemoryBudget(), key=key, engine=engine)
+        release = Release(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
         release._digest = lambda *_: ""  # type: ignore[method-assign]  # two orders must meet one key here
         release._edges_digest = ""
         answers.append(release.rows(rows))
@@ -370,7 +370,7 @@ def a_hub_is_summed_exactly() -> None:
         rows = safe_unit(torch.from_numpy(np.abs(rng.normal(size=(nodes, 3)))))
         graph = Adjacency.from_edges(np.arange(2, nodes), np.full(degree, 1), num_nodes=nodes, directed=True)
         plan = unnoised(DirectedEdge(), hops(1.0, 1, 3, DirectedEdge()))
-        answer = Release(plan, graph, budget=MemoryBudget()).rows(rows)
+        answer = Release(plan, graph, budget=MemoryLedger()).rows(rows)
         oracle = np.trunc(rows.numpy()[2:] * 1024).astype(np.int64).sum(axis=0) / 1024
         assert answer[1].tolist() == oracle.astype(np.float32).tolist(), degree
         assert not answer[0].any()
@@ -423,7 +423,7 @@ class Broken(Engine):
 
 def a_release_is_booked_before_it_is_computed() -> None:
     """A failing engine leaves the booking in place, with the whole plan's event."""
-    budget, plan = MemoryBudget(), plan_of(3)
+    budget, plan = MemoryLedger(), plan_of(3)
     release = Release(plan, path(), budget=budget, engine=Broken())
     assert [entry.release_id for entry in budget.entries] == [release.release_id]
     with pytest.raises(MemoryError):
@@ -435,7 +435,7 @@ def a_release_is_booked_before_it_is_computed() -> None:
 
 def a_refused_release_computes_nothing() -> None:
     """Over the limit, nothing is booked and no engine is reached."""
-    budget, engine = MemoryBudget(epsilon=0.5, delta=1e-5), Broken()
+    budget, engine = MemoryLedger(epsilon=0.5, delta=1e-5), Broken()
     with pytest.raises(BudgetError):
         Release(plan_of(), path(), budget=budget, engine=engine)
     assert not budget.entries
@@ -446,7 +446,7 @@ def two_splits_add_up() -> None:
     """Releases under two splits are not composed pair by pair: their worst pairs may meet in one edge."""
     weights = GroupWeights("train/test", ((0.0, 0.0), (0.0, 1.0)))
     plan = ReleasePlan(UndirectedEdge(), (HopQuery(weights, (1.0, 1.0), 2),), delta=1e-3)
-    budget = MemoryBudget()
+    budget = MemoryLedger()
     worst = plan.mu**2
     flipped = ReleasePlan(
         UndirectedEdge(),
@@ -513,14 +513,14 @@ def a_resume_finishes_the_same_release_only() -> None:
                 drawn.append(answer)
                 super().store(index, answer)
 
-        budget = MemoryBudget()
+        budget = MemoryLedger()
         with pytest.raises(Killed):
             Release(plan, graph, groups, budget=budget, journal=Witness(run, keys)).rows(rows)
         for name, (other, edges, split, x) in resume_cases().items():
             if name != "nothing":
                 with pytest.raises(ReleaseError, match="same noise for different data"):
                     journal = FolderJournal(run, keys)
-                    Release(other, edges, split, budget=MemoryBudget(), journal=journal).rows(x)
+                    Release(other, edges, split, budget=MemoryLedger(), journal=journal).rows(x)
         release = Release(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
         assert torch.equal(release.rows(rows), drawn[0])
         assert len(budget.entries) == 1
@@ -531,13 +531,13 @@ def a_closed_release_forgets_its_key() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run, keys = Path(folder) / "run", Path(folder) / "keys"
         release = Release(
-            plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, KeyStore(keys))
+            plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys))
         )
         answer = release.rows(CODES[[0, 0, 1, 1, 2]])
         assert len(list(keys.iterdir())) == 1
         release.close()
         assert not list(keys.iterdir())
-        again = Release(plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, KeyStore(keys)))
+        again = Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys)))
         assert torch.equal(again.rows(CODES[[0, 0, 1, 1, 2]]), answer)
 
 
@@ -545,8 +545,8 @@ def a_seeded_release_says_so_after_a_resume() -> None:
     """Noise from a seed stays marked, also when the resume asks for none."""
     with tempfile.TemporaryDirectory() as folder:
         run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
-        Release(plan_of(), path(), budget=MemoryBudget(), key=KEY, journal=FolderJournal(run, keys))
-        resumed = Release(plan_of(), path(), budget=MemoryBudget(), journal=FolderJournal(run, keys))
+        Release(plan_of(), path(), budget=MemoryLedger(), key=KEY, journal=FolderJournal(run, keys))
+        resumed = Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, keys))
         assert resumed.reproducible
 
 

@@ -33,7 +33,7 @@ from graphveil.aggregate import (
 from graphveil.aggregate.engine import blocks
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency, EdgeSet
-from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 
 DIM = 2
 Keys = Callable[[int, np.random.Generator], Any]
@@ -122,7 +122,7 @@ SHARP, ONE_SIDED = WEIGHINGS[5:7]
 def answer(weight: Similarity, unit: Unit, graph: Drawn, vectors: Tensor, keys: Any) -> Tensor:
     """Run the shipped path with noise that is zero."""
     plan = unnoised(unit, hops(1.0, 1, DIM, unit, weight))
-    return Release(plan, graph.adjacency(), budget=MemoryBudget()).rows(vectors, keys).double()
+    return Release(plan, graph.adjacency(), budget=MemoryLedger()).rows(vectors, keys).double()
 
 
 def no_change_exceeds_its_price(weighing: Weighing, unit: Unit, *, pairs: int = 60, seed: int = 0) -> float:
@@ -205,7 +205,7 @@ def keys_are_bound_to_the_noise() -> None:
             Release(
                 ReleasePlan(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weighing.weight), delta=1e-5),
                 empty,
-                budget=MemoryBudget(),
+                budget=MemoryLedger(),
                 key=ReleaseKey.from_seed(7, "pairs"),
             ).rows(vectors, weighing.keys(40, np.random.default_rng(seed)))
             for seed in (0, 1)
@@ -219,7 +219,7 @@ def _noisy(weight: Similarity, graph: Adjacency, vectors: Tensor, keys: Any, blo
     release = Release(
         ReleasePlan(unit, hops(1.0, 1, DIM, unit, weight), delta=1e-5),
         graph,
-        budget=MemoryBudget(),
+        budget=MemoryLedger(),
         key=ReleaseKey("a" * 32, bytes(32), bytes(range(32))),
         engine=InMemoryEngine(block_rows=block_rows),
     )
@@ -248,7 +248,7 @@ def a_hub_is_summed_exactly() -> None:
         into_first = np.arange(1, degree + 1), np.zeros(degree, dtype=np.int64)
         star = Adjacency.from_edges(*into_first, num_nodes=degree + 1, directed=True)
         plan = unnoised(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight))
-        got = Release(plan, star, budget=MemoryBudget()).rows(vectors, keys)[0]
+        got = Release(plan, star, budget=MemoryLedger()).rows(vectors, keys)[0]
         (block,) = blocks(star, degree + 1)
         whole = weight.prepare(keys).of(block).numpy().astype(np.int64)
         total = whole @ np.trunc(vectors.numpy()[1:] * 512).astype(np.int64)

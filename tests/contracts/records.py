@@ -19,7 +19,7 @@ from contracts.graphs import KINDS, draw
 from graphveil.aggregate import HopQuery, PushQuery, Release, safe_unit
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
-from graphveil.privacy import ByGroup, MemoryBudget, NodeOwner, NodePromise, NodeUnit
+from graphveil.privacy import ByGroup, MemoryLedger, NodeOwner, NodePromise, NodeUnit
 
 DIM = 3
 LEVELS = (0, 4, 16, 81)
@@ -95,7 +95,7 @@ class Pushes:
     def answers(self, records: Records) -> list[Tensor]:
         """Run the shipped path with noise that is zero."""
         plan = unnoised(self.unit, self.queries)
-        release = Release(plan, records.adjacency(), self.groups, budget=MemoryBudget())
+        release = Release(plan, records.adjacency(), self.groups, budget=MemoryLedger())
         return [
             release.push(x, index).double() for x, index in zip(records.vectors, self.levels, strict=True)
         ]
@@ -226,5 +226,5 @@ def _without(records: Records, q: int, unit: NodePromise) -> Iterator[Records]:
 
 
 def _hop(unit: NodePromise, queries: tuple[HopQuery, ...], records: Records) -> Tensor:
-    release = Release(unnoised(unit, queries), records.adjacency(), budget=MemoryBudget())
+    release = Release(unnoised(unit, queries), records.adjacency(), budget=MemoryLedger())
     return release.rows(records.vectors[0]).double()

@@ -17,7 +17,7 @@ from contracts.doubles import NoNoise, unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
 from graphveil.aggregate import CellQuery, GroupWeights, HopQuery, Release, safe_unit
 from graphveil.aggregate.queries import GRID_BITS, Query
-from graphveil.privacy import DirectedEdge, MemoryBudget, UndirectedEdge, Unit
+from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 
 MU = 0.7
 CLASSES, DIM = 3, 2
@@ -101,7 +101,7 @@ class Case:
     def answers(self, graph: Drawn) -> list[Tensor]:
         """Run the shipped path with noise that is zero."""
         plan, adjacency = unnoised(self.unit, self.queries), graph.adjacency()
-        release = Release(plan, adjacency, self.groups, budget=MemoryBudget())
+        release = Release(plan, adjacency, self.groups, budget=MemoryLedger())
         return [
             release.rows(rows).double() if isinstance(query, HopQuery) else release.cells(self.labels)
             for query, rows in zip(self.queries, self.vectors, strict=True)

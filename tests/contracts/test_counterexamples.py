@@ -18,7 +18,7 @@ from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan
 from graphveil.aggregate.plan import hops
 from graphveil.errors import UnitError
 from graphveil.graph import Adjacency
-from graphveil.privacy import MemoryBudget, NodeOwner, NodePromise
+from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise
 from graphveil.privacy.gaussian import mu_of
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -64,7 +64,7 @@ def pushes(edges: Edges, sent: Tensor, statistic: Callable[[Tensor], float]) -> 
     graph = directed(edges, len(sent))
     return np.array(
         [
-            statistic(Release(plan, graph, budget=MemoryBudget(), key=seeded(run)).push(sent))
+            statistic(Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).push(sent))
             for run in range(RUNS)
         ]
     )
@@ -108,7 +108,7 @@ def test_a_hub_breaks_a_promise_of_small_degrees() -> None:
     graph = directed([*PAIRS, *mutual(TO_HUB)], PEOPLE + 1)
     with pytest.raises(UnitError, match="promise"):
         Release(
-            ReleasePlan(NodePromise(max_degree=2), hops(MU, 1, 1), delta=DELTA), graph, budget=MemoryBudget()
+            ReleasePlan(NodePromise(max_degree=2), hops(MU, 1, 1), delta=DELTA), graph, budget=MemoryLedger()
         )
 
 
@@ -165,7 +165,7 @@ def promised(edges: Edges) -> Floats:
     graph, sent = directed(edges, FRIENDS + 1), torch.ones(FRIENDS + 1, 1)
     return np.stack(
         [
-            Release(plan, graph, budget=MemoryBudget(), key=seeded(run)).rows(sent).double().numpy()[:, 0]
+            Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).rows(sent).double().numpy()[:, 0]
             for run in range(RUNS)
         ]
     )

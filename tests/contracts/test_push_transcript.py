@@ -17,7 +17,7 @@ from contracts.laws import FALSE_ALARM
 from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan, _push, safe_unit
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryBudget, NodeOwner
+from graphveil.privacy import MemoryLedger, NodeOwner
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3
@@ -45,7 +45,7 @@ def ratios(*, present: bool, seed: int) -> np.ndarray:
     graph = copies([*OWN, *OTHERS] if present else OTHERS)
     groups = (torch.arange(4 * COPIES) % 4 == Q).long()
     key = ReleaseKey.from_seed(seed, "push transcript")
-    release = Release(plan, graph, groups, budget=MemoryBudget(), key=key)
+    release = Release(plan, graph, groups, budget=MemoryLedger(), key=key)
     bounds = torch.tensor([1.0, BOUND], dtype=torch.float64)[groups, None]
     sent = safe_unit(torch.from_numpy(np.random.default_rng(seed).normal(size=(4 * COPIES, DIM)))) * bounds
     levels = torch.zeros(4 * COPIES, dtype=torch.int64)

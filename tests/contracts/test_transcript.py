@@ -19,7 +19,7 @@ from graphveil.aggregate import HopQuery, Release, ReleaseKey, ReleasePlan, safe
 from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
-from graphveil.privacy import MemoryBudget, UndirectedEdge
+from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
 
 COPIES, DIM, HOPS, MU, BITS = 100_000, 4, 3, 1.0, 16
@@ -49,7 +49,7 @@ def ratios(
     release = Release(
         plan,
         copies_of_the_path(with_edge),
-        budget=MemoryBudget(),
+        budget=MemoryLedger(),
         key=ReleaseKey.from_seed(seed, "transcript"),
     )
     sigma = queries[0].sigma[0]

@@ -14,8 +14,8 @@ from graphveil.privacy import (
     NodeOwner,
     PoissonGaussian,
     UndirectedEdge,
-    budget_of,
     compose,
+    ledger_of,
 )
 
 TINY = Source(dataset="synthetic/tiny")
@@ -31,7 +31,7 @@ def test_nothing_is_spent_and_no_edge_is_read() -> None:
     plan = preview(configured, graph, expect_edges=1000)
     empty = Graph.from_edges(graph.x, graph.y, [], [], directed=False, name=graph.name)
     without = preview(configured, empty, expect_edges=1000)
-    assert budget_of(graph.edge_set).entries == ()
+    assert ledger_of(graph.edge_set).entries == ()
     assert (plan.noise_std, plan.guarantee, plan.estimate) == (
         without.noise_std,
         without.guarantee,

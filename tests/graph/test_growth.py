@@ -8,7 +8,7 @@ from scipy import sparse
 from graphveil.errors import BudgetError, GraphError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.growth import batches
-from graphveil.privacy import Entry, Gaussian, MemoryBudget, attach_budget, budget_of
+from graphveil.privacy import Entry, Gaussian, MemoryLedger, attach_ledger, ledger_of
 
 
 @pytest.fixture(params=[False, True], ids=["undirected", "directed"])
@@ -51,23 +51,23 @@ def test_every_step_has_a_budget_of_its_own_and_the_whole_is_booked_on_all(graph
     first, second = batches(twice)
     assert (first.step.apart, second.step.apart) == ((old,), ())  # others may have edges of that name, too
     assert first.graph.edge_set is middle
-    budget_of(middle).book(Entry("a", "rows", Gaussian(0.1)))
-    budget_of(twice.edge_set).book(Entry("b", "rows", Gaussian(0.1)))
-    assert [len(budget_of(part).entries) for part in (old, middle, new)] == [1, 2, 1]
-    assert [entry.release_id for entry in budget_of(twice.edge_set).entries] == ["b"]
-    with pytest.raises(BudgetError, match="already booked"):
-        budget_of(twice.edge_set).book(Entry("b", "rows", Gaussian(0.1)))
+    ledger_of(middle).record(Entry("a", "rows", Gaussian(0.1)))
+    ledger_of(twice.edge_set).record(Entry("b", "rows", Gaussian(0.1)))
+    assert [len(ledger_of(part).entries) for part in (old, middle, new)] == [1, 2, 1]
+    assert [entry.release_id for entry in ledger_of(twice.edge_set).entries] == ["b"]
+    with pytest.raises(BudgetError, match="already recorded"):
+        ledger_of(twice.edge_set).record(Entry("b", "rows", Gaussian(0.1)))
     with pytest.raises(BudgetError, match="union"):
-        attach_budget(twice.edge_set, MemoryBudget())
+        attach_ledger(twice.edge_set, MemoryLedger())
 
 
 def test_a_union_that_one_book_refuses_is_booked_nowhere(graph: Graph) -> None:
     limited = EdgeSet()
-    attach_budget(limited, MemoryBudget(epsilon=0.01, delta=1e-7))
+    attach_ledger(limited, MemoryLedger(epsilon=0.01, delta=1e-7))
     grown = graph.grow([[1.0, 0.0]], None, [3], [0], edge_set=limited)
     with pytest.raises(BudgetError, match=r"the limit is 0\.01"):
-        budget_of(grown.edge_set).book(Entry("a", "rows", Gaussian(0.5)))
-    assert budget_of(graph.edge_set).entries == ()
+        ledger_of(grown.edge_set).record(Entry("a", "rows", Gaussian(0.5)))
+    assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_new_nodes_are_in_no_part_of_the_split(graph: Graph) -> None:

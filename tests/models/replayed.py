@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphveil.aggregate import HopQuery, Release
 from graphveil.aggregate.queries import Query
-from graphveil.privacy import MemoryBudget, PairwiseGaussian, UndirectedEdge, Unit, compose
+from graphveil.privacy import MemoryLedger, PairwiseGaussian, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
 
 ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
@@ -51,7 +51,7 @@ class Replay:
     def _answered(self, release: Release, ask: Any, *data: Any) -> Tensor:
         query, unit = release._plan.queries[release._position], release._plan.unit
         release._position += 1
-        self.groups, plan, book = release._groups, unnoised(unit, (query,)), MemoryBudget()
+        self.groups, plan, book = release._groups, unnoised(unit, (query,)), MemoryLedger()
         alone = Release(plan, release._adjacency, self.groups, budget=book, engine=release._engine)
         answer = ask(alone, *data)
         self.asked.append(data)

@@ -14,7 +14,7 @@ from graphveil.graph.recipes import ISOLATED_DROPPED, NO_CROSSING
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.gap import GAP
-from graphveil.privacy import Entry, MemoryBudget, attach_budget, budget_of
+from graphveil.privacy import Entry, MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.privacy.guarantee import figure_up
 
@@ -126,7 +126,7 @@ class TestPlan:
     def test_a_promise_spends_nothing_and_is_kept(self, method, graph):
         model = build(method)
         plan, guarantee = model.promise(graph)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
         model.fit(graph)
         assert model.guarantee == guarantee
         assert model.plan_ == plan
@@ -189,14 +189,14 @@ class TestFit:
         for train, val, part in ((none, graph.val_mask, "train"), (graph.train_mask, none, "val")):
             with pytest.raises(GraphError, match=f"no labelled {part} nodes"):
                 build(method).fit(graph.with_split(train, val, none))
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_labels_of_one_class_teach_nothing(self, method, graph):
         for label in (-1, 1):
             same = graph.replace(y=torch.full_like(graph.y, label))
             with pytest.raises(GraphError, match="fewer than two classes, so there is nothing to learn"):
                 build(method).fit(same)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_predictions_need_no_labels(self, method, graph, make_graph):
         model = build(method, unsafe_noise_seed=1).fit(graph)
@@ -223,7 +223,7 @@ class TestFit:
         for ask in (model.predict_proba, model.price):
             with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
                 ask(narrow)
-        assert budget_of(narrow.edge_set).entries == ()
+        assert ledger_of(narrow.edge_set).entries == ()
 
     def test_another_graph_is_predicted(self, method, graph, make_graph):
         little_noise = {"epsilon": 50.0, "unsafe_noise_seed": 0} if method in PRIVATE else {}
@@ -251,7 +251,7 @@ class TestGuarantee:
         ) as refusal:
             model.fit(graph)
         assert f"epsilon {actual:g} (delta {delta:g})" in str(refusal.value)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_paper_mode_lists_what_is_wrong(self, graph):
         model = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, delta=1e-7).fit(graph)
@@ -276,7 +276,7 @@ class TestGuarantee:
         for ask in (model.promise, model.fit):
             with pytest.raises(ConfigError, match="torch finds none here; use device='auto'"):
                 ask(graph)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     @pytest.mark.parametrize("other", [None, np.eye(3), "graph"])
     def test_what_is_no_graph_is_refused_by_its_type(self, method, other):
@@ -337,7 +337,7 @@ class TestGuarantee:
     def test_a_model_that_reads_no_edge_spends_nothing(self, graph):
         model = build("mlp").fit(graph)
         assert (model.guarantee.valid, model.guarantee.epsilon) == (True, 0.0)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
 
 class TestBudget:
@@ -346,7 +346,7 @@ class TestBudget:
         model = build(method)
         for fits in (1, 2):
             model.fit(graph)
-            entries = budget_of(graph.edge_set).entries
+            entries = ledger_of(graph.edge_set).entries
             assert len(entries) == fits
             assert all(entry.event == model.guarantee.event for entry in entries)
             assert len({entry.release_id for entry in entries}) == fits
@@ -359,11 +359,11 @@ class TestBudget:
 
         with pytest.raises(RuntimeError):
             build(method).fit(graph, on_progress=stop)
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_budget_that_is_spent_refuses_before_any_work(self, method, graph):
-        attach_budget(graph.edge_set, MemoryBudget(epsilon=2.5, delta=1e-7))
+        attach_ledger(graph.edge_set, MemoryLedger(epsilon=2.5, delta=1e-7))
         build(method, delta=1e-7).fit(graph)
         stages: list[str] = []
         with pytest.raises(gv.errors.BudgetError, match="would bring the total to epsilon"):
@@ -376,12 +376,12 @@ class TestBudget:
         model.predict(graph)
         model.score(graph)
         model.predict(graph.with_split(graph.test_mask, graph.val_mask, graph.train_mask))
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
         other = make_graph(seed=1)
         for _ in range(2):
             model.predict(other)
-            assert len(budget_of(other.edge_set).entries) == 1
-        assert len(budget_of(graph.edge_set).entries) == 2  # the two may share edges
+            assert len(ledger_of(other.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 2  # the two may share edges
 
     @pytest.mark.parametrize(
         ("changes", "deviation"),
@@ -395,9 +395,9 @@ class TestBudget:
     def test_the_price_of_another_graph_is_that_of_its_release(self, graph, make_graph, changes, deviation):
         model, other = build("gap", **changes).fit(graph), make_graph(seed=1, nodes=90)
         price = model.price(other)
-        assert budget_of(other.edge_set).entries == ()
+        assert ledger_of(other.edge_set).entries == ()
         model.predict(other)
-        (entry,) = budget_of(other.edge_set).entries
+        (entry,) = ledger_of(other.edge_set).entries
         assert (entry.event, entry.slack) == (price.event, price.slack)
         assert price.valid is (deviation is None)
         assert deviation is None or deviation in price.statement()
@@ -428,14 +428,14 @@ class TestBudget:
         weighted = graph.replace(adjacency=adjacency)
         with pytest.raises((ConfigError, NotYetError), match="drop them"):
             GAP(unit=unit, epsilon=None if unit == "none" else 2.0, **more).fit(weighted)
-        assert budget_of(adjacency.edge_set).entries == ()
+        assert ledger_of(adjacency.edge_set).entries == ()
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_part_of_the_fitted_graph_pays_from_the_same_budget(self, method, graph):
         model = build(method).fit(graph)
         half = torch.from_numpy(np.arange(graph.num_nodes) % 2 == 0)
         model.predict(graph.subgraph(half))
-        entries = budget_of(graph.edge_set).entries
+        entries = ledger_of(graph.edge_set).entries
         assert len(entries) == 2
         assert isinstance(entries[1], Entry)
 
@@ -444,7 +444,7 @@ class TestBudget:
         model = build(method).fit(graph)
         fewer = graph.replace(adjacency=graph.adjacency.without_crossing(graph.test_mask))
         assert not torch.equal(model.predict_proba(fewer), model.predict_proba())
-        assert len(budget_of(graph.edge_set).entries) == 2
+        assert len(ledger_of(graph.edge_set).entries) == 2
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_another_graph_of_the_wrong_kind_is_refused_unpaid(self, method, graph, make_graph):
@@ -452,7 +452,7 @@ class TestBudget:
         other = make_graph(seed=1, directed=True)
         with pytest.raises(UnitError, match="the graph is directed"):
             model.predict(other)
-        assert budget_of(other.edge_set).entries == ()
+        assert ledger_of(other.edge_set).entries == ()
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_calibrated_noise_is_exact(self, method):

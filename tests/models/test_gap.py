@@ -14,7 +14,7 @@ from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
 from graphveil.models.storage import load_model
 from graphveil.networks.hops import scaled_by_norm
-from graphveil.privacy import PairwiseGaussian, budget_of, renyi
+from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
@@ -74,7 +74,7 @@ class TestPlan:
 
     def test_the_whole_release_is_one_event(self, graph):
         model = GAP(**STRICT).fit(graph)
-        (entry,) = budget_of(graph.edge_set).entries
+        (entry,) = ledger_of(graph.edge_set).entries
         assert entry.label == "gap"
         assert all(isinstance(event, PairwiseGaussian) for event in entry.event.events)
         assert len(entry.event.events) == model.guarantee.releases == 2
@@ -109,7 +109,7 @@ class TestRelease:
     def test_without_a_unit_the_sums_are_exact_and_not_kept(self, graph):
         model = GAP(unit="none", seed=0, epochs=2, hops=1).fit(graph)
         assert model.aggregates_ == {}
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_the_next_hop_gets_the_shrunken_rows(self, graph, monkeypatch):
         asked: list[Tensor] = []
@@ -223,11 +223,11 @@ class TestResume:
         graph = make_graph()
         with pytest.raises(KilledError):
             GAP(**options).fit(graph, workspace=tmp_path / "run", on_progress=killed_at(stage, done))
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
         resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, resumed)
         assert resumed.history_ == whole.history_
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
 
     def test_secret_noise_survives_a_resume(self, graph, tmp_path):
         with pytest.raises(KilledError):
@@ -235,7 +235,7 @@ class TestResume:
         first = GAP(**STRICT).fit(graph, workspace=tmp_path)
         again = GAP(**STRICT).fit(graph, workspace=tmp_path)
         assert same(first, again)
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
 
     def test_no_key_and_no_exact_sum_is_left_in_the_workspace(self, graph, tmp_path):
         model = GAP(**STRICT).fit(graph, workspace=tmp_path)
@@ -254,18 +254,18 @@ class TestAnotherGraph:
         model = GAP(**{**STRICT, "delta": "auto"}).fit(graph)
         other = make_graph(seed=1, nodes=90)
         model.predict(other)
-        (entry,) = budget_of(other.edge_set).entries
+        (entry,) = ledger_of(other.edge_set).entries
         assert entry.event == model.guarantee.event
 
     def test_one_question_gets_one_answer(self, graph, make_graph):
         model, other = GAP(**STRICT).fit(graph), make_graph(seed=1)
         assert torch.equal(model.predict_proba(other), model.predict_proba(other))
-        assert len(budget_of(other.edge_set).entries) == 1
+        assert len(ledger_of(other.edge_set).entries) == 1
 
     def test_without_a_unit_it_is_free_and_repeatable(self, graph, make_graph):
         model, other = GAP(unit="none", seed=0, epochs=3).fit(graph), make_graph(seed=1)
         assert torch.equal(model.predict_proba(other), model.predict_proba(other))
-        assert budget_of(other.edge_set).entries == ()
+        assert ledger_of(other.edge_set).entries == ()
 
 
 def accuracy(data_root: Path, paper: bool, **parameters: Any) -> float:

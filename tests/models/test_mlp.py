@@ -5,7 +5,7 @@ import torch
 
 from graphveil.graph import load_dataset
 from graphveil.models.mlp import MLP
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 
 
 def test_no_edge_changes_a_bit(graph):
@@ -29,7 +29,7 @@ def test_any_edge_unit_costs_nothing(graph, unit):
     model = MLP(unit=unit, seed=0, epochs=2).fit(graph)
     assert model.guarantee.releases == 0
     assert model.guarantee.epsilon == (0.0 if unit != "none" else float("inf"))
-    assert budget_of(graph.edge_set).entries == ()
+    assert ledger_of(graph.edge_set).entries == ()
     if unit != "none":
         assert model.guarantee.statement().startswith("The edges were never read")
 
@@ -37,7 +37,7 @@ def test_any_edge_unit_costs_nothing(graph, unit):
 def test_another_graph_costs_nothing(graph, make_graph):
     other = make_graph(seed=1)
     MLP(unit="undirected-edge", seed=0, epochs=2).fit(graph).predict(other)
-    assert budget_of(other.edge_set).entries == ()
+    assert ledger_of(other.edge_set).entries == ()
 
 
 @pytest.mark.parametrize("options", [{"layers": 1}, {"layers": 4, "batch_norm": False}, {"batch_size": 16}])

@@ -22,7 +22,7 @@ from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.inference.ledger import ASSERTED
-from graphveil.privacy import MemoryBudget, attach_budget, budget_of
+from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
 from tests.models.conftest import grouped
@@ -40,7 +40,7 @@ def grow(graph: Graph, seed: int = 0, nodes: int = 3, **options: Any) -> Graph:
 
 
 def spent(*graphs: Graph) -> list[int]:
-    return [len(budget_of(graph.edge_set).entries) for graph in graphs]
+    return [len(ledger_of(graph.edge_set).entries) for graph in graphs]
 
 
 class TestSameGraphAgain:
@@ -149,7 +149,7 @@ class TestBooks:
 
     def test_a_limit_on_either_book_refuses_before_anything_is_asked(self, make_graph):
         limited, free = make_graph(), make_graph(seed=1)
-        attach_budget(limited.edge_set, MemoryBudget(epsilon=2.5, delta=1e-7))
+        attach_ledger(limited.edge_set, MemoryLedger(epsilon=2.5, delta=1e-7))
         model = GAP(**QUICK).fit(limited)
         with pytest.raises(BudgetError, match=r"the limit is 2\.5"):
             model.predict(free)
@@ -182,9 +182,9 @@ class TestGrownGraph:
         proba = model.predict_proba(grown)
         assert torch.equal(proba[:150], model.predict_proba())
         assert proba.shape == (153, 3)
-        assert (spent(graph), len(budget_of(new).entries)) == ([1], 1)
+        assert (spent(graph), len(ledger_of(new).entries)) == ([1], 1)
         assert torch.equal(model.predict_proba(grown), proba)
-        assert (spent(graph), len(budget_of(new).entries)) == ([1], 1)
+        assert (spent(graph), len(ledger_of(new).entries)) == ([1], 1)
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
 
     def test_no_old_edge_is_read_again(self, graph, monkeypatch):
@@ -230,7 +230,7 @@ class TestGrownGraph:
         if not between:
             first = model.predict_proba(once)  # kept on the way
         assert torch.equal(proba[:153], first)
-        assert [len(budget_of(part).entries) for part in twice.edge_set.parts] == [1, 1, 1]
+        assert [len(ledger_of(part).entries) for part in twice.edge_set.parts] == [1, 1, 1]
         assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.epsilon)
         assert model.guarantee_with_predictions.releases == 6
 
@@ -249,7 +249,7 @@ class TestGrownGraph:
         for one in grown:
             proba = model.predict_proba(one)
             assert torch.equal(proba[:150], model.predict_proba())
-            assert [len(budget_of(part).entries) for part in one.edge_set.parts] == [1, 1]
+            assert [len(ledger_of(part).entries) for part in one.edge_set.parts] == [1, 1]
             heard.append(model._answers.find(one.adjacency.version, one.x).rows[0][150])
         rows = model._encode(graph)[friends].sum(dim=0)
         for share, row in zip((0.5, 1.0), heard, strict=True):
@@ -262,15 +262,15 @@ class TestGrownGraph:
         grown = grow(other, nodes=30)
         proba = model.predict_proba(grown)
         assert torch.equal(proba[:90], before)
-        (entry,) = budget_of(grown.edge_set.parts[1]).entries
-        assert entry.event == budget_of(other.edge_set).entries[0].event
+        (entry,) = ledger_of(grown.edge_set.parts[1]).entries
+        assert entry.event == ledger_of(other.edge_set).entries[0].event
         assert spent(graph, other) == [3, 1]  # of the fitted graph it is not known what it shares
 
     def test_without_its_beginning_it_is_a_graph_like_any_other(self, graph, make_graph):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         grown = grow(other)
         model.predict(grown)
-        assert [len(budget_of(part).entries) for part in grown.edge_set.parts] == [1, 1]
+        assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [1, 1]
         assert spent(graph) == [2]
 
     def test_other_features_of_old_nodes_are_another_question(self, graph):
@@ -291,7 +291,7 @@ class TestGrownGraph:
         model = GAP(**{**QUICK, "unit": "node-owner", "delta": 1e-5}, degree_budget=3).fit(graph)
         grown = grow(graph)
         model.predict(grown)
-        assert [len(budget_of(part).entries) for part in grown.edge_set.parts] == [2, 1]
+        assert [len(ledger_of(part).entries) for part in grown.edge_set.parts] == [2, 1]
         assert model.guarantee_with_predictions.epsilon > model.guarantee.epsilon
 
 
@@ -394,7 +394,7 @@ def test_what_is_booked_is_what_was_asked(
         assert len(log.asked) == drawn
     books = {part: log.book(part) for part in log.sets()}
     for part, expected in books.items():
-        booked = [total_mu(entry.event) or 0.0 for entry in budget_of(part).entries]
+        booked = [total_mu(entry.event) or 0.0 for entry in ledger_of(part).entries]
         assert [mu**2 for mu in booked] == pytest.approx(expected)
     whole = model.guarantee_with_predictions
     worst = max(sum(book) for book in books.values())

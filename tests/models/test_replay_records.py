@@ -21,7 +21,7 @@ from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.training.private import TRAIN, record_groups
-from graphveil.privacy import ByGroup, MemoryBudget, compose
+from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.train import dpsgd
 from graphveil.train.clipped import ClippedSum
@@ -80,7 +80,7 @@ class Replay:
         query = release._plan.queries[release._position]
         assert isinstance(query, PushQuery)
         plan = unnoised(release._plan.unit, (query,))
-        exact = Release(plan, release._adjacency, release._groups, budget=MemoryBudget())
+        exact = Release(plan, release._adjacency, release._groups, budget=MemoryLedger())
         self.seen.sums.append(PUSH(exact, vectors, levels).double())
         return self._hand(
             PUSH(release, vectors, levels), StepNoise(bytes(32), parameters=1, noise_multiplier=1)

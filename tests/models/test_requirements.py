@@ -11,7 +11,7 @@ from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.requirements import check_promise
-from graphveil.privacy import NodeOwner, NodePromise, budget_of
+from graphveil.privacy import NodeOwner, NodePromise, ledger_of
 
 
 @dataclass(kw_only=True, eq=False)
@@ -115,7 +115,7 @@ def test_a_fit_refuses_before_anything_is_spent():
     graph = star(False)
     with pytest.raises(UnitError, match="breaks the promise"):
         Double(**PROMISE, assured_max_degree=2).fit(graph)
-    assert budget_of(graph.edge_set).entries == ()
+    assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_statements_about_records_say_what_is_treated_as_public():

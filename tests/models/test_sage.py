@@ -11,7 +11,7 @@ from graphveil.graph import Adjacency, load_dataset
 from graphveil.models.sage import SAGE, SageLayer
 from graphveil.models.storage import load_model
 from graphveil.networks.layers import Hidden, batch_of
-from graphveil.privacy import budget_of, renyi
+from graphveil.privacy import ledger_of, renyi
 
 
 def test_a_round_of_messages_by_hand():
@@ -130,7 +130,7 @@ class TestOverSubgraphs:
 
     def test_a_fit_is_one_booking_and_predicts_from_one_noisy_sum(self, graph):
         model = SAGE(**self.OPTIONS).fit(graph)
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
         assert model.aggregates_["hop1"].shape == (graph.num_nodes, 16)
         assert torch.equal(model.predict_proba(), model.predict_proba())
         proba = model._network.read(model._network.rows(batch_of(graph.x)), model.aggregates_["hop1"])
@@ -158,7 +158,7 @@ class TestOverSubgraphs:
             SAGE(**options).fit(graph, workspace=tmp_path / "run", on_progress=stop)
         resumed = SAGE(**options).fit(graph, workspace=tmp_path / "run")
         assert torch.equal(whole.predict_proba(), resumed.predict_proba())
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
 
     def test_comes_back_from_a_folder(self, graph, tmp_path):
         model = SAGE(**self.OPTIONS).fit(graph)

@@ -140,7 +140,7 @@ def test_what_cannot_be_computed_is_said_before_anything_is_spent(monkeypatch: p
         model(similarity="deepwalk").fit(graph)
     with pytest.raises(ConfigError, match="dim=5000"):
         model(similarity="factorised(dim=5000)").fit(graph)
-    assert gv.budget_of(graph.edge_set).entries == ()
+    assert gv.ledger_of(graph.edge_set).entries == ()
 
 
 @pytest.mark.parametrize(

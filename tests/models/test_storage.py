@@ -17,7 +17,7 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
 from graphveil.models.storage import FILES, find_release, load_model, read_promise
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 2},
@@ -78,7 +78,7 @@ def test_a_loaded_mlp_predicts_a_graph_at_no_price(graph: Graph, tmp_path: Path)
 def test_a_loaded_gap_charges_another_graph(saved: tuple[Estimator, Path]) -> None:
     other = synthetic("tiny", seed=1)
     load_model(saved[1]).predict(other)
-    assert len(budget_of(other.edge_set).entries) == 1
+    assert len(ledger_of(other.edge_set).entries) == 1
 
 
 def test_the_folder_is_complete_and_nothing_in_it_is_a_pickle(saved: tuple[Estimator, Path]) -> None:

@@ -15,7 +15,7 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
 from graphveil.models.storage import FILES, PER_NODE, ROWS_PAGE, load_model, read_promise, withheld
-from graphveil.privacy import NodeUnit, budget_of
+from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 
 OWNER = {"unit": "node-owner", "epsilon": 1.0, "delta": 1e-5, "degree_budget": 5}
@@ -96,7 +96,7 @@ def test_a_release_alone_says_that_it_has_no_predictions(
 def test_a_release_alone_still_predicts_another_graph(run: Path, configuration: dict[str, Any]) -> None:
     other = synthetic("tiny", seed=1)
     assert load_model(run / "release").predict_proba(other).shape == (other.num_nodes, other.num_classes)
-    assert budget_of(other.edge_set).entries == ()
+    assert ledger_of(other.edge_set).entries == ()
 
 
 @pytest.mark.parametrize("configuration", [OWNER])

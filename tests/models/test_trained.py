@@ -12,7 +12,7 @@ from graphveil.graph import Graph
 from graphveil.models import METHODS, trained
 from graphveil.models.base import Estimator, State
 from graphveil.models.storage import load_model
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 
 OWNER = {"unit": "node-owner", "degree_budget": 4}
 PROMISE = {"unit": "node-promise", "assured_max_degree": 60}
@@ -81,13 +81,13 @@ class TestPrice:
         assert 0.999 * epsilon <= plan.epsilon <= epsilon
         assert guarantee.valid
         assert guarantee.epsilon <= epsilon
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     @METHOD
     @UNITS
     def test_the_whole_fit_is_one_booking(self, graph, method, unit):
         model = make(method, **unit).fit(graph)
-        (entry,) = budget_of(graph.edge_set).entries
+        (entry,) = ledger_of(graph.edge_set).entries
         assert entry.label == method
         assert model.guarantee.releases == (1 if method == "mlp" else 4)
         assert model.plan_.epsilon <= 3.0
@@ -154,17 +154,17 @@ class TestRefusals:
     def test_a_batch_larger_than_the_training_set_books_nothing(self, graph, method, mode):
         with pytest.raises(ConfigError, match="batch of 91 is larger than the 90 records"):
             make(method, **OWNER, batch_size=91, mode=mode).fit(graph)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_an_epsilon_that_the_trainings_alone_pass_books_nothing(self, graph):
         with pytest.raises(CalibrationError, match="a part of it costs more whatever the scale"):
             make("gap", **OWNER, epsilon=0.1, sgd_multiplier=0.5).fit(graph)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     def test_a_broken_promise_books_nothing(self, graph):
         with pytest.raises(UnitError, match="breaks the promise"):
             make("gap", unit="node-promise", assured_max_degree=2).fit(graph)
-        assert budget_of(graph.edge_set).entries == ()
+        assert ledger_of(graph.edge_set).entries == ()
 
     @METHOD
     def test_a_part_that_is_needed_and_empty(self, graph, method):
@@ -226,10 +226,10 @@ class TestResume:
         resumed = make(method, **options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, resumed)
         assert resumed.private_accuracy_ == whole.private_accuracy_
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
         again = make(method, **options).fit(graph, workspace=tmp_path / "run")
         assert same(whole, again)
-        assert len(budget_of(graph.edge_set).entries) == 1
+        assert len(ledger_of(graph.edge_set).entries) == 1
 
     @METHOD
     def test_secrets_survive_a_resume_without_seeds(self, graph, tmp_path, method):
@@ -243,7 +243,7 @@ class TestResume:
     def test_fits_draw_different_noise(self, graph, method):
         first, second = (make(method, **OWNER).fit(graph) for _ in range(2))
         assert not same(first, second)
-        assert len(budget_of(graph.edge_set).entries) == 2
+        assert len(ledger_of(graph.edge_set).entries) == 2
 
     @METHOD
     def test_a_noise_seed_repeats_every_byte_and_voids_the_guarantee(self, make_graph, method):
@@ -350,7 +350,7 @@ class TestFolders:
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
         torch.testing.assert_close(again.predict_proba(other), model.predict_proba(other))
-        spent = budget_of(other.edge_set).entries
+        spent = ledger_of(other.edge_set).entries
         assert len(spent) == (0 if method == "mlp" else 2)
 
     def test_another_graph_is_asked_for_its_hops_alone(self, graph, make_graph):
@@ -359,6 +359,6 @@ class TestFolders:
         assert price.releases == 2
         assert 0 < price.epsilon < 3.0
         model.predict(other)
-        (entry,) = budget_of(other.edge_set).entries
+        (entry,) = ledger_of(other.edge_set).entries
         assert entry.event == price.event
         assert make("mlp", unit="node-owner").fit(graph).price(other) is None

@@ -14,7 +14,7 @@ from graphveil.errors import ConfigError
 from graphveil.models.gap import GAP
 from graphveil.models.storage import load_model
 from graphveil.models.weighting import PAPER_WEIGHTED
-from graphveil.privacy import budget_of, renyi
+from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
 from tests.models.conftest import PAIR_WEIGHTS, Asked
 
@@ -27,7 +27,7 @@ def test_every_weight_fits_within_its_budget(make_graph: Callable[..., Any], wei
     model = GAP(**STRICT, weights=weights).fit(graph)
     assert model.guarantee.valid
     assert model.guarantee.epsilon <= 2.0
-    assert len(budget_of(graph.edge_set).entries) == 1
+    assert len(ledger_of(graph.edge_set).entries) == 1
     assert model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
 
 
@@ -91,7 +91,7 @@ def test_weights_of_one_change_nothing(make_graph: Callable[..., Any]) -> None:
 
 def test_without_a_unit_weighted_sums_are_exact_and_cost_nothing(graph: Any) -> None:
     model = GAP(unit="none", seed=0, epochs=4, weights="relu_cos").fit(graph)
-    assert not budget_of(graph.edge_set).entries
+    assert not ledger_of(graph.edge_set).entries
     assert torch.equal(model.predict_proba(), model.predict_proba(graph))
 
 
@@ -106,7 +106,7 @@ def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     other = make_graph(seed=1)
     assert torch.equal(loaded.predict_proba(other), model.predict_proba(make_graph(seed=1)))
-    assert len(budget_of(other.edge_set).entries) == 1
+    assert len(ledger_of(other.edge_set).entries) == 1
 
 
 @pytest.mark.parametrize("weights", ["learned_public", "posterior_dot"])
@@ -126,7 +126,7 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(
         GAP(**options).fit(graph, workspace=tmp_path / "run")
     resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
     assert torch.equal(resumed.predict_proba(), whole.predict_proba())
-    assert len(budget_of(graph.edge_set).entries) == 1
+    assert len(ledger_of(graph.edge_set).entries) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from graphveil.privacy import (
     Entry,
     Event,
     Gaussian,
-    MemoryBudget,
+    MemoryLedger,
     PairwiseGaussian,
     PoissonGaussian,
     compose,
@@ -114,9 +114,9 @@ def test_more_combinations_than_are_told_apart_are_bounded() -> None:
 def test_a_book_adds_what_a_record_can_meet_in_two_splits() -> None:
     training, selection = PoissonGaussian(2.0, 0.0128, 500), Gaussian(0.2)
     event = ByGroup("train/val", (training, selection))
-    book = MemoryBudget()
+    book = MemoryLedger()
     for run in ("one", "two"):
-        book.book(Entry(run, "gap", within_partition(event, run)))
+        book.record(Entry(run, "gap", within_partition(event, run)))
     both = [(training, training), (training, selection), (selection, selection)]
     worst = max(privacy_curve(compose(*pair)).epsilon(1e-5) for pair in both)
     assert book.curve().epsilon(1e-5) == pytest.approx(worst, rel=1e-9)
@@ -127,8 +127,8 @@ def test_a_book_adds_what_a_record_can_meet_in_two_splits() -> None:
 def test_a_book_with_a_limit_refuses_the_worst_record() -> None:
     event = ByGroup("train/val", (Gaussian(0.3), Gaussian(0.1)))
     limit = privacy_curve(Gaussian(0.5)).epsilon(1e-5)  # above sqrt(2) 0.3, below sqrt(3) 0.3
-    book = MemoryBudget(epsilon=limit, delta=1e-5)
+    book = MemoryLedger(epsilon=limit, delta=1e-5)
     for run in ("one", "two"):
-        book.book(Entry(run, "gap", within_partition(event, run)))
+        book.record(Entry(run, "gap", within_partition(event, run)))
     with pytest.raises(Exception, match="would bring the total"):
-        book.book(Entry("three", "gap", within_partition(event, "three")))
+        book.record(Entry("three", "gap", within_partition(event, "three")))

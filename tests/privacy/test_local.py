@@ -12,7 +12,7 @@ from graphveil.privacy import (
     Gaussian,
     Guarantee,
     LocalReport,
-    MemoryBudget,
+    MemoryLedger,
     NodeFeatures,
     NodeOwner,
     compose,
@@ -20,7 +20,7 @@ from graphveil.privacy import (
     privacy_curve,
 )
 from graphveil.privacy.accountant import LocalCurve
-from graphveil.privacy.plain import events_from_plain, guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.serialization import events_from_plain, guarantee_from_plain, guarantee_to_plain
 
 
 def promise(*reports: LocalReport) -> Guarantee:
@@ -118,10 +118,10 @@ def test_a_hostile_record_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_book_adds_reports_up_and_mixes_them_with_nothing() -> None:
-    book = MemoryBudget(epsilon=0.5, delta=1e-9)
-    book.book(Entry("a", "lpgnn", ONE.event, unit=NodeFeatures()))
+    book = MemoryLedger(epsilon=0.5, delta=1e-9)
+    book.record(Entry("a", "lpgnn", ONE.event, unit=NodeFeatures()))
     assert book.curve().epsilon(0.0) == 0.3
     with pytest.raises(PrivacyError, match="would bring the total to epsilon"):
-        book.book(Entry("b", "lpgnn", ONE.event, unit=NodeFeatures()))
+        book.record(Entry("b", "lpgnn", ONE.event, unit=NodeFeatures()))
     with pytest.raises(PrivacyError, match="no accounting is known"):
         privacy_curve(compose(ONE.event, Gaussian(1.0))).epsilon(1e-5)

@@ -26,7 +26,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.guarantee import EDGE_USES, EdgeUse, figure_up
-from graphveil.privacy.plain import guarantee_from_plain, guarantee_to_plain
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.privacy.unit import LATER_UNITS, UNITS
 
 MU = calibrate_mu(4.0, 1e-5)

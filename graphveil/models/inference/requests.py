@@ -14,7 +14,7 @@ from graphveil.graph.growth import Batch, Step, batches
 from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session
-from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_budget
+from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_ledger
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
@@ -80,7 +80,7 @@ def booking(model: "Estimator", asked: PredictionRequest) -> Session:
     def booked() -> None:
         model._told = tried
 
-    budget = joint_budget(tried.last.booked)
+    budget = joint_ledger(tried.last.booked)
     return Session(PublicStreams(model.seed), budget=budget, on_booked=booked)
 
 

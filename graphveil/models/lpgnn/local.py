@@ -25,7 +25,7 @@ from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_r
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.session import OnProgress, Session, silent
 from graphveil.networks.inputs import Estimates
-from graphveil.privacy import Entry, Guarantee, NodeFeatures, budget_of
+from graphveil.privacy import Entry, Guarantee, NodeFeatures, ledger_of
 
 _OF_RECORDS = (  # the parameters that say what a report is
     *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
@@ -187,13 +187,13 @@ class LocalEstimator(LocalPromise):
         if not self._randomises:
             return no_reports(graph, x)
         kept = None if context.workspace is None else context.workspace / "reports.safetensors"
-        book = context.budget or budget_of(graph.edge_set)
+        book = context.budget or ledger_of(graph.edge_set)
         if kept is None or not kept.exists():
             book.check(self._entry("unbooked", self.guarantee))  # before anything is told
         self.clipped_ = outside(self._law().bounds, x)
         records = self._randomiser()(graph, x, self.unsafe_noise_seed, kept)
         if all(known.release_id != records.release_id for known in book.entries):
-            book.book(self._entry(records.release_id, self.guarantee))
+            book.record(self._entry(records.release_id, self.guarantee))
         context.on_booked()
         if records.reproducible:
             self.guarantee_ = self.guarantee.with_deviations(SEEDED)
@@ -259,13 +259,13 @@ class LocalEstimator(LocalPromise):
     def _hear(self, collection: Collection, context: Session) -> Heard:
         """Have the nodes of a collection randomise their features, book it, and predict the graph."""
         graph, price = collection.graph, collection.price
-        book = context.budget or budget_of(collection.people)
+        book = context.budget or ledger_of(collection.people)
         book.check(self._entry("unbooked", price))  # before anything is told
         own = rows(graph.x, torch.arange(collection.first, graph.num_nodes))
         new = self._randomiser().features_alone(
             scaled(own, self.scaling), self.unsafe_noise_seed, self._told.releases
         )
-        book.book(self._entry(new.release_id, price))
+        book.record(self._entry(new.release_id, price))
         context.on_booked()
         records = joined(collection.before, new)
         return Heard(None, (), self._predict_told(graph, records), records)

@@ -9,7 +9,7 @@ import torch
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.classcode import ClassCode
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def make(**changes: object) -> ClassCode:
 def test_a_fit_books_one_release_that_costs_the_target(graph: Graph) -> None:
     fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = make(unsafe_noise_seed=None).fit(fresh)
-    (entry,) = budget_of(fresh.edge_set).entries
+    (entry,) = ledger_of(fresh.edge_set).entries
     assert entry.label == "classcode"
     assert model.guarantee.valid
     assert model.guarantee.epsilon == pytest.approx(4.0, rel=1e-6)

@@ -17,7 +17,7 @@ from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.classcode.likelihood import Shape, Signal, fit_length
 from graphveil.models.classcode.queries import TARGET, TRAIN
 from graphveil.models.storage import load_model
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 from tests.models.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
@@ -64,7 +64,7 @@ def test_another_graph_is_asked_once_for_rows_alone(options: dict[str, Any]) -> 
     first = model.predict_proba(other, disjoint_edges=True)
     assert torch.equal(model.predict_proba(other), first)
     assert model.price(other) is None
-    assert (len(budget_of(graph.edge_set).entries), len(budget_of(other.edge_set).entries)) == (1, 1)
+    assert (len(ledger_of(graph.edge_set).entries), len(ledger_of(other.edge_set).entries)) == (1, 1)
     assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0)
     assert torch.allclose(first.sum(dim=1), torch.ones(150))
 
@@ -74,7 +74,7 @@ def test_graphs_that_may_share_edges_add_up() -> None:
     graph, other = grouped(), grouped(seed=1)
     model = ClassCode(**PUBLIC).fit(graph)
     model.predict(other)
-    assert (len(budget_of(graph.edge_set).entries), len(budget_of(other.edge_set).entries)) == (2, 1)
+    assert (len(ledger_of(graph.edge_set).entries), len(ledger_of(other.edge_set).entries)) == (2, 1)
     assert model.guarantee_with_predictions.epsilon == pytest.approx(model.guarantee.repeated(2).epsilon)
 
 
@@ -102,7 +102,7 @@ def test_labels_of_other_classes_are_refused_before_anything_is_booked() -> None
     more = other.replace(y=other.y + 1, num_classes=4, class_names=())
     with pytest.raises(GraphError, match="other classes"):
         model.predict(more)
-    assert not budget_of(more.edge_set).entries
+    assert not ledger_of(more.edge_set).entries
     model.predict(without_labels(more))
 
 
@@ -111,7 +111,7 @@ def test_records_are_not_predicted_elsewhere() -> None:
     other = grouped(seed=1)
     with pytest.raises(NotYetError, match="use gap"):
         model.predict(other)
-    assert not budget_of(other.edge_set).entries
+    assert not ledger_of(other.edge_set).entries
 
 
 @pytest.mark.usefixtures("quick_classcode")
@@ -171,7 +171,7 @@ def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edge
     targets = (~public).nonzero()[:, 0]
     assert torch.equal(codes[:150][public], simplex_codes(3)[graph.y[public]])
     torch.testing.assert_close(codes[targets], model.predict_proba()[targets].double() @ simplex_codes(3))
-    books = [len(budget_of(part).entries) for part in grown.edge_set.parts]
+    books = [len(ledger_of(part).entries) for part in grown.edge_set.parts]
     assert books == [1, 1]
     assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0)
     again = grow(grown, seed=1)

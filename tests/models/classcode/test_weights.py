@@ -17,7 +17,7 @@ from graphveil.models.classcode.likelihood import Signal, row_log_likelihood
 from graphveil.models.classcode.queries import GROUPS, Steering
 from graphveil.models.classcode.weights import Moments, Weigher, weighted
 from graphveil.models.storage import load_model
-from graphveil.privacy import DirectedEdge, UndirectedEdge, budget_of, compose
+from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from tests.models.conftest import PAIR_WEIGHTS, Asked, grouped
 
@@ -160,7 +160,7 @@ def test_every_weight_fits_within_its_budget(name: str) -> None:
     model = ClassCode(**{**QUICK, "unsafe_noise_seed": None}, weights=name).fit(graph)
     assert model.guarantee.valid
     assert model.guarantee.epsilon <= 4.0
-    (entry,) = budget_of(graph.edge_set).entries
+    (entry,) = ledger_of(graph.edge_set).entries
     assert total_mu(entry.event) == pytest.approx(total_mu(model.guarantee.event))
     assert bool(torch.isfinite(model.predict_proba()).all())
 
@@ -241,7 +241,7 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(tmp_path: Path, monkeypatch: 
         ClassCode(**options).fit(graph, workspace=tmp_path)
     resumed = ClassCode(**options).fit(graph, workspace=tmp_path)
     assert torch.equal(resumed.predict_proba(), ClassCode(**options).fit(grouped()).predict_proba())
-    assert len(budget_of(graph.edge_set).entries) == 1
+    assert len(ledger_of(graph.edge_set).entries) == 1
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ def test_it_learns_from_the_same_tensors_and_books_nothing(graph, draws, method)
     beside = model.without_edges().fit_reports_of(model, graph)
     assert beside._reports is model._reports
     assert beside.aggregates_["labels"] is model.aggregates_["labels"]
-    assert len(draws) == len(gv.budget_of(graph.edge_set).entries) == 1
+    assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == 1
     assert beside.guarantee == model.guarantee
     assert beside.proba_.shape == model.proba_.shape
     assert "had left the randomiser" not in beside.guarantee.statement()  # that is for a server's word
 
 
 def test_a_limit_that_one_collection_uses_up_leaves_room_for_it(graph) -> None:
-    gv.attach_budget(graph.edge_set, gv.MemoryBudget(epsilon=3.0, delta=1e-9))
+    gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=3.0, delta=1e-9))
     model = gv.LPGNN(**LOCAL, seed=0).fit(graph)
     model.without_edges().fit_reports_of(model, graph)
 
@@ -127,7 +127,7 @@ def test_a_run_collects_once_and_a_resumed_one_never_again(tmp_path, draws, monk
     with pytest.raises(KeyboardInterrupt):
         run(plan, graph, folder, lambda *given: None)
     metrics = run(plan, graph, folder, lambda *given: None).metrics
-    assert len(draws) == len(gv.budget_of(graph.edge_set).entries) == experiment.runs
+    assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == experiment.runs
     assert torch.equal(heard[1].labels, heard[2].labels)
     assert metrics["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 4}
     assert metrics["baseline_guarantee"] is plan.baseline is None

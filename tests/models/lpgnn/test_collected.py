@@ -12,7 +12,7 @@ from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
 from graphveil.models.lpgnn import local, records
 from graphveil.models.lpgnn.collected import as_graph, estimates_of
 from graphveil.models.storage import read_promise
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 
 NODES, DIM, CLASSES = 30, 6, 3
 SILENT = [4, 11, 29]
@@ -112,7 +112,7 @@ def test_labels_alone_are_learned_from_with_public_features(method, edges) -> No
     assert model.predict_proba().shape == (NODES, CLASSES)
     said = model.guarantee.statement()
     assert "eps_x = inf and its label at eps_y = 2" in said and "saw only what had left" in said
-    assert budget_of(edges.edge_set).entries == ()
+    assert ledger_of(edges.edge_set).entries == ()
 
 
 def test_public_features_are_for_a_survey_that_asks_for_none(edges) -> None:
@@ -173,7 +173,7 @@ def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch)
     model = method.from_survey(survey, seed=0, epochs=3).fit_collected(found, edges)
     assert model.predict_proba().shape == (NODES, CLASSES)
     assert torch.allclose(model.predict_proba().sum(dim=1), torch.ones(NODES))
-    assert budget_of(edges.edge_set).entries == ()
+    assert ledger_of(edges.edge_set).entries == ()
     assert model.clipped_ is None
 
 
@@ -208,7 +208,7 @@ def test_a_fit_that_randomises_itself_says_so_afterwards(edges) -> None:
     model = gv.LPGNN.from_survey(SURVEY, seed=0, epochs=2).fit_collected(found, edges)
     raw = as_graph(found, edges, seed=0)[0].replace(x=torch.rand(NODES, DIM))
     assert "This process held the raw data" in model.fit(raw).guarantee.statement()
-    assert len(budget_of(edges.edge_set).entries) == 1
+    assert len(ledger_of(edges.edge_set).entries) == 1
 
 
 def test_own_ranges_and_bins_survive_a_file(edges, tmp_path) -> None:

@@ -42,7 +42,7 @@ def grown(graph: gv.Graph, people: range, seed: int = 1) -> gv.Graph:
 
 
 def spent(*graphs: gv.Graph) -> list[int]:
-    return [len(gv.budget_of(part).entries) for graph in graphs for part in graph.edge_set.parts]
+    return [len(gv.ledger_of(part).entries) for graph in graphs for part in graph.edge_set.parts]
 
 
 def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object) -> gv.LPGNN:
@@ -76,7 +76,7 @@ class TestAnotherGraph:
         first = model.predict_proba(other)
         assert first.shape == (20, CLASSES) and torch.allclose(first.sum(dim=1), torch.ones(20))
         assert spent(graph, other) == [2, 1]
-        (entry,) = gv.budget_of(other.edge_set).entries
+        (entry,) = gv.ledger_of(other.edge_set).entries
         assert entry.event == compose(LocalReport("features", 1.0))
         assert model.guarantee_with_predictions == after
         assert after.local_budgets == (2.0, 2.0)
@@ -241,7 +241,7 @@ class TestGrowth:
 class TestRefusals:
     def test_a_limit_refuses_before_anything_is_told(self, told) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
-        gv.attach_budget(graph.edge_set, gv.MemoryBudget(epsilon=3.5, delta=1e-9))
+        gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=3.5, delta=1e-9))
         model = fitted(graph)
         with pytest.raises(BudgetError, match="would bring the total to epsilon 4"):
             model.predict(other)

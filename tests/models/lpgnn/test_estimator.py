@@ -114,9 +114,9 @@ class TestGuarantee:
         assert promise.attacker_rate == pytest.approx(math.e / 100)
 
     def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
-        gv.attach_budget(graph.edge_set, gv.MemoryBudget(epsilon=4.0, delta=1e-9))
+        gv.attach_ledger(graph.edge_set, gv.MemoryLedger(epsilon=4.0, delta=1e-9))
         model().fit(graph)
-        (entry,) = gv.budget_of(graph.edge_set).entries
+        (entry,) = gv.ledger_of(graph.edge_set).entries
         assert entry.unit == NodeFeatures()
         assert entry.event == compose(LocalReport("features", 1.0), LocalReport("label", 2.0))
         with pytest.raises(BudgetError, match="would bring the total to epsilon 6"):
@@ -254,7 +254,7 @@ class TestFiles:
         first = model().fit(graph, workspace=tmp_path / "w")
         second = model().fit(graph, workspace=tmp_path / "w")
         assert torch.equal(first.predict_proba(), second.predict_proba())
-        assert len(gv.budget_of(graph.edge_set).entries) == 1
+        assert len(gv.ledger_of(graph.edge_set).entries) == 1
 
     def test_reports_of_another_budget_are_refused(self, graph, tmp_path) -> None:
         model().fit(graph, workspace=tmp_path / "w")

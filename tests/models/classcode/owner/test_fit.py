@@ -11,7 +11,7 @@ from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.classcode import ClassCode
 from graphveil.models.training.private import members, record_groups
-from graphveil.privacy import budget_of
+from graphveil.privacy import ledger_of
 from graphveil.train import descent
 from tests.models.classcode.owner.exact import ExactPush
 
@@ -45,7 +45,7 @@ def make(**changes: object) -> ClassCode:
 def test_a_fit_books_one_release_that_costs_the_target(recipe: dict[str, object]) -> None:
     fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     model = make(unsafe_noise_seed=None, **recipe).fit(fresh)
-    (entry,) = budget_of(fresh.edge_set).entries
+    (entry,) = ledger_of(fresh.edge_set).entries
     assert entry.label == "classcode"
     assert model.guarantee.valid
     assert model.guarantee.epsilon == pytest.approx(4.0, rel=1e-6)
@@ -152,7 +152,7 @@ class TestTargets:
         fresh = RECIPES["gap"].split(synthetic("tiny"), seed=0)
         with pytest.raises(ConfigError, match="does not have"):
             make(targets=(10**9,)).fit(fresh)
-        assert budget_of(fresh.edge_set).entries == ()
+        assert ledger_of(fresh.edge_set).entries == ()
 
 
 @BOTH

@@ -19,7 +19,7 @@ from graphveil.privacy import (
     compose,
 )
 from graphveil.privacy.events import NonPrivate
-from graphveil.privacy.plain import (
+from graphveil.privacy.serialization import (
     events_from_plain,
     events_to_plain,
     guarantee_from_plain,

@@ -8,13 +8,13 @@ from graphveil.graph import EdgeSet
 from graphveil.privacy import (
     Entry,
     Gaussian,
-    MemoryBudget,
+    MemoryLedger,
     NodeOwner,
     NodePromise,
     UndirectedEdge,
-    attach_budget,
-    budget_of,
+    attach_ledger,
     calibrate_mu,
+    ledger_of,
 )
 from graphveil.privacy.events import NonPrivate
 from graphveil.privacy.gaussian import epsilon_of
@@ -25,88 +25,88 @@ def entry(name: str, epsilon: float = 1.0) -> Entry:
 
 
 def test_a_release_that_spends_the_limit_exactly_is_booked() -> None:
-    budget = MemoryBudget(epsilon=1.0, delta=1e-7)
-    budget.book(entry("a"))
+    budget = MemoryLedger(epsilon=1.0, delta=1e-7)
+    budget.record(entry("a"))
     assert [known.release_id for known in budget.entries] == ["a"]
 
 
 def test_a_release_over_the_limit_names_requested_spent_and_limit_and_books_nothing() -> None:
-    budget = MemoryBudget(epsilon=1.4, delta=1e-7)
-    budget.book(entry("a"))
+    budget = MemoryLedger(epsilon=1.4, delta=1e-7)
+    budget.record(entry("a"))
     with pytest.raises(BudgetError, match=r"total to epsilon 1\.448 .*limit is 1\.4, spent so far 1;"):
-        budget.book(entry("b"))
+        budget.record(entry("b"))
     assert [known.release_id for known in budget.entries] == ["a"]
-    budget.book(entry("c", epsilon=0.5))  # what is left is still there
+    budget.record(entry("c", epsilon=0.5))  # what is left is still there
 
 
 def test_two_releases_of_epsilon_one_fit_below_two() -> None:
-    budget = MemoryBudget(epsilon=1.5, delta=1e-7)
+    budget = MemoryLedger(epsilon=1.5, delta=1e-7)
     for name in "ab":
-        budget.book(entry(name))
+        budget.record(entry(name))
     with pytest.raises(BudgetError):
-        budget.book(entry("c"))
+        budget.record(entry("c"))
     assert len(budget.entries) == 2
 
 
 def test_a_release_id_is_booked_once() -> None:
-    budget = MemoryBudget()
-    budget.book(entry("a"))
-    with pytest.raises(BudgetError, match="already booked"):
-        budget.book(entry("a"))
+    budget = MemoryLedger()
+    budget.record(entry("a"))
+    with pytest.raises(BudgetError, match="already recorded"):
+        budget.record(entry("a"))
 
 
 def test_the_slack_of_the_noise_counts_against_the_limit() -> None:
     mu = calibrate_mu(1.0, 1e-7)
-    MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu)))
+    MemoryLedger(epsilon=1.0, delta=1e-7).record(Entry("a", "rows", Gaussian(mu)))
     with pytest.raises(BudgetError):
-        MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu), slack=1e-8))
+        MemoryLedger(epsilon=1.0, delta=1e-7).record(Entry("a", "rows", Gaussian(mu), slack=1e-8))
     with pytest.raises(BudgetError, match="epsilon inf"):
-        MemoryBudget(epsilon=1.0, delta=1e-7).book(Entry("a", "rows", Gaussian(mu), slack=1e-7))
+        MemoryLedger(epsilon=1.0, delta=1e-7).record(Entry("a", "rows", Gaussian(mu), slack=1e-7))
 
 
 def test_a_release_without_noise_never_fits_a_limit() -> None:
     with pytest.raises(BudgetError, match="epsilon inf"):
-        MemoryBudget(epsilon=100.0, delta=1e-7).book(Entry("a", "raw", NonPrivate()))
+        MemoryLedger(epsilon=100.0, delta=1e-7).record(Entry("a", "raw", NonPrivate()))
 
 
 @pytest.mark.parametrize("half", [{"epsilon": 1.0}, {"delta": 1e-7}])
 def test_half_a_limit_is_refused_instead_of_ignored(half: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="both epsilon= and delta="):
-        MemoryBudget(**half)
+        MemoryLedger(**half)
 
 
 def test_a_budget_belongs_to_one_edge_set() -> None:
     mine, yours = EdgeSet(), EdgeSet()
-    budget_of(mine).book(entry("a"))
-    assert len(budget_of(mine).entries) == 1
-    assert not budget_of(yours).entries
+    ledger_of(mine).record(entry("a"))
+    assert len(ledger_of(mine).entries) == 1
+    assert not ledger_of(yours).entries
 
 
 def test_a_budget_goes_with_its_edge_set() -> None:
     edges = EdgeSet()
-    budget_of(edges).book(entry("a"))
+    ledger_of(edges).record(entry("a"))
     del edges
     gc.collect()
-    assert not budget_of(EdgeSet()).entries
+    assert not ledger_of(EdgeSet()).entries
 
 
 def test_a_limit_is_attached_before_the_first_release_only() -> None:
     edges = EdgeSet()
-    limit = MemoryBudget(epsilon=1.0, delta=1e-7)
-    attach_budget(edges, limit)
-    assert budget_of(edges) is limit
-    limit.book(entry("a"))
-    with pytest.raises(BudgetError, match="already booked"):
-        attach_budget(edges, MemoryBudget())
+    limit = MemoryLedger(epsilon=1.0, delta=1e-7)
+    attach_ledger(edges, limit)
+    assert ledger_of(edges) is limit
+    limit.record(entry("a"))
+    with pytest.raises(BudgetError, match="already recorded"):
+        attach_ledger(edges, MemoryLedger())
 
 
 def test_two_threads_cannot_both_take_the_rest() -> None:
-    budget = MemoryBudget(epsilon=1.0, delta=1e-7)
+    budget = MemoryLedger(epsilon=1.0, delta=1e-7)
     refused: list[str] = []
 
     def book(name: str) -> None:
         try:
-            budget.book(entry(name))
+            budget.record(entry(name))
         except BudgetError:
             refused.append(name)
 
@@ -120,9 +120,9 @@ def test_two_threads_cannot_both_take_the_rest() -> None:
 
 
 def test_the_book_knows_the_curve_of_everything_booked() -> None:
-    budget = MemoryBudget()
+    budget = MemoryLedger()
     for k in range(3):
-        budget.book(entry(str(k)))
+        budget.record(entry(str(k)))
     assert budget.curve().epsilon(1e-7) == pytest.approx(1.800, abs=6e-4)
 
 
@@ -131,19 +131,19 @@ def test_costs_of_different_units_do_not_add_up() -> None:
     record = Entry("b", "rows", Gaussian(0.1), unit=NodeOwner())
     replaced = Entry("c", "rows", Gaussian(0.1), unit=NodeOwner(replace_one=True))
     for first, second in ((edge, record), (record, replaced)):
-        limited, free = MemoryBudget(epsilon=10.0, delta=1e-5), MemoryBudget()
-        limited.book(first)
+        limited, free = MemoryLedger(epsilon=10.0, delta=1e-5), MemoryLedger()
+        limited.record(first)
         with pytest.raises(BudgetError, match="different units"):
-            limited.book(second)
+            limited.record(second)
         assert limited.entries == (first,)
-        free.book(first)
-        free.book(second)
+        free.record(first)
+        free.record(second)
         with pytest.raises(BudgetError, match="different units"):
             free.curve()
 
 
 def test_costs_of_one_unit_add_up() -> None:
-    budget = MemoryBudget(epsilon=10.0, delta=1e-5)
+    budget = MemoryLedger(epsilon=10.0, delta=1e-5)
     for name in "ab":
-        budget.book(Entry(name, "rows", Gaussian(0.1), unit=NodePromise(4)))
+        budget.record(Entry(name, "rows", Gaussian(0.1), unit=NodePromise(4)))
     assert budget.curve().epsilon(1e-5) == pytest.approx(epsilon_of(0.1 * 2**0.5, 1e-5))

@@ -1,6 +1,6 @@
-"""The budget book: every release is booked here before it is computed.
+"""The privacy ledger: every release is recorded here before it is computed.
 
-A budget belongs to one protected edge set. The default lives in memory; a durable one can be attached.
+A ledger belongs to one protected edge set. The default lives in memory; a durable one can be attached.
 """
 
 import math
@@ -19,7 +19,7 @@ from graphveil.privacy.unit import Unit
 
 @dataclass(frozen=True)
 class Entry:
-    """One booked release: its id, what it is, and its event. It holds nothing private.
+    """One recorded release: its id, what it is, and its event. It holds nothing private.
 
     ``slack`` is the part of delta that the finite resolution of its noise costs; ``unit`` is what the event
     is priced for.
@@ -32,27 +32,27 @@ class Entry:
     unit: Unit | None = None
 
 
-class Budget(Protocol):
-    """What a release asks of a budget book."""
+class PrivacyLedger(Protocol):
+    """What a release asks of the ledger of the data that it reads."""
 
-    def book(self, entry: Entry) -> None:
+    def record(self, entry: Entry) -> None:
         """Record the entry, or raise :class:`BudgetError` and record nothing."""
 
     def check(self, entry: Entry) -> None:
-        """Raise what :meth:`book` would, and record nothing."""
+        """Raise what :meth:`record` would, and record nothing."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Everything booked so far, in order."""
+        """Everything recorded so far, in order."""
 
 
-class MemoryBudget:
-    """A budget in memory, with an optional limit.
+class MemoryLedger:
+    """A ledger in memory, with an optional limit.
 
     >>> from graphveil.privacy.events import Gaussian
-    >>> budget = MemoryBudget(epsilon=1.0, delta=1e-7)
-    >>> budget.book(Entry("a", "rows", Gaussian(0.2)))
-    >>> budget.book(Entry("b", "rows", Gaussian(0.2)))
+    >>> ledger = MemoryLedger(epsilon=1.0, delta=1e-7)
+    >>> ledger.record(Entry("a", "rows", Gaussian(0.2)))
+    >>> ledger.record(Entry("b", "rows", Gaussian(0.2)))
     Traceback (most recent call last):
     graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 1.349 at delta 1e-07; \
 the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the limit
@@ -66,24 +66,24 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         self._entries: list[Entry] = []
         self._lock = threading.Lock()
 
-    def book(self, entry: Entry) -> None:
-        """Record the entry unless it would pass the limit; a release id is booked once."""
+    def record(self, entry: Entry) -> None:
+        """Record the entry unless it would pass the limit; a release id is recorded once."""
         with self._lock:
             self._check(entry)
             self._entries.append(entry)
 
     def check(self, entry: Entry) -> None:
-        """Raise what booking the entry would raise."""
+        """Raise what recording the entry would raise."""
         with self._lock:
             self._check(entry)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Everything booked so far, in order."""
+        """Everything recorded so far, in order."""
         return tuple(self._entries)
 
     def curve(self) -> Curve:
-        """Return the privacy curve of everything booked.
+        """Return the privacy curve of everything recorded.
 
         Raises:
             BudgetError: the entries are priced for different units, whose costs do not add up.
@@ -92,7 +92,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
     def _check(self, entry: Entry) -> None:
         if any(known.release_id == entry.release_id for known in self._entries):
-            raise BudgetError(f"release {entry.release_id} is already booked; a new release needs a new id")
+            raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
         self._check_limit(entry)
 
     def _check_limit(self, entry: Entry) -> None:
@@ -108,48 +108,48 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             )
 
 
-class JointBudget:
-    """Several books that one release is booked in, in all or none: what it asks may lie in any of them.
+class JointLedger:
+    """Several ledgers that one release is recorded in, in all or none: what it asks may lie in any of them.
 
-    >>> books = MemoryBudget(), MemoryBudget(epsilon=0.1, delta=1e-7)
+    >>> ledgers = MemoryLedger(), MemoryLedger(epsilon=0.1, delta=1e-7)
     >>> from graphveil.privacy.events import Gaussian
-    >>> JointBudget(books).book(Entry("a", "rows", Gaussian(0.2)))
+    >>> JointLedger(ledgers).record(Entry("a", "rows", Gaussian(0.2)))
     Traceback (most recent call last):
     graphveil.errors.BudgetError: the release 'rows' would bring the total to epsilon 0.9318 at delta 1e-07; \
 the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
-    >>> books[0].entries
+    >>> ledgers[0].entries
     ()
     """
 
-    def __init__(self, budgets: Iterable[Budget]) -> None:
-        """Take the books, each once."""
-        self._budgets = tuple({id(budget): budget for budget in budgets}.values())
+    def __init__(self, ledgers: Iterable[PrivacyLedger]) -> None:
+        """Take the ledgers, each once."""
+        self._ledgers = tuple({id(ledger): ledger for ledger in ledgers}.values())
 
-    def book(self, entry: Entry) -> None:
-        """Record the entry in every book that lacks it, unless one of them refuses."""
+    def record(self, entry: Entry) -> None:
+        """Record the entry in every ledger that lacks it, unless one of them refuses."""
         self.check(entry)
-        for budget in self._lacking(entry):
-            budget.book(entry)
+        for ledger in self._lacking(entry):
+            ledger.record(entry)
 
     def check(self, entry: Entry) -> None:
-        """Raise what the first book that refuses would raise."""
+        """Raise what the first ledger that refuses would raise."""
         lacking = self._lacking(entry)
-        for budget in lacking or self._budgets[:1]:
-            budget.check(entry)
+        for ledger in lacking or self._ledgers[:1]:
+            ledger.check(entry)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What stands in every one of the books, in the order of the first."""
-        first, *others = (budget.entries for budget in self._budgets)
+        """What stands in every one of the ledgers, in the order of the first."""
+        first, *others = (ledger.entries for ledger in self._ledgers)
         everywhere = [{entry.release_id for entry in entries} for entries in others]
         return tuple(entry for entry in first if all(entry.release_id in ids for ids in everywhere))
 
-    def _lacking(self, entry: Entry) -> list[Budget]:
-        """Return the books without the entry: an interrupted booking has reached some of them only."""
+    def _lacking(self, entry: Entry) -> list[PrivacyLedger]:
+        """Return the ledgers without the entry: an interrupted recording has reached some of them only."""
         return [
-            budget
-            for budget in self._budgets
-            if all(known.release_id != entry.release_id for known in budget.entries)
+            ledger
+            for ledger in self._ledgers
+            if all(known.release_id != entry.release_id for known in ledger.entries)
         ]
 
 
@@ -163,42 +163,44 @@ def _curve(entries: list[Entry]) -> Curve:
     units = {entry.unit for entry in entries if entry.unit is not None}
     if len(units) > 1:
         raise BudgetError(
-            f"what the book holds is priced for different units ({', '.join(sorted(map(str, units)))}), and "
+            f"what is recorded has prices for different units ({', '.join(sorted(map(str, units)))}), and "
             "what one edge costs says nothing about a record: the costs do not add up. Keep to one unit on "
             "this data, or attach no limit and account for each unit by hand"
         )
     return privacy_curve(compose(*(entry.event for entry in entries)))
 
 
-_books: WeakKeyDictionary[object, Budget] = WeakKeyDictionary()
+_ledgers: WeakKeyDictionary[object, PrivacyLedger] = WeakKeyDictionary()
 
 
-def budget_of(edge_set: object) -> Budget:
-    """Return the budget of a protected edge set; an unlimited one in memory is opened on first use.
+def ledger_of(edge_set: object) -> PrivacyLedger:
+    """Return the ledger of a protected edge set; an unlimited one in memory is opened on first use.
 
-    For a union of sets, as of a graph that has grown, it is the books of all of them.
+    For a union of sets, as of a graph that has grown, it is the ledgers of all of them.
     """
-    return joint_budget([edge_set])
+    return joint_ledger([edge_set])
 
 
-def joint_budget(edge_sets: Iterable[object]) -> Budget:
-    """Return the one budget for a release that asks all of these edge sets, or may ask any of them."""
+def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
+    """Return the one ledger for a release that asks all of these edge sets, or may ask any of them."""
     parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
-    books = [_books.setdefault(part, MemoryBudget()) for part in parts]
-    return books[0] if len(books) == 1 else JointBudget(books)
+    ledgers = [_ledgers.setdefault(part, MemoryLedger()) for part in parts]
+    return ledgers[0] if len(ledgers) == 1 else JointLedger(ledgers)
 
 
-def attach_budget(edge_set: object, budget: Budget) -> None:
-    """Attach a budget (one with a limit, or a durable one) to an edge set that has not been charged yet."""
+def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
+    """Attach a ledger (one with a limit, or a durable one) to an edge set that has not been charged yet."""
     if len(_parts(edge_set)) > 1:
         raise BudgetError(
-            "these edges are a union of sets with a budget each, as in a graph that has grown; attach a "
-            "budget to each of edge_set.parts"
+            "these edges are a union of sets with a ledger each, as in a graph that has grown; attach a "
+            "ledger to each of edge_set.parts"
         )
-    current = _books.get(edge_set)
+    current = _ledgers.get(edge_set)
     if current is not None and current.entries:
-        raise BudgetError("releases of these edges are already booked; attach a budget before the first fit")
-    _books[edge_set] = budget
+        raise BudgetError(
+            "releases of these edges are already recorded; attach a ledger before the first fit"
+        )
+    _ledgers[edge_set] = ledger
 
 
 def _parts(edge_set: object) -> tuple[object, ...]:
