@@ -14,6 +14,9 @@ from graphveil.mechanisms._draws import Integers, Real, Words
 class Entropy:
     """Words from the operating system's generator: fresh at every call, and never repeated."""
 
+    def serve(self, rows: Integers) -> None:
+        """Serve every row: no two calls give the same words."""
+
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return words of shape (rows, words_per_row)."""
         return _fresh(len(rows), words_per_row)

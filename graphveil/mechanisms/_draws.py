@@ -26,7 +26,10 @@ Real = npt.NDArray[np.floating[Any]]
 
 
 class Draws(Protocol):
-    """Random 64-bit words by row: a keyed stream, or a device's own entropy."""
+    """Random 64-bit words by row: a keyed stream, or those of a device."""
+
+    def serve(self, rows: Integers) -> None:
+        """Reserve the words of rows for one record each, refusing those that served before."""
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first words of each row, shape (rows, words_per_row)."""

@@ -12,6 +12,14 @@ from graphveil.privacy.gaussian import delta_of
 
 from .fits import stream
 
+
+class Unkeyed:
+    """A device's words, which have no key."""
+
+    def serve(self, rows: np.ndarray) -> None:
+        """Serve anything."""
+
+
 # local_and_topology.md, 15.4: eps, delta, L2 sensitivity, sigma.
 GOLDEN = [
     (1, 1e-5, 1, 3.73063163),
@@ -66,4 +74,4 @@ def test_a_delta_that_is_none_is_refused(delta: float) -> None:
 
 def test_a_device_s_entropy_does_not_draw_gaussian_noise() -> None:
     with pytest.raises(ConfigError, match="keyed stream"):
-        AnalyticGaussian(epsilon=1.0, dim=2).perturb(np.zeros((1, 2)), stream=object())
+        AnalyticGaussian(epsilon=1.0, dim=2).perturb(np.zeros((1, 2)), stream=Unkeyed())

@@ -68,7 +68,7 @@ class FeatureMechanism(ABC):
         """Return the randomised reports of records.
 
         A row's draws depend on the stream and its number alone, so any partition of the records gives the
-        same reports. A stream serves one set of records, once: equal draws on two sets cancel.
+        same reports. A stream serves each row once: equal draws on two records cancel.
 
         Args:
             x: float features (records, dim); values outside the bounds are clipped.
@@ -78,11 +78,13 @@ class FeatureMechanism(ABC):
         Raises:
             GraphError: the shape is wrong, or a value is NaN or infinite.
             ConfigError: two records have one number.
+            ReleaseError: the stream served a row before.
         """
         x = self._matrix(x)
         rows = distinct_rows(rows, len(x))
         if math.isinf(self.epsilon):
             return Reports(self.bounds.real(self.bounds.unit(x)).astype(x.dtype))
+        stream.serve(rows)
         reports = self._empty(len(x))
         for part in row_blocks(len(x), self.dim):
             self._perturb(self.bounds.unit(x[part]), rows[part], stream, _part(reports, part))

@@ -94,11 +94,13 @@ class LabelRR:
         Raises:
             GraphError: the shape is wrong, or a label is none of the classes.
             ConfigError: two records have one number.
+            ReleaseError: the stream served a row before.
         """
         labels = self._checked(labels)
         rows = distinct_rows(rows, len(labels))
         shifts = np.zeros(len(labels), dtype=np.int64)
         if not math.isinf(self.epsilon):
+            stream.serve(rows)
             for part in row_blocks(len(labels), 1):
                 shifts[part] = self._shifts(stream.words(rows[part], words_per_row=1)[:, 0])
         return (labels + shifts) % self.classes

@@ -1,20 +1,104 @@
-"""Keys of the noise of local mechanisms: fresh from the operating system, one stream a purpose, each once."""
+"""Keys of local noise: fresh from the operating system, one stream a purpose, a row once, in one process."""
 
 import hashlib
 import hmac
+import os
 import secrets
+import threading
+from typing import NoReturn
+
+import numpy as np
 
 from graphveil._random import KEY_BYTES, RowStream
 from graphveil.errors import ReleaseError
+from graphveil.mechanisms._draws import Integers, Words
 
 REPRODUCIBLE = "the noise is reproducible from a seed"
+_NONE: Integers = np.empty((0, 2), dtype=np.int64)
 
 
-class LocalNoise:
+class _Once:
+    """A secret that belongs to one object of one process: it is neither copied, nor pickled, nor forked.
+
+    Two holders of one key draw the same noise, and equal noise on two sets of records cancels: the difference
+    of what is said is the difference of the records.
+    """
+
+    def __init__(self) -> None:
+        """Remember the process."""
+        self._process = os.getpid()
+
+    def _check_process(self) -> None:
+        """Refuse to serve a process that was forked after the key was drawn."""
+        if os.getpid() != self._process:
+            raise ReleaseError(
+                "this noise was made before the process was forked, and both would draw the same; "
+                "make a new LocalNoise in the process that perturbs"
+            )
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse copy, deepcopy and pickle, which all pass here."""
+        raise ReleaseError(
+            "noise is not copied or pickled: two holders of one key draw the same, and equal noise on two "
+            "sets of records cancels; make a new LocalNoise where the records are"
+        )
+
+
+class LocalStream(_Once, RowStream):
+    """The words of one purpose: every row serves one record, once.
+
+    Rows are remembered as ranges, so consecutive blocks of records cost two numbers together.
+
+    >>> stream = LocalNoise(unsafe_noise_seed=3).stream("features")
+    >>> stream.serve(np.arange(4)), stream.serve(np.array([7, 4]))
+    (None, None)
+    >>> stream.serve(np.array([9, 7]))
+    Traceback (most recent call last):
+    graphveil.errors.ReleaseError: a record's noise was used before, and equal noise on two tells \
+their difference; give records other numbers (rows=), or make a new LocalNoise for a new release
+    """
+
+    def __init__(self, key: bytes) -> None:
+        """Take a key of 32 bytes, which nothing else may use."""
+        _Once.__init__(self)
+        RowStream.__init__(self, key)
+        self._lock = threading.Lock()
+        self._served = _NONE  # disjoint ranges of rows, first and last, ascending
+
+    def serve(self, rows: Integers) -> None:
+        """Reserve the noise of rows, which must be different numbers.
+
+        Raises:
+            ReleaseError: one of them was served before, or this is another process.
+        """
+        self._check_process()
+        new = _ranges(np.sort(rows))
+        with self._lock:  # two threads must not both be the first
+            if _overlap(self._served, new):
+                raise ReleaseError(
+                    "a record's noise was used before, and equal noise on two tells their difference; "
+                    "give records other numbers (rows=), or make a new LocalNoise for a new release"
+                )
+            self._served = _joined(np.concatenate([self._served, new]))
+
+    def words(self, rows: Integers, *, words_per_row: int) -> Words:
+        """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
+        self._check_process()
+        return super().words(rows, words_per_row=words_per_row)
+
+    def blocks(self, rows: Integers, offsets: Integers) -> Words:
+        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2)."""
+        self._check_process()
+        return super().blocks(rows, offsets)
+
+
+class LocalNoise(_Once):
     """The randomness of one release of perturbed records, for experiments that hold the raw data.
 
     Each purpose (features, training labels, ...) has a stream of its own, handed out once: records that are
-    perturbed again need a new object, whose key is new, since equal noise on two sets of records cancels.
+    perturbed again need a new object, whose key is new, since equal noise on two sets of records cancels. For
+    the same reason a stream serves every row once, and neither it nor this object is copied, pickled or used
+    in a process that was forked later.
 
     Args:
         unsafe_noise_seed: makes the noise reproducible, for tests and paper mode, and voids the guarantee.
@@ -31,12 +115,14 @@ twice with the same noise are not private; make a new LocalNoise
 
     def __init__(self, unsafe_noise_seed: int | None = None) -> None:
         """Draw a key, or derive one from the seed."""
+        super().__init__()
         self._reproducible = unsafe_noise_seed is not None
         self._key = (
             hashlib.sha256(f"graphveil/unsafe/{unsafe_noise_seed}/local".encode()).digest()
             if self._reproducible
             else secrets.token_bytes(KEY_BYTES)
         )
+        self._lock = threading.Lock()
         self._used: set[str] = set()
 
     @property
@@ -44,16 +130,40 @@ twice with the same noise are not private; make a new LocalNoise
         """Why claims on what this noise perturbs do not hold, if they do not."""
         return (REPRODUCIBLE,) if self._reproducible else ()
 
-    def stream(self, purpose: str) -> RowStream:
+    def stream(self, purpose: str) -> LocalStream:
         """Return the stream of a purpose.
 
         Raises:
-            ReleaseError: it was handed out before.
+            ReleaseError: it was handed out before, or this is another process.
         """
-        if purpose in self._used:
-            raise ReleaseError(
-                f"the noise for {purpose!r} was handed out before, and records perturbed twice with the same "
-                "noise are not private; make a new LocalNoise"
-            )
-        self._used.add(purpose)
-        return RowStream(hmac.new(self._key, purpose.encode(), "sha256").digest())
+        self._check_process()
+        with self._lock:
+            if purpose in self._used:
+                raise ReleaseError(
+                    f"the noise for {purpose!r} was handed out before, and records perturbed twice with the "
+                    "same noise are not private; make a new LocalNoise"
+                )
+            self._used.add(purpose)
+        return LocalStream(hmac.new(self._key, purpose.encode(), "sha256").digest())
+
+
+def _ranges(rows: Integers) -> Integers:
+    """Return ascending numbers as ranges, first and last of each, shape (ranges, 2)."""
+    breaks = np.flatnonzero(np.diff(rows) != 1)
+    firsts, lasts = np.r_[0, breaks + 1][: len(rows)], np.r_[breaks, -1][: len(rows)]
+    return np.stack([rows[firsts], rows[lasts]], axis=1)
+
+
+def _overlap(served: Integers, new: Integers) -> bool:
+    """Whether ranges share a number; both are disjoint and ascending among themselves."""
+    after = np.searchsorted(served[:, 1], new[:, 0])  # the first range that does not end before
+    inside = after < len(served)
+    return bool((served[after[inside], 0] <= new[inside, 1]).any())
+
+
+def _joined(ranges: Integers) -> Integers:
+    """Return disjoint ranges in order, those that touch as one."""
+    ranges = ranges[np.argsort(ranges[:, 0])]
+    starts = np.r_[True, ranges[1:, 0] != ranges[:-1, 1] + 1][: len(ranges)]
+    ends = np.r_[starts[1:], True][: len(ranges)]
+    return np.stack([ranges[starts, 0], ranges[ends, 1]], axis=1)

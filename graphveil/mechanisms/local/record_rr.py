@@ -126,11 +126,13 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         Raises:
             GraphError: a value is NaN or infinite.
             ConfigError: shapes do not go together, or the weights of a record do not add up to one.
+            ReleaseError: the stream served a row before.
         """
         x, theta = np.asarray(x), self._checked(np.asarray(theta, dtype=np.float64))
         if x.shape != theta.shape:
             raise ConfigError(f"features of shape {x.shape} and weights of {theta.shape} do not go together")
         rows = distinct_rows(rows, len(x))
+        stream.serve(rows)
         values = np.empty(x.shape, dtype=np.uint8)
         for part in row_blocks(len(x), self.dim):
             words = stream.words(rows[part], words_per_row=2 * self.dim)

@@ -1,0 +1,179 @@
+"""Local noise serves a record once, in one process, for one holder; its keys cannot be guessed or met."""
+
+import copy
+import os
+import pickle
+import random
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from graphveil.errors import ReleaseError
+from graphveil.mechanisms import LabelRR, LocalNoise, MultiBit, RecordFeatureRR
+from graphveil.mechanisms.local import noise as home
+
+LABEL = LabelRR(epsilon=1.0, classes=5)
+X = np.full((4, 3), 0.5)
+PERTURB: dict[str, Callable[..., object]] = {
+    "features": lambda rows, stream: MultiBit(epsilon=1.0, dim=3).perturb(X, stream=stream, rows=rows),
+    "label": lambda rows, stream: LABEL.perturb(np.zeros(4, int), stream=stream, rows=rows),
+    "paper": lambda rows, stream: RecordFeatureRR(epsilon=1.0, dim=3, mode="paper").perturb(
+        X, np.full((4, 3), 1 / 3), stream=stream, rows=rows
+    ),
+}
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """What a forked process says."""
+    receive, send = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of a library that this child never uses
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(send, work())
+        finally:
+            os._exit(0)
+    os.close(send)
+    said = os.read(receive, 1 << 12)
+    os.close(receive)
+    os.waitpid(child, 0)
+    return said
+
+
+# -- a record once -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PERTURB)
+def test_a_row_serves_one_record_once(name: str) -> None:
+    stream = LocalNoise(unsafe_noise_seed=1).stream("test")
+    PERTURB[name](np.array([8, 2, 3, 4]), stream)
+    for rows in ([0, 1, 4, 9], [8, 9, 10, 11], None):
+        with pytest.raises(ReleaseError, match="noise was used before"):
+            PERTURB[name](None if rows is None else np.array(rows), stream)
+    PERTURB[name](np.array([0, 1, 5, 9]), stream)
+
+
+def test_knowing_one_batch_s_labels_does_not_tell_the_other_s() -> None:
+    # y' = y + noise (mod c): the same noise for two batches would tell y2 from y1, y1' and y2', for certain
+    known, secret = np.array([0, 1, 2, 3, 4, 0, 1, 2]), np.array([3, 3, 0, 4, 1, 1, 2, 0])
+    stream = LocalNoise(unsafe_noise_seed=2).stream("labels")
+    shift = LABEL.perturb(known, stream=stream) - known
+    with pytest.raises(ReleaseError):
+        said = LABEL.perturb(secret, stream=stream)
+        assert ((said - shift) % 5 != secret).any()
+
+
+def test_served_rows_are_remembered_as_a_set_would() -> None:
+    rng = np.random.default_rng(0)
+    stream, served = LocalNoise(unsafe_noise_seed=1).stream("test"), set[int]()
+    for _ in range(300):
+        rows = rng.choice(400, size=rng.integers(0, 6), replace=False) + rng.choice([0, 2**63 - 400])
+        try:
+            stream.serve(rows)
+        except ReleaseError:
+            assert served & set(rows.tolist())
+            continue
+        assert not served & set(rows.tolist())
+        served |= set(rows.tolist())
+    assert len(served) > 200
+
+
+def test_of_two_threads_one_is_served() -> None:
+    for _ in range(20):
+        stream, gate, served = LocalNoise().stream("test"), threading.Barrier(4), []
+
+        def claim(stream=stream, gate=gate, served=served) -> None:
+            gate.wait()
+            try:
+                stream.serve(np.arange(50))
+                served.append(1)
+            except ReleaseError:
+                pass
+
+        threads = [threading.Thread(target=claim) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert len(served) == 1
+
+
+# -- one holder, one process -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [LocalNoise, lambda: LocalNoise().stream("test")])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_noise_is_not_copied(make: Callable[[], object], copied: Callable[[object], object]) -> None:
+    with pytest.raises(ReleaseError, match="not copied or pickled"):
+        copied(make())
+
+
+def test_a_forked_child_has_no_part_in_its_parent_s_noise() -> None:
+    noise = LocalNoise()
+    stream = noise.stream("labels")
+    uses: dict[str, Callable[[], object]] = {
+        "stream": lambda: noise.stream("features"),
+        "perturb": lambda: LABEL.perturb(np.zeros(9, int), stream=stream),
+        "words": lambda: stream.words(np.arange(3), words_per_row=2),
+        "blocks": lambda: stream.blocks(np.arange(3), np.arange(3)),
+    }
+
+    def refused() -> bytes:
+        names = []
+        for name, use in uses.items():
+            try:
+                use()
+            except ReleaseError as error:
+                names += [name] if "forked" in str(error) else []
+        return " ".join(names).encode()
+
+    assert in_child(refused).decode().split() == list(uses)
+    LABEL.perturb(np.zeros(9, int), stream=stream)  # and the parent goes on
+
+
+# -- where keys come from ----------------------------------------------------------------------------------
+
+
+def words() -> bytes:
+    return LocalNoise().stream("test").words(np.arange(1), words_per_row=4).tobytes()
+
+
+def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None:
+    """Keys differ in a forked child, in one instant, and among two thousand."""
+    first = draw()
+    child = in_child(draw)
+    assert child not in (b"", first)
+    assert child != draw(), "parent and child share a pool of keys"
+    now = {"time": 1.7e9, "monotonic": 5e3, "perf_counter": 5e3, "process_time": 1.0}
+    for name, value in now.items():
+        patch.setattr(time, name, lambda value=value: value)
+        patch.setattr(time, f"{name}_ns", lambda value=value: int(value * 1e9))
+    random.seed(0)
+    several = {draw() for _ in range(5)}
+    random.seed(0)
+    assert len(several | {draw() for _ in range(5)}) == 10, "keys follow the clock or a seed"
+    assert len({draw() for _ in range(2000)}) == 2000, "keys have too little entropy"
+
+
+def test_keys_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys_are_fresh(words, monkeypatch)
+
+
+POOL = [os.urandom(32) for _ in range(6000)]
+BAD_KEYS: dict[str, Callable[[int], bytes]] = {
+    "a pool that a forked child shares": lambda size: POOL.pop(),
+    "the clock": lambda size: time.time_ns().to_bytes(size, "little"),
+    "a counter of time": lambda size: time.perf_counter_ns().to_bytes(size, "little"),
+    "16 bits": lambda size: os.urandom(2) + bytes(size - 2),
+    "a generator with a seed": random.randbytes,
+}
+
+
+@pytest.mark.parametrize("source", BAD_KEYS)
+def test_keys_from_a_bad_source_would_be_noticed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home.secrets, "token_bytes", BAD_KEYS[source])
+    with pytest.raises(AssertionError):
+        keys_are_fresh(words, monkeypatch)
