@@ -1,10 +1,11 @@
 """Graphs: the container, its files, the public data sets, and the papers' ways of preparing them."""
 
-from graphveil.graph.adjacency import Adjacency, EdgeSet
+from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.datasets import dataset_info, list_datasets, load_dataset
 from graphveil.graph.features import Features, rows, to_dense
 from graphveil.graph.files import read_graph
 from graphveil.graph.graph import Graph, Split
+from graphveil.graph.identity import EdgeSet
 from graphveil.graph.recipes import RECIPES, Recipe
 from graphveil.graph.splits import hash_split, random_split
 from graphveil.graph.synthetic import synthetic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
+from graphveil.graph.adjacency import Adjacency
+from graphveil.graph.features import Features
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-    from graphveil.graph.graph import Graph
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # by their name in a Data
@@ -30,14 +31,19 @@ def load(module: str) -> ModuleType:
         return importlib.import_module(f"torch_geometric.{module}")
 
 
-def to_data(graph: Graph) -> Data:
-    """Return a graph as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, and remarks if any."""
-    masks = {mask: getattr(graph, mask) for mask in MASKS} if graph.has_split else {}
-    remarks = {there: list(found) for here, there in REMARKS.items() if (found := getattr(graph, here))}
-    x, edge_index = features.to_dense(graph.x), graph.adjacency.edge_index()
-    weights, bound = graph.adjacency.weights, graph.adjacency.max_weight
-    weighted = {} if weights is None or bound is None else {"edge_weight": weights * bound}
-    data: Data = load("data").Data(x=x, y=graph.y, edge_index=edge_index, **weighted, **masks, **remarks)
+def to_data(
+    x: Features,
+    y: Tensor,
+    adjacency: Adjacency,
+    masks: Mapping[str, Tensor],
+    remarks: Mapping[str, tuple[str, ...]],
+) -> Data:
+    """Return a graph's fields as ``Data``: dense ``x``, ``y``, ``edge_index``, the masks, remarks if any."""
+    said = {REMARKS[name]: list(found) for name, found in remarks.items() if found}
+    edges = {"edge_index": adjacency.edge_index()}
+    if adjacency.weights is not None and adjacency.max_weight is not None:
+        edges["edge_weight"] = adjacency.weights * adjacency.max_weight
+    data: Data = load("data").Data(x=features.to_dense(x), y=y, **edges, **masks, **said)
     return data
 
 

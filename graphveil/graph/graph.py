@@ -13,8 +13,9 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph import _pyg, features, growth
-from graphveil.graph.adjacency import Adjacency, EdgeSet, Ids
+from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
+from graphveil.graph.identity import EdgeSet
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -112,6 +113,12 @@ class Graph:
         """Whether the graph comes with train, val and test masks."""
         return self.train_mask is not None
 
+    @property
+    def masks(self) -> dict[str, Tensor]:
+        """The masks of the split by the names of their fields; empty if there is no split."""
+        given = {f"{part}_mask": getattr(self, f"{part}_mask") for part in SPLITS}
+        return {name: mask for name, mask in given.items() if mask is not None}
+
     def mask(self, split: str) -> Tensor:
         """Return the labelled nodes of one part of the split, bool (N).
 
@@ -151,7 +158,7 @@ class Graph:
         2
         """
         adjacency = self.adjacency.subgraph(keep)
-        split = {f"{part}_mask": _kept(getattr(self, f"{part}_mask"), keep) for part in SPLITS}
+        split = {name: mask[keep] for name, mask in self.masks.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
         x = features.rows(self.x, keep)
         return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, **split)
@@ -191,7 +198,18 @@ class Graph:
         (Graph('graph', nodes=4, features=3, classes=2, directed=False, split=False), True)
         """
         labels = None if y is None else _labels(y)
-        return growth.grow(self, x, labels, source, target, ids=ids, edge_set=edge_set, weight=weight)
+        more = growth.new_features(self.x, x)
+        count, total = more.shape[0], self.num_nodes + more.shape[0]
+        adjacency = growth.grow_adjacency(self.adjacency, source, target, total, edge_set, weight)
+        if not count:
+            return self  # no edge can have come, and there is nothing to ask
+        return self.replace(
+            x=features.stacked(self.x, more),
+            y=torch.cat([self.y, growth.new_labels(labels, count)]),
+            adjacency=adjacency,
+            ids=growth.all_ids(self.ids, ids, count),
+            **growth.masks_over(self.masks, total),
+        )
 
     @classmethod
     def from_edges(
@@ -254,7 +272,8 @@ class Graph:
         tensor([[1, 0],
                 [0, 1]])
         """
-        return _pyg.to_data(self)
+        remarks = {"notes": self.notes, "deviations": self.deviations}
+        return _pyg.to_data(self.x, self.y, self.adjacency, self.masks, remarks)
 
     def _check_sizes(self) -> None:
         if self.x.shape[0] != self.num_nodes or self.adjacency.num_nodes != self.num_nodes:
@@ -284,7 +303,7 @@ class Graph:
             )
 
     def _check_masks(self) -> None:
-        masks = [mask for mask in (self.train_mask, self.val_mask, self.test_mask) if mask is not None]
+        masks = list(self.masks.values())
         if not masks:
             return
         if len(masks) < len(SPLITS):
@@ -309,7 +328,3 @@ def _labels(y: Any) -> Tensor:
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise GraphError("labels must be a vector with one whole class number per node")
     return labels.long()
-
-
-def _kept(mask: Tensor | None, keep: Tensor) -> Tensor | None:
-    return None if mask is None else mask[keep]

@@ -1,4 +1,4 @@
-"""A graph that grows: nodes are appended, and edges come with them.
+"""A graph that grows: nodes are appended, and edges come with them. Works on the fields of a graph.
 
 The new edges are a set of their own, with a budget of their own: each has an end that was not there before,
 so no earlier answer can have told about it. What the graph was before each step stays known by its version,
@@ -7,9 +7,8 @@ so that answers about it can be kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,44 +19,9 @@ from torch.nn.functional import pad
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
-from graphveil.graph.adjacency import Adjacency, EdgeSet, Ids, Version
-
-if TYPE_CHECKING:
-    from graphveil.graph.graph import Graph
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Step:
-    """One step of growth: ``base`` was there before, and ``added`` are the new edges alone, over all nodes.
-
-    Nodes below ``base_nodes`` were there before. ``apart`` are the edge sets that the new edges are known not
-    to be in: those that were there before, unless the new edges came under a name that others may have, too.
-    """
-
-    base: Version
-    base_nodes: int
-    added: Adjacency
-    apart: tuple[EdgeSet, ...] = ()
-
-    def __repr__(self) -> str:
-        """Show public sizes only."""
-        return f"Step({self.base_nodes} to {self.added.num_nodes} nodes)"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Batch:
-    """One step as a graph: all nodes up to then, with the edges alone that the step added.
-
-    ``version`` is the one after the step.
-    """
-
-    step: Step
-    version: Version
-    graph: Graph
-
-    def __repr__(self) -> str:
-        """Show public sizes only."""
-        return f"Batch({self.step.base_nodes} to {self.graph.num_nodes} nodes)"
+from graphveil.graph.adjacency import Adjacency, Ids, Step
+from graphveil.graph.features import Features
+from graphveil.graph.identity import EdgeSet
 
 
 def grow_adjacency(
@@ -110,66 +74,44 @@ def grow_adjacency(
     return Adjacency._from_matrix(matrix, adjacency.directed, whole, bound, history)
 
 
-def grow(
-    graph: Graph,
-    x: object,
-    y: Tensor | None,
-    source: Ids,
-    target: Ids,
-    *,
-    ids: npt.NDArray[Any] | None,
-    edge_set: EdgeSet | None,
-    weight: object,
-) -> Graph:
-    """Return the graph with further nodes, which are in no part of the split; without any, itself."""
-    more = features.as_features(x)
-    if more.shape[1] != graph.num_features:
+def new_features(x: Features, more: object) -> Features:
+    """Return the new nodes' features, which must have the columns of the old ones."""
+    rows = features.as_features(more)
+    if rows.shape[1] != x.shape[1]:
         raise GraphError(
-            f"the new nodes have {more.shape[1]} features and the graph {graph.num_features}; give them the "
+            f"the new nodes have {rows.shape[1]} features and the graph {x.shape[1]}; give them the "
             "same columns"
         )
-    count = more.shape[0]
-    adjacency = grow_adjacency(graph.adjacency, source, target, graph.num_nodes + count, edge_set, weight)
-    if not count:
-        return graph  # no edge can have come, and there is nothing to ask
-    masks = _masks(graph, graph.num_nodes + count)
-    return graph.replace(
-        x=features.stacked(graph.x, more),
-        y=torch.cat([graph.y, _labels(y, count)]),
-        adjacency=adjacency,
-        ids=_all_ids(graph.ids, ids, count),
-        **masks,
-    )
+    return rows
 
 
-def batches(graph: Graph) -> Iterator[Batch]:
-    """Yield the steps in which a graph grew, oldest first.
-
-    >>> from graphveil.graph import Graph
-    >>> pair = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
-    >>> list(batches(pair.grow([[1.0, 1.0]], None, [2], [0])))
-    [Batch(2 to 3 nodes)]
-    """
-    steps = graph.adjacency.history
-    after = [*(step.base for step in steps), graph.adjacency.version][1:]
-    for step, version in zip(steps, after, strict=True):
-        count = step.added.num_nodes
-        until = graph.replace(
-            x=features.rows(graph.x, torch.arange(count)),
-            y=graph.y[:count],
-            adjacency=step.added,
-            ids=None if graph.ids is None else graph.ids[:count],
-            **_masks(graph, count),
-        )
-        yield Batch(step, version, until)
+def new_labels(y: Tensor | None, count: int) -> Tensor:
+    """Return the new nodes' labels: -1 everywhere if none are given."""
+    labels = torch.full((count,), -1) if y is None else y
+    if len(labels) != count:
+        raise GraphError(f"{len(labels)} labels for {count} new nodes; give one each, or None for no labels")
+    return labels
 
 
-def _masks(graph: Graph, count: int) -> dict[str, Tensor]:
-    """Return the split of the first ``count`` nodes; those beyond the graph's are in no part of it."""
-    names = ("train_mask", "val_mask", "test_mask")
-    masks = {name: mask for name in names if (mask := getattr(graph, name)) is not None}
-    more = max(0, count - graph.num_nodes)
-    return {name: pad(mask[:count], (0, more), value=False) for name, mask in masks.items()}
+def all_ids(
+    old: npt.NDArray[Any] | None, new: npt.NDArray[Any] | None, count: int
+) -> npt.NDArray[Any] | None:
+    """Return the ids of old and new nodes, no two alike; None where the graph has none."""
+    if old is None and new is None:
+        return None
+    if old is None or new is None or len(new) != count:
+        raise GraphError("give ids= for the new nodes, one each, if the graph has ids, and none otherwise")
+    both = np.concatenate([old, np.asarray(new)])
+    if len(np.unique(both)) < len(both):
+        raise GraphError("ids= repeats an id; every node, old or new, needs its own")
+    return both
+
+
+def masks_over(masks: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+    """Return the split of the first ``count`` nodes; those that it does not reach are in no part of it."""
+    return {
+        name: pad(mask[:count], (0, max(0, count - len(mask))), value=False) for name, mask in masks.items()
+    }
 
 
 def _has_old_edges(added: Adjacency, old: int) -> bool:
@@ -184,24 +126,3 @@ def _pattern(adjacency: Adjacency, num_nodes: int) -> Any:
     plain = np.ones(len(adjacency.indices), dtype=np.bool_)
     entries = plain if adjacency.weights is None else adjacency.weights.numpy()
     return sparse.csr_array((entries, adjacency.indices.numpy(), indptr), shape=(num_nodes, num_nodes))
-
-
-def _labels(y: Tensor | None, count: int) -> Tensor:
-    """Return the new nodes' labels: -1 everywhere if none are given."""
-    labels = torch.full((count,), -1) if y is None else y
-    if len(labels) != count:
-        raise GraphError(f"{len(labels)} labels for {count} new nodes; give one each, or None for no labels")
-    return labels
-
-
-def _all_ids(
-    old: npt.NDArray[Any] | None, new: npt.NDArray[Any] | None, count: int
-) -> npt.NDArray[Any] | None:
-    if old is None and new is None:
-        return None
-    if old is None or new is None or len(new) != count:
-        raise GraphError("give ids= for the new nodes, one each, if the graph has ids, and none otherwise")
-    both = np.concatenate([old, np.asarray(new)])
-    if len(np.unique(both)) < len(both):
-        raise GraphError("ids= repeats an id; every node, old or new, needs its own")
-    return both

@@ -5,8 +5,7 @@ import torch
 
 from graphveil.aggregate.own import read_own_lists
 from graphveil.errors import ConfigError
-from graphveil.graph import Adjacency
-from graphveil.graph.adjacency import EdgeSet
+from graphveil.graph import Adjacency, EdgeSet
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from graphveil.errors import BudgetError, GraphError
 from graphveil.graph import EdgeSet, Graph
-from graphveil.graph.growth import batches
+from graphveil.graph.history import batches
 from graphveil.privacy import Entry, Gaussian, MemoryLedger, attach_ledger, ledger_of
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphveil.aggregate import ReleasePlan
 from graphveil.graph import Features
-from graphveil.graph.adjacency import Version
+from graphveil.graph.identity import Version
 
 
 @dataclass(frozen=True, eq=False)

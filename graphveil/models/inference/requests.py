@@ -9,8 +9,9 @@ from graphveil._random import PublicStreams
 from graphveil.aggregate import HopQuery, ReleasePlan
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph, rows
-from graphveil.graph.adjacency import Version
-from graphveil.graph.growth import Batch, Step, batches
+from graphveil.graph.adjacency import Step
+from graphveil.graph.history import Batch, batches
+from graphveil.graph.identity import Version
 from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session

@@ -12,8 +12,8 @@ import torch
 
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph, rows
+from graphveil.graph.adjacency import Step
 from graphveil.graph.features import stacked
-from graphveil.graph.growth import Step
 from graphveil.models.inference.cache import Answer
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.inference.requests import booking
