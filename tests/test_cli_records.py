@@ -336,6 +336,14 @@ def test_at_edge_level_the_baseline_stays_free(invoke: Invoke, files: Files) -> 
     assert "mlp (no graph)" not in alone
 
 
+def test_a_method_that_reads_no_edge_does_not_look_whether_a_promise_is_kept(
+    invoke: Invoke, files: Files
+) -> None:
+    broken = [*PROMISE[:-1], 1, *SHORT]
+    assert invoke("train", "mlp", *files.flags, *broken, "--out", "blind").code == 0
+    assert "breaks the promise" in invoke("train", "gap", *files.flags, *broken, "--out", "read").err
+
+
 def test_private_metrics_cost_the_training_records_nothing(invoke: Invoke, files: Files) -> None:
     base = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT]
     plain, counted = (invoke(*base, *more, "--json").json for more in ([], ["--private-metrics"]))

@@ -1,3 +1,4 @@
+import ast
 import errno
 import os
 from pathlib import Path
@@ -105,3 +106,27 @@ def test_a_published_folder_can_be_read_by_others_and_a_private_one_cannot(tmp_p
     assert mode(release) == 0o755
     assert {mode(file) for file in release.iterdir()} == {0o644}
     assert mode(per_node) == 0o700
+
+
+# -- encodings ---------------------------------------------------------------------------------------------
+
+PACKAGE = Path(__file__).parents[1] / "graphveil"
+
+
+def opens_text(call: ast.Call) -> bool:
+    """Whether a call opens a file as text, in the encoding of whoever runs it unless one is named."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    if name in ("write_text", "read_text"):
+        return True
+    if name == "open" and isinstance(call.func, ast.Attribute) and call.args and not modes:
+        return False  # a method of ours, or the system's own, on descriptors
+    return name in ("open", "fdopen") and not any("b" in mode for mode in modes)
+
+
+def test_every_text_file_is_utf8_whatever_the_machine_speaks() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and opens_text(call):
+                named = {keyword.arg: keyword.value for keyword in call.keywords}
+                assert "encoding" in named, f"{path.name}:{call.lineno} leaves the encoding open"

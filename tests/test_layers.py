@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "graphveil"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors", "_check", "_random", "_files", "_local_words"},
+    {"errors", "_check", "_escape", "_random", "_files", "_local_words"},
     {"privacy", "graph"},
     {"mechanisms", "ledger"},
     {"perturb", "aggregate", "structure", "train", "attacks", "collect"},

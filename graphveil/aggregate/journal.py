@@ -160,7 +160,7 @@ class FolderJournal(Journal):
 
     def _read(self) -> dict[str, Any]:
         try:
-            record = json.loads(self._path.read_text())
+            record = json.loads(self._path.read_text(encoding="utf-8"))
             missing = _FIELDS - set(record)
         except (ValueError, TypeError):
             missing = _FIELDS

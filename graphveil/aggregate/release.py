@@ -370,8 +370,9 @@ class Release:
 
 
 def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
-    """Refuse a graph that the unit's bounds do not hold for."""
-    if isinstance(plan.unit, NodePromise) and _push.passes(adjacency, plan.unit.max_degree):
+    """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
+    promised = plan.unit.max_degree if isinstance(plan.unit, NodePromise) and _of_edges(plan) else None
+    if promised is not None and _push.passes(adjacency, promised):
         raise UnitError(
             "the graph breaks the promise of unit 'node-promise': a node has more edges than "
             "assured_max_degree (--assured-max-degree); promise a larger degree, or use unit 'node-owner'"
@@ -385,14 +386,18 @@ def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
         )
 
 
+def _of_edges(plan: ReleasePlan) -> list[Query]:
+    """Return the queries that ask the edges; training steps and counts ask records alone."""
+    return [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
+
+
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
     """Refuse a plan that would ignore the weights of edges, and one that reads weights which are not there.
 
     Raises:
         ConfigError: the plan and the edges do not go together.
     """
-    asked = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
-    reads = {isinstance(getattr(query, "similarity", None), GivenWeight) for query in asked}
+    reads = {isinstance(getattr(query, "similarity", None), GivenWeight) for query in _of_edges(plan)}
     if adjacency.weights is not None and False in reads:
         raise ConfigError(
             "the graph's edges have weights, which this release would not read: use weights='given' where "

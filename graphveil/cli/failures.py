@@ -135,6 +135,6 @@ def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
 def _write_log(path: Path, error: Exception) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(traceback.format_exception(error)))
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     except OSError:
         return

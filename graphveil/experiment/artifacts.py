@@ -137,7 +137,7 @@ class RunFolder:
 
     def _locked(self) -> dict[str, Any]:
         try:
-            content = json.loads(self.lock.read_text())
+            content = json.loads(self.lock.read_text(encoding="utf-8"))
             found: dict[str, Any] = content["configuration"]
             if {name: content[name] for name in _FORMAT} != _FORMAT or not isinstance(found, dict):
                 raise KeyError
@@ -169,7 +169,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> Any:
     """Read JSON that this library wrote."""
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_history(path: Path, rows: Iterable[Iterable[object]]) -> None:

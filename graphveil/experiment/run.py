@@ -311,7 +311,7 @@ def _write(outcome: Outcome, folder: RunFolder) -> None:
 
     write_history(folder.internal / "history.csv", outcome.history)
     page = report_page(outcome.metrics, outcome.history, outcome.guarantee)
-    (folder.internal / "report.html").write_text(page)
+    (folder.internal / "report.html").write_text(page, encoding="utf-8")
     if outcome.clipped is not None:
         write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
     write_json(folder.metrics, outcome.metrics)

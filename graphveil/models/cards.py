@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from graphveil._escape import markdown
 from graphveil.privacy import (
     ByGroup,
     DirectedEdge,
@@ -313,7 +314,7 @@ def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> s
     parts = [
         f"# Model card: {model.method}",
         f"A node classifier with {model._shape['features']} input features and {model._shape['classes']} "
-        f"classes{': ' + ', '.join(names) if 0 < len(names) <= 30 else ''}.",
+        f"classes{': ' + ', '.join(map(markdown, names)) if 0 < len(names) <= 30 else ''}.",
         *([] if card is None else _results(card)),
         "## Privacy",
         f"{guarantee.statement()}\n\nDetails: `PRIVACY.md`.",
@@ -372,7 +373,7 @@ def _use(guarantee: Guarantee) -> str:
 def _results(card: Card) -> list[str]:
     recipe = f", prepared by the recipe `{card.recipe}`" if card.recipe else ""
     lines = [f"* {name}: {100 * value:.1f} %" for name, value in card.accuracies.items()]
-    parts = ["## Data and results", f"Data: {card.dataset}{recipe}."]
+    parts = ["## Data and results", f"Data: {markdown(card.dataset)}{recipe}."]
     return [*parts, "\n".join(lines) or "No accuracy: an exact one would tell about the records."]
 
 

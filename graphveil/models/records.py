@@ -95,7 +95,7 @@ class PrivacyFile(Record):
 
 def write_record(path: Path, record: Record) -> None:
     """Write a record as indented JSON."""
-    path.write_text(record.model_dump_json(indent=1) + "\n")
+    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:

@@ -99,14 +99,15 @@ def save_model(
     if per_node is not None:
         with whole_folder(per_node, private=True) as work:
             _write_rows(model, work, kept_back)
-            (work / ROWS_PAGE).write_text(cards.rows_page(promise.guarantee, kept_back))
+            (work / ROWS_PAGE).write_text(cards.rows_page(promise.guarantee, kept_back), encoding="utf-8")
     with whole_folder(folder) as work:
         _write_tensors(work / WEIGHTS, model._state())
         _write_rows(model, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
         write_record(work / MODEL, _model_file(model))
         write_record(work / PRIVACY, _privacy_file(promise))
-        (work / PRIVACY_PAGE).write_text(cards.privacy_page(promise.guarantee, promise.releases, card))
-        (work / CARD_PAGE).write_text(cards.model_card(model, promise.guarantee, card))
+        page = cards.privacy_page(promise.guarantee, promise.releases, card)
+        (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
+        (work / CARD_PAGE).write_text(cards.model_card(model, promise.guarantee, card), encoding="utf-8")
 
 
 def promise_of(model: "Estimator") -> Promise:

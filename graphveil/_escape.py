@@ -1,0 +1,80 @@
+"""Text from outside, made harmless for the place where it is shown: a terminal, Markdown, HTML, a CSV.
+
+Names of classes, ids and paths are whatever somebody wrote. Each place has its own way of taking text for
+something else: a terminal obeys control characters, Markdown and HTML have markup, and a spreadsheet computes
+what begins with ``=``. Everything that is shown goes through one of these functions, and none of them changes
+text that is harmless.
+"""
+
+import html as _html
+import re
+import unicodedata
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # controls, marks of direction, halves of pairs, line ends
+_JOINERS = "\u200c\u200d"  # Persian and Indic words are spelt with them
+_MARKUP = re.compile(r"([\\`*{}\[\]()<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")  # a _ inside a word is none
+_FORMULA = ("=", "+", "-", "@")
+
+
+def terminal(text: str) -> str:
+    r"""Return text without anything that a terminal obeys; line ends stay.
+
+    >>> terminal("a\x1b[2Jb"), terminal("größe")
+    ('a\\x1b[2Jb', 'größe')
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if letter == "\n" or not _obeyed(letter) else _written(letter) for letter in text)
+
+
+def one_line(text: str) -> str:
+    r"""Return text for a terminal on one line: each run of white space is a blank.
+
+    >>> one_line("a\n b\x07")
+    'a b\\x07'
+    """
+    return terminal(" ".join(text.split()))
+
+
+def markdown(text: str) -> str:
+    r"""Return text for a line of Markdown, where none of it is markup.
+
+    >>> print(markdown("<b>|*x*"))
+    \<b\>\|\*x\*
+    """
+    return _MARKUP.sub(r"\\\1", one_line(text))
+
+
+def html(text: str) -> str:
+    """Return text for HTML, in an element or in a quoted attribute.
+
+    >>> html('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return _html.escape(terminal(text))
+
+
+def csv_cell(text: str) -> str:
+    """Return text for a cell of a CSV, which no spreadsheet computes; numbers stay numbers.
+
+    >>> csv_cell("=1+1"), csv_cell("-5"), csv_cell("@home"), csv_cell("red")
+    ("'=1+1", '-5', "'@home", 'red')
+    """
+    shown = terminal(text)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) and not _is_number(shown) else shown
+
+
+def _obeyed(letter: str) -> bool:
+    return unicodedata.category(letter) in _HIDDEN and letter not in _JOINERS
+
+
+def _written(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
