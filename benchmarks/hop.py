@@ -16,12 +16,13 @@ import torch
 from _measure import fastest, memcpy, peak_rss_mb
 
 from graphveil._random import RowStream
-from graphveil.aggregate import PushQuery, Release, ReleasePlan, safe_unit, shrink_unit, sum_in_neighbors
-from graphveil.aggregate.plan import hops
-from graphveil.aggregate.push import LEVEL
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import PushQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.release.plan import hops
+from graphveil.release.pushes import LEVEL
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}

@@ -27,10 +27,10 @@ from _measure import peak_rss_mb
 from scipy import sparse, stats
 
 from graphveil._random import PublicStreams
-from graphveil.aggregate import Chain, KProp, Propagation, SparseMap
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.simgat import SimGAT
+from graphveil.propagation import Chain, KProp, Propagation, SparseMap
 from graphveil.structure import PublicEdges, averaging, parse_similarity
 
 KPROP = "kprop"

@@ -20,16 +20,12 @@ from _measure import fastest
 from hop import DIM, SIZES, random_graph
 from scipy import sparse
 
-from graphveil.aggregate import (
-    Release,
-    ReleasePlan,
-    parse_weight,
-    safe_unit,
-    shrink_unit,
-)
-from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency, Features
 from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import Release, ReleasePlan
+from graphveil.release.plan import hops
+from graphveil.weights import parse_weight
 
 FAST = (
     "one",

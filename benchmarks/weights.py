@@ -30,13 +30,13 @@ from typing import Any
 import torch
 from scipy import stats
 
-from graphveil.aggregate import SigmoidCos, register_weight
 from graphveil.errors import CalibrationError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.mlp import MLP
+from graphveil.weights import SigmoidCos, register_weight
 
 ROWS = (
     "mlp",

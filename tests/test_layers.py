@@ -14,12 +14,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors", "_check", "_escape", "_random", "_files", "_local_words"},
     {"privacy", "graph"},
-    {"mechanisms", "ledger"},
-    {"perturb", "aggregate", "structure", "train", "attacks", "collect"},
-    {"networks"},
+    {"mechanisms", "structure", "propagation", "ledger"},
+    {"weights", "train"},
+    {"release"},
+    {"collect", "perturb", "networks", "artifacts", "aggregate"},
     {"models"},
-    {"serve", "experiment"},
-    {"cli"},
+    {"attacks", "audit"},
+    {"experiment", "reproduce"},
+    {"cli", "serve"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

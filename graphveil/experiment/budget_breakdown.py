@@ -5,7 +5,11 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.aggregate import (
+from graphveil.models.cards import payers
+from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
+from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.gaussian import mu_of
+from graphveil.release import (
     AttentionStepsQuery,
     CellQuery,
     HopQuery,
@@ -14,11 +18,7 @@ from graphveil.aggregate import (
     StepsQuery,
     TallyQuery,
 )
-from graphveil.aggregate.plan import Query
-from graphveil.models.cards import payers
-from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
-from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.gaussian import mu_of
+from graphveil.release.plan import Query
 
 _KINDS: dict[type[Query], str] = {
     StepsQuery: "training",
@@ -93,7 +93,7 @@ class Stage:
 def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     """Return the stages of a plan, none for no plan.
 
-    >>> from graphveil.aggregate.plan import hops
+    >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
     >>> (stage,) = stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7))
     >>> stage.name, stage.noise, round(stage.share, 6)
@@ -122,7 +122,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
 def unequal(stages: Sequence[Stage]) -> str:
     """Return why edges that pay for several stages may pay less than these cost added up; empty if not.
 
-    >>> from graphveil.aggregate.plan import hops
+    >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import UndirectedEdge
     >>> unequal(stages_of(ReleasePlan(UndirectedEdge(), hops(0.2, 2, 16), delta=1e-7)))
     ''

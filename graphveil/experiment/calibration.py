@@ -14,8 +14,8 @@ from graphveil.privacy import Composed, Guarantee, NodeUnit, NoUnit, check_delta
 from graphveil.privacy.accountant import total_mu
 
 if TYPE_CHECKING:
-    from graphveil.aggregate import ReleasePlan
     from graphveil.models.base import Estimator
+    from graphveil.release import ReleasePlan
 
 _NODES, _CLASSES = 10_000, 10  # stand in for an unknown graph; they move the noise by less than 1e-4
 _EPSILONS = (1e-2, 50.0)

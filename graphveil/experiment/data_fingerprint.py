@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import KeyStore, ReleaseKey
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_json
+from graphveil.release import KeyStore, ReleaseKey
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph

@@ -8,9 +8,6 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.aggregate import Attention, AttentionStepsQuery, HopQuery, Query, Release, ReleasePlan
-from graphveil.aggregate import calibrate_plan as calibrated
-from graphveil.aggregate.plan import hops
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import public_rate
 from graphveil.privacy import (
@@ -25,7 +22,11 @@ from graphveil.privacy import (
     renyi,
 )
 from graphveil.privacy.guarantee import figure_up
+from graphveil.release import AttentionStepsQuery, HopQuery, Query, Release, ReleasePlan
+from graphveil.release import calibrate_plan as calibrated
+from graphveil.release.plan import hops
 from graphveil.train.adam import Adam
+from graphveil.weights import Attention
 
 PAPER_STEPS, PAPER_MULTIPLIER = 1000, 1.3
 # Not in the paper. Its refusals follow from 279 to 409 (docs/decisions/012-learned-attention.md).
@@ -51,7 +52,7 @@ class AttentionTraining:
     A network of two layers that halves its input weighs each in-edge, w = sigmoid(w . tanh(A z_u + B z_v + b)
     + c), so a sum over in-neighbours moves by at most one (sqrt 2 for an undirected edge) whatever it has
     learned. It is trained with a linear head by DP-Adam on batches of target nodes
-    (:class:`graphveil.aggregate.AttentionStepsQuery`); ``hops`` noisy sums follow, and nothing else.
+    (:class:`graphveil.release.AttentionStepsQuery`); ``hops`` noisy sums follow, and nothing else.
 
     Guarantee (edge units): T Poisson-subsampled Gaussian steps under the REPLACE relation and K Gaussian
     releases, composed in one privacy-loss distribution. Passes in training are not released, so they need no
@@ -204,7 +205,7 @@ def learn_attention(
 
 
 def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor, ...]:
-    """Return what :class:`graphveil.aggregate.Attention` reads: both maps of all rows, readout and offset."""
+    """Return what :class:`graphveil.weights.Attention` reads: both maps of all rows, readout and offset."""
     exact = rows.to(torch.float64)
     return (
         exact @ network["source"],

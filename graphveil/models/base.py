@@ -16,16 +16,6 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import (
-    Engine,
-    PushQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    StepsQuery,
-    TallyQuery,
-)
-from graphveil.aggregate.release import check_weights
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
@@ -51,6 +41,8 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.guarantee import EdgeUse, Mode, figure_up
+from graphveil.release import Engine, PushQuery, Release, ReleaseKey, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release.release import check_weights
 from graphveil.train import EpochRecord
 
 State = dict[str, Tensor]

@@ -22,8 +22,8 @@ from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.guarantee import figure_up
 
 if TYPE_CHECKING:
-    from graphveil.aggregate import ReleasePlan
     from graphveil.models.base import Estimator
+    from graphveil.release import ReleasePlan
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
 NOT_VALID = "not valid"  # beside every epsilon and catch rate that deviations void
@@ -86,7 +86,7 @@ class Card:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.aggregate import AttentionStepsQuery, HopQuery, PushQuery, StepsQuery
+    from graphveil.release import AttentionStepsQuery, HopQuery, PushQuery, StepsQuery
 
     return tuple(
         ReleaseRow(

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import ReleasePlan
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
@@ -17,6 +16,7 @@ from graphveil.models.requirements import check_local
 from graphveil.models.session import Session
 from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
+from graphveil.release import ReleasePlan
 from graphveil.train import Schedule, train
 
 

@@ -7,10 +7,10 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.aggregate import sum_in_neighbors
 from graphveil.graph import Adjacency
 from graphveil.models.full_graph import FullGraphEstimator
 from graphveil.networks.layers import Batch, Hidden, Linear
+from graphveil.release import sum_in_neighbors
 
 
 @dataclass(kw_only=True, eq=False)

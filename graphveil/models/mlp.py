@@ -8,7 +8,6 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import ReleasePlan
 from graphveil.graph import Graph
 from graphveil.models.base import State, nodes_of
 from graphveil.models.session import Session
@@ -16,6 +15,7 @@ from graphveil.models.trained import TrainedEstimator
 from graphveil.models.training.private import count_parameters, record_groups
 from graphveil.models.training.record_plan import RecordPlan
 from graphveil.networks.layers import FeedForward, batch_of, batches_of
+from graphveil.release import ReleasePlan
 from graphveil.train import train
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from graphveil import _check
-from graphveil.aggregate import PushQuery, Release, ReleasePlan, sum_in_neighbors
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models.bounded import at_most_in_all
@@ -26,6 +25,7 @@ from graphveil.models.training.private import (
 )
 from graphveil.networks.layers import Batch, FeedForward, Hidden, Linear, batch_of, unit_rows
 from graphveil.privacy import NodeOwner, renyi
+from graphveil.release import PushQuery, Release, ReleasePlan, sum_in_neighbors
 from graphveil.train import PrivateSchedule
 
 _EPOCHS, _BATCH = 10, 256

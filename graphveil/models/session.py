@@ -11,9 +11,9 @@ from torch import Tensor
 
 from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
-from graphveil.aggregate import FolderJournal, Journal, MemoryJournal
 from graphveil.errors import ConfigError
 from graphveil.privacy import PrivacyLedger
+from graphveil.release import FolderJournal, Journal, MemoryJournal
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]

@@ -7,13 +7,14 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import Chain, Propagation, ReleasePlan, SparseMap
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.lpgnn.elsewhere import Collection, Heard
 from graphveil.models.session import Session
 from graphveil.networks.inputs import Estimates
+from graphveil.propagation import Chain, Propagation, SparseMap
+from graphveil.release import ReleasePlan
 from graphveil.structure import PublicEdges, averaging, parse_similarity, union
 
 Combine = Literal["post", "union"]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.aggregate import Release, ReleasePlan, calibrate_plan
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State
@@ -26,6 +25,7 @@ from graphveil.models.training.private import (
 from graphveil.models.training.record_plan import RecordPlan, chosen_candidate, released_accuracies
 from graphveil.networks.layers import ACTIVATIONS
 from graphveil.privacy import Event, NodeUnit, compose, renyi
+from graphveil.release import Release, ReleasePlan, calibrate_plan
 from graphveil.train import PrivateSchedule, Schedule
 
 _CANDIDATES = 10  # weights that a selection chooses from

@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from graphveil import _check
-from graphveil.aggregate import HopQuery, Similarity, parse_weight
 from graphveil.errors import ConfigError
 from graphveil.graph import Features, Graph
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward, batch_of
+from graphveil.release import HopQuery
 from graphveil.train.adam import Adam
+from graphveil.weights import Similarity, parse_weight
 
 ROWS = ("input", "previous")
 PAPER_WEIGHTED = (

@@ -11,11 +11,11 @@ from typing import Self, TypeAlias, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.aggregate import KProp, Propagation, propagate
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
 from graphveil.networks.inputs import Early, Inputs
 from graphveil.networks.layers import ACTIVATIONS, Dropout, Linear
+from graphveil.propagation import KProp, Propagation, propagate
 
 HEADS = 4  # of GAT's hidden layer, as in the paper
 _SLOPE = 0.2  # of GAT's leaky relu

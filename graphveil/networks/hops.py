@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from graphveil.aggregate import plain_unit
 from graphveil.networks.layers import ACTIVATIONS, Batch, Combine, FeedForward, Hidden, Linear, unit_rows
+from graphveil.propagation import plain_unit
 from graphveil.train import Activation, Branches, Chain, Ghost, UnitRows
 
 _FOLLOW = 0.1  # how far batch norm's running moments follow those of a batch

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import Propagation, propagate
 from graphveil.graph import Features, to_dense
 from graphveil.networks.layers import SparseRows, sparse_product
+from graphveil.propagation import Propagation, propagate
 
 _DEAR = 3  # a product along an edge costs as much as this many in a dense matrix product
 

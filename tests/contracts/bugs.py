@@ -14,7 +14,12 @@ from torch import Tensor
 
 from contracts import checks
 from graphveil import _random
-from graphveil.aggregate import (
+from graphveil.graph.blocks import Edges
+from graphveil.mechanisms import DiscreteGaussian
+from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibration, gaussian
+from graphveil.privacy import accountant as accounting
+from graphveil.propagation import normalize
+from graphveil.release import (
     CellQuery,
     FolderJournal,
     GroupWeights,
@@ -26,13 +31,8 @@ from graphveil.aggregate import (
     _blocks,
     _push,
     journal,
-    normalize,
     release,
 )
-from graphveil.aggregate.engine import Edges
-from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibration, gaussian
-from graphveil.privacy import accountant as accounting
 
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]

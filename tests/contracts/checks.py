@@ -16,7 +16,21 @@ from torch import Tensor
 from contracts import laws, records, replay
 from contracts.doubles import unnoised
 from contracts.replay import CODES, FEW_LABELS, ONE, STEERED
-from graphveil.aggregate import (
+from graphveil.errors import BudgetError, ReleaseError, UnitError
+from graphveil.graph import Adjacency, EdgeSet
+from graphveil.graph.blocks import Edges
+from graphveil.privacy import (
+    DirectedEdge,
+    MemoryLedger,
+    NodeOwner,
+    NodePromise,
+    UndirectedEdge,
+    privacy_curve,
+)
+from graphveil.privacy.accountant import GaussianCurve, total_mu
+from graphveil.privacy.gaussian import delta_of
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import (
     CellQuery,
     FolderJournal,
     GroupWeights,
@@ -30,23 +44,9 @@ from graphveil.aggregate import (
     StepsQuery,
     TallyQuery,
     calibrate_plan,
-    safe_unit,
-    shrink_unit,
 )
-from graphveil.aggregate.engine import Edges, Engine
-from graphveil.aggregate.plan import hops
-from graphveil.errors import BudgetError, ReleaseError, UnitError
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.privacy import (
-    DirectedEdge,
-    MemoryLedger,
-    NodeOwner,
-    NodePromise,
-    UndirectedEdge,
-    privacy_curve,
-)
-from graphveil.privacy.accountant import GaussianCurve, total_mu
-from graphveil.privacy.gaussian import delta_of
+from graphveil.release.engines.base import Engine
+from graphveil.release.plan import hops
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6

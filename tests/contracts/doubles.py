@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._random import RowStream
-from graphveil.aggregate import ReleasePlan
-from graphveil.aggregate.plan import Query
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import Unit
+from graphveil.release import ReleasePlan
+from graphveil.release.plan import Query
 
 Rows = npt.NDArray[np.int64]
 

@@ -12,28 +12,25 @@ from torch import Tensor
 from contracts.doubles import unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
 from contracts.replay import UNITS
-from graphveil.aggregate import (
+from graphveil.graph import Adjacency, EdgeSet
+from graphveil.graph.blocks import blocks
+from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
+from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
+from graphveil.release.plan import hops
+from graphveil.weights import (
     Attention,
     ClassAgree,
     Coarse,
     DotWeight,
     ExpCos,
     HalfCos,
-    InMemoryEngine,
     Jaccard,
     LearnedPublic,
     PosteriorDot,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
     ReluCos,
     SigmoidCos,
     Similarity,
 )
-from graphveil.aggregate.engine import blocks
-from graphveil.aggregate.plan import hops
-from graphveil.graph import Adjacency, EdgeSet
-from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 
 DIM = 2
 Keys = Callable[[int, np.random.Generator], Any]

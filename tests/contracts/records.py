@@ -16,10 +16,11 @@ from torch import Tensor
 
 from contracts.doubles import unnoised
 from contracts.graphs import KINDS, draw
-from graphveil.aggregate import HopQuery, PushQuery, Release, safe_unit
-from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
 from graphveil.privacy import ByGroup, MemoryLedger, NodeOwner, NodePromise, NodeUnit
+from graphveil.propagation import safe_unit
+from graphveil.release import HopQuery, PushQuery, Release
+from graphveil.release.plan import hops
 
 DIM = 3
 LEVELS = (0, 4, 16, 81)

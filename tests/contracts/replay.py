@@ -15,9 +15,10 @@ from torch import Tensor
 
 from contracts.doubles import NoNoise, unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
-from graphveil.aggregate import CellQuery, GroupWeights, HopQuery, Release, safe_unit
-from graphveil.aggregate.queries import GRID_BITS, Query
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
+from graphveil.propagation import safe_unit
+from graphveil.release import CellQuery, GroupWeights, HopQuery, Release
+from graphveil.release.queries import GRID_BITS, Query
 
 MU = 0.7
 CLASSES, DIM = 3, 2

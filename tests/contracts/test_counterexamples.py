@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan
-from graphveil.aggregate.plan import hops
 from graphveil.errors import UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise
 from graphveil.privacy.gaussian import mu_of
+from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release.plan import hops
 
 EPSILON, DELTA = 1.0, 1e-5
 MU = mu_of(EPSILON, DELTA / 1.001)

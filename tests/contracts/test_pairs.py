@@ -12,21 +12,14 @@ from torch import Tensor
 from contracts import pairs
 from contracts.graphs import Drawn
 from contracts.pairs import CHECKS, WEIGHINGS, Weighing
-from graphveil.aggregate import (
-    Coarse,
-    DotWeight,
-    HopQuery,
-    Release,
-    SigmoidCos,
-    _blocks,
-    _fused,
-    _pairs,
-    release,
-    similarity,
-)
-from graphveil.aggregate.engine import Edges
-from graphveil.aggregate.plan import hops
+from graphveil.graph.blocks import Edges
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release import HopQuery, Release, _blocks, release
+from graphveil.release.plan import hops
+from graphveil.weights import Coarse, DotWeight, SigmoidCos
+from graphveil.weights import base as similarity
+from graphveil.weights import tables as _pairs
+from graphveil.weights.compiled import fused_sum as _fused
 
 Patch = pytest.MonkeyPatch
 BUGS: list[tuple[Callable[[Patch], None], Callable[[], None]]] = []

@@ -14,10 +14,11 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.aggregate import PushQuery, Release, ReleaseKey, ReleasePlan, _push, safe_unit
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner
+from graphveil.propagation import safe_unit
+from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan, _push
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3

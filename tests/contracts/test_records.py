@@ -8,9 +8,9 @@ from torch import Tensor
 from contracts import records
 from contracts.doubles import unnoised
 from contracts.records import BOUNDS, DIM, OWNER, REPLACED, Pushes, Records
-from graphveil.aggregate import PushQuery, Release, _push
 from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeUnit
+from graphveil.release import PushQuery, Release, _push
 
 BOTH = pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])

@@ -6,9 +6,9 @@ import torch
 from contracts import replay
 from contracts.graphs import KINDS, Drawn
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Case, Method
-from graphveil.aggregate import GroupWeights, HopQuery
-from graphveil.aggregate.queries import GRID_BITS
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
+from graphveil.release import GroupWeights, HopQuery
+from graphveil.release.queries import GRID_BITS
 
 FINE = 20  # grid bits: a step is below 1e-6
 EVERY = [pytest.param(method, unit, id=f"{method}, {unit.name}") for method in METHODS for unit in UNITS]

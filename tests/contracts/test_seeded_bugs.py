@@ -8,8 +8,8 @@ import torch
 from contracts.bugs import BUGS, Bug, table
 from contracts.checks import CHECKS
 from contracts.replay import CODES
-from graphveil.aggregate import GroupWeights, HopQuery
-from graphveil.aggregate._blocks import grid_table
+from graphveil.release import GroupWeights, HopQuery
+from graphveil.release._blocks import grid_table
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

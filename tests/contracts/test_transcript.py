@@ -15,12 +15,13 @@ from scipy import stats
 from torch import Tensor
 
 from contracts.laws import FALSE_ALARM
-from graphveil.aggregate import HopQuery, Release, ReleaseKey, ReleasePlan, safe_unit, shrink_unit
-from graphveil.aggregate.plan import hops
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import HopQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release.plan import hops
 
 COPIES, DIM, HOPS, MU, BITS = 100_000, 4, 3, 1.0, 16
 U, V, W = 0, 1, 2

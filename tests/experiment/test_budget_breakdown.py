@@ -1,13 +1,13 @@
 import pytest
 
-from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
-from graphveil.aggregate.plan import Query, hops
 from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
 from graphveil.models.cards import release_rows
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
+from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release.plan import Query, hops
 
 GROUPS = 3
 TRAIN, OTHERS = (True, False, False), (False, True, True)

@@ -9,8 +9,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.aggregate import Release
 from graphveil.graph import Graph
+from graphveil.release import Release
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import PushQuery, ReleasePlan, calibrate_plan
-from graphveil.aggregate.plan import hops
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State
 from graphveil.models.session import Session
 from graphveil.privacy import NodeOwner
+from graphveil.release import PushQuery, ReleasePlan, calibrate_plan
+from graphveil.release.plan import hops
 
 DIM = 4
 

@@ -16,10 +16,10 @@ import torch
 from contracts.doubles import unnoised
 from torch import Tensor
 
-from graphveil.aggregate import HopQuery, Release
-from graphveil.aggregate.queries import Query
 from graphveil.privacy import MemoryLedger, PairwiseGaussian, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release import HopQuery, Release
+from graphveil.release.queries import Query
 
 ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
 Pair = tuple[int, int]

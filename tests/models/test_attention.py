@@ -10,14 +10,6 @@ import torch
 from torch import Tensor
 
 from graphveil import load_model
-from graphveil.aggregate import (
-    AttentionStepsQuery,
-    HopQuery,
-    Release,
-    ReleaseKey,
-    ReleasePlan,
-    sum_in_neighbors,
-)
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.graph import Adjacency
 from graphveil.graph.recipes import RECIPES
@@ -39,6 +31,14 @@ from graphveil.privacy import (
     calibrate_mu,
     privacy_curve,
     renyi,
+)
+from graphveil.release import (
+    AttentionStepsQuery,
+    HopQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    sum_in_neighbors,
 )
 
 FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those of classes with 1,000 or more

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import plain_unit, shrink_unit
 from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
@@ -16,6 +15,7 @@ from graphveil.models.storage import load_model
 from graphveil.networks.hops import scaled_by_norm
 from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
+from graphveil.propagation import plain_unit, shrink_unit
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
 PAPER: dict[str, Any] = {**STRICT, "unit": "directed-edge", "mode": "paper"}
@@ -127,7 +127,7 @@ class TestRelease:
 
 
 def recording(asked: list[Tensor]) -> Callable[..., Tensor]:
-    from graphveil.aggregate import Release
+    from graphveil.release import Release
 
     answer = Release.rows
 

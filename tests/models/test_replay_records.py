@@ -15,7 +15,6 @@ import torch
 from contracts.doubles import unnoised
 from torch import Tensor
 
-from graphveil.aggregate import PushQuery, Release, StepsQuery
 from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
@@ -23,6 +22,7 @@ from graphveil.models.base import Estimator
 from graphveil.models.training.private import TRAIN, record_groups
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release import PushQuery, Release, StepsQuery
 from graphveil.train import dpsgd
 from graphveil.train.clipped import ClippedSum
 

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import HopQuery, Release
-from graphveil.aggregate.named import _NAMED, ONE
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import rounds
 from graphveil.privacy import UndirectedEdge
+from graphveil.release import HopQuery, Release
+from graphveil.weights.registry import _NAMED, ONE
 from tests.models.replayed import Pair, Replay, share_of_price
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
@@ -118,7 +118,7 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 def a_weight_is_charged_at_nine_tenths(patch: pytest.MonkeyPatch) -> None:
     largest = HopQuery._largest_similarity
     patch.setattr(HopQuery, "_largest_similarity", lambda self, unit: 0.9 * largest(self, unit))
-    patch.setattr("graphveil.aggregate.calibrate._costs", lambda *_: True)
+    patch.setattr("graphveil.release.calibrate._costs", lambda *_: True)
 
 
 def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ from scipy import sparse
 
 import graphveil as gv
 from graphveil._random import PublicStreams
-from graphveil.aggregate import KProp
 from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.simgat import SimGAT
 from graphveil.networks.inputs import Estimates
+from graphveil.propagation import KProp
 from graphveil.structure import MultiHop, PublicEdges, union
 from graphveil.structure.edges import Matrix
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import Release, SigmoidCos
 from graphveil.errors import ConfigError
 from graphveil.models.gap import GAP
 from graphveil.models.storage import load_model
 from graphveil.models.weighting import PAPER_WEIGHTED
 from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
+from graphveil.release import Release
+from graphveil.weights import SigmoidCos
 from tests.models.conftest import PAIR_WEIGHTS, Asked
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}

@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import sparse
 
-from graphveil.aggregate import KProp
 from graphveil.graph import Adjacency
 from graphveil.networks.inputs import (
     Early,
@@ -15,6 +14,7 @@ from graphveil.networks.inputs import (
     propagated_early,
     propagated_late,
 )
+from graphveil.propagation import KProp
 
 RING = Adjacency.from_edges(range(8), [1, 2, 3, 4, 5, 6, 7, 0], num_nodes=8, directed=False)
 ONE_WAY = Adjacency.from_edges([0, 1, 2, 2], [1, 2, 3, 7], num_nodes=8, directed=True)

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import GivenWeight, ReleasePlan, Similarity, calibrate_plan
-from graphveil.aggregate.last_rows import LastRows
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator, State, nodes_of
@@ -30,6 +28,9 @@ from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward
 from graphveil.privacy import NodeOwner, NoUnit
 from graphveil.privacy.guarantee import EdgeUse
+from graphveil.release import ReleasePlan, calibrate_plan
+from graphveil.release.engines.row_range import LastRows
+from graphveil.weights import GivenWeight, Similarity
 
 _FEW_TO_LEARN_FROM = 5000  # labelled nodes
 _UNKNOWN_FEATURES, _UNKNOWN_TRAIN = 500, 0.75  # the width, and the share of nodes, where no graph is known
@@ -83,7 +84,7 @@ class ClassCode(Estimator):
         distil: train the feature networks a second time, on what the rows said, before the last decision;
             None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
         weights: at edge level, what a message counts, by what is publicly known of both ends: ``"one"``,
-            ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.aggregate.parse_weight``
+            ``"half_cos"``, ``"class_agree(0.2)"``, and others that ``graphveil.weights.parse_weight``
             knows. They read features or, all but ``"jaccard"``, posteriors from features: as probabilities,
             or as codes where they take cosines. The noise grows with the largest value of the weight.
         weight_rows: the posteriors that weights by cosine read: those of ``"input"``, from features, or of

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import CellQuery, GroupWeights, HopQuery, Similarity
-from graphveil.aggregate.plan import Query
-from graphveil.aggregate.queries import GRID_BITS, SIMILARITY_GRID_BITS
 from graphveil.graph import Graph
 from graphveil.privacy import DirectedEdge, Unit
+from graphveil.release import CellQuery, GroupWeights, HopQuery
+from graphveil.release.plan import Query
+from graphveil.release.queries import GRID_BITS, SIMILARITY_GRID_BITS
+from graphveil.weights import Similarity
 
 TRAIN, VAL, TARGET = 0, 1, 2
 GROUPS = 3

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from graphveil.aggregate import CellQuery, HopQuery, Release, ReleasePlan, safe_unit
-from graphveil.aggregate.plan import Query
 from graphveil.errors import ReleaseError
 from graphveil.graph import Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
@@ -19,6 +17,9 @@ from graphveil.models.classcode.head import head_inputs
 from graphveil.models.classcode.likelihood import Affinity, Signal, affinity_from_counts
 from graphveil.models.classcode.queries import TARGET, expected_length, in_noise_units
 from graphveil.models.classcode.weights import Moments, Weigher, weighted
+from graphveil.propagation import safe_unit
+from graphveil.release import CellQuery, HopQuery, Release, ReleasePlan
+from graphveil.release.plan import Query
 
 _LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
 

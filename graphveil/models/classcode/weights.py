@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import Similarity
-from graphveil.aggregate.public_pairs import weights_from
-from graphveil.aggregate.release import Keys
 from graphveil.graph import Features
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.likelihood import Signal
 from graphveil.networks.layers import FeedForward
+from graphveil.release.release import Keys
+from graphveil.weights import Similarity
+from graphveil.weights.public_pairs import weights_from
 
 _SOURCES, _PAIRS = 512, 1 << 22  # nodes that all listen to, and the pairs that are looked at in all
 _LEAST = 1e-3  # of the bound: below it a node is taken to hear next to nothing

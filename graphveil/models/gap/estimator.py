@@ -10,22 +10,6 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import (
-    AttentionStepsQuery,
-    HopQuery,
-    PushQuery,
-    Release,
-    ReleasePlan,
-    calibrate_plan,
-    plain_unit,
-    safe_unit,
-    shrink_unit,
-    sum_in_neighbors,
-    weighted_sum_in_neighbors,
-)
-from graphveil.aggregate.last_rows import LastRows
-from graphveil.aggregate.plan import hops as equal_hops
-from graphveil.aggregate.release import Keys
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
 from graphveil.models.attention import (
@@ -48,6 +32,20 @@ from graphveil.models.weighting import PAPER_WEIGHTED, Weighting, charged_as_one
 from graphveil.networks.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.networks.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.privacy import NodeOwner, NoUnit, renyi
+from graphveil.propagation import plain_unit, safe_unit, shrink_unit
+from graphveil.release import (
+    AttentionStepsQuery,
+    HopQuery,
+    PushQuery,
+    Release,
+    ReleasePlan,
+    calibrate_plan,
+    sum_in_neighbors,
+    weighted_sum_in_neighbors,
+)
+from graphveil.release.engines.row_range import LastRows
+from graphveil.release.plan import hops as equal_hops
+from graphveil.release.release import Keys
 from graphveil.train import train
 
 PAPER_ON_RECORDS = (
@@ -108,7 +106,7 @@ class GAP(TrainedEstimator):
         sgd_multiplier: the noise multiplier of both trainings instead of shares; what they leave of the
             budget goes to the hops.
         weights: at edge level, what a message counts, by both ends' public or released rows: ``"one"``,
-            ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that ``graphveil.aggregate.parse_weight`` knows.
+            ``"sigmoid_cos"``, ``"exp_cos(0.5)"``, and others that ``graphveil.weights.parse_weight`` knows.
             D is multiplied by the largest value that the weight can take.
         attention_steps: of ``weights="attention"``, learned from the edges: the noisy steps; None for
             100, in paper mode 1000.

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from graphveil.aggregate import ReleasePlan
 from graphveil.graph import Features
 from graphveil.graph.identity import Version
+from graphveil.release import ReleasePlan
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from graphveil._random import PublicStreams
-from graphveil.aggregate import HopQuery, ReleasePlan
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph, rows
 from graphveil.graph.adjacency import Step
@@ -16,6 +15,7 @@ from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_ledger
+from graphveil.release import HopQuery, ReleasePlan
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator

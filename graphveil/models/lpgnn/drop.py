@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.aggregate import Propagation, propagate
 from graphveil.models.lpgnn.records import UNKNOWN
 from graphveil.networks.backbones import Backbone
 from graphveil.networks.inputs import Inputs
+from graphveil.propagation import Propagation, propagate
 from graphveil.train import EpochRecord, Schedule
 from graphveil.train.adam import Adam
 

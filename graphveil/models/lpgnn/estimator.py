@@ -8,8 +8,6 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.aggregate import KProp, Propagation, ReleasePlan
-from graphveil.aggregate.kprop import AGGREGATORS, ISOLATED, Aggregator, Isolated
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import State, nodes_of
@@ -22,6 +20,9 @@ from graphveil.models.session import Session
 from graphveil.networks.backbones import BACKBONES, Backbone, Widths, backbone
 from graphveil.networks.inputs import Estimates, propagated
 from graphveil.networks.layers import ACTIVATIONS
+from graphveil.propagation import KProp, Propagation
+from graphveil.propagation.kprop import AGGREGATORS, ISOLATED, Aggregator, Isolated
+from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import ReleasePlan
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, rows
@@ -26,6 +25,7 @@ from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.session import OnProgress, Session, silent
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Entry, Guarantee, NodeFeatures, ledger_of
+from graphveil.release import ReleasePlan
 
 _OF_RECORDS = (  # the parameters that say what a report is
     *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),

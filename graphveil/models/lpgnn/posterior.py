@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.aggregate import KProp, SparseMap
 from graphveil.graph import Adjacency
 from graphveil.models.lpgnn.drop import NoisyLabels
 from graphveil.models.lpgnn.records import UNKNOWN
+from graphveil.propagation import KProp, SparseMap
 
 _RAREST = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
 _LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbours, above what chance gives

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from graphveil import _check
-from graphveil.aggregate import ReleasePlan
 from graphveil.errors import ConfigError, GraphError, NotYetError
 from graphveil.graph import Graph
 from graphveil.graph.recipes import RANGES_PUBLIC
@@ -20,6 +19,7 @@ from graphveil.models.cards import ReleaseRow
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling
 from graphveil.privacy import Guarantee, LocalReport, NodeFeatures, compose
+from graphveil.release import ReleasePlan
 
 _PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import Release, StepsQuery
 from graphveil.errors import GraphError
 from graphveil.graph import Features, Graph, rows
 from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
+from graphveil.release import Release, StepsQuery
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
 TRAIN, VAL, OTHER = range(3)

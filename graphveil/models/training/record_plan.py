@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import GroupWeights, HopQuery, PushQuery, Query, Release, TallyQuery
 from graphveil.graph import Graph
 from graphveil.models.training.private import GROUPS, OTHER, PARTITION, VAL, Training, members
 from graphveil.privacy import NodeOwner, NodeUnit
+from graphveil.release import GroupWeights, HopQuery, PushQuery, Query, Release, TallyQuery
 
 _REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
 

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from graphveil.aggregate import HopQuery, Release
 from graphveil.errors import ArtifactError, GraphError, NotYetError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.classcode import ClassCode
@@ -18,6 +17,7 @@ from graphveil.models.classcode.likelihood import Shape, Signal, fit_length
 from graphveil.models.classcode.queries import TARGET, TRAIN
 from graphveil.models.storage import load_model
 from graphveil.privacy import ledger_of
+from graphveil.release import HopQuery, Release
 from tests.models.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}

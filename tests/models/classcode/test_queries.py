@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.aggregate import GroupWeights, HopQuery
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.queries import GROUPS, TARGET, TRAIN, VAL, Steering
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release import GroupWeights, HopQuery
 
 
 def pair_costs(steering: Steering, mu: float, unit: UndirectedEdge | DirectedEdge) -> torch.Tensor:

@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import DotWeight, HalfCos, Release, SigmoidCos, Similarity, parse_weight
-from graphveil.aggregate.named import _NAMED
 from graphveil.errors import ConfigError
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
@@ -19,6 +17,9 @@ from graphveil.models.classcode.weights import Moments, Weigher, weighted
 from graphveil.models.storage import load_model
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
+from graphveil.release import Release
+from graphveil.weights import DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
+from graphveil.weights.registry import _NAMED
 from tests.models.conftest import PAIR_WEIGHTS, Asked, grouped
 
 QUICK: dict[str, Any] = {
@@ -114,7 +115,7 @@ def test_the_likelihood_explains_weighted_rows_only_if_it_knows_the_weights(name
 
 def all_weights(similarity: Similarity, keys: Tensor) -> Tensor:
     """Return the weights of all pairs, by the source first."""
-    from graphveil.aggregate.public_pairs import weights_from
+    from graphveil.weights.public_pairs import weights_from
 
     return torch.cat(list(weights_from(similarity, keys, torch.arange(len(keys))))).T.double()
 

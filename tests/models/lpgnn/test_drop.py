@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.aggregate import KProp
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import LabelRR
 from graphveil.models.lpgnn.drop import Judged, NoisyLabels, negative_log
+from graphveil.propagation import KProp
 
 # Two triangles with a bridge 2-3; node 6 has no edge.
 EDGES = Adjacency.from_edges([0, 0, 1, 3, 3, 4, 2], [1, 2, 2, 4, 5, 5, 3], num_nodes=7, directed=False)

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from graphveil.aggregate import HopQuery, PushQuery, StepsQuery, TallyQuery
 from graphveil.models.training.private import Training
 from graphveil.models.training.record_plan import RecordPlan
 from graphveil.privacy import ByGroup, NodeOwner, NodePromise, NodeUnit, compose
 from graphveil.privacy.accountant import total_mu
+from graphveil.release import HopQuery, PushQuery, StepsQuery, TallyQuery
 from graphveil.train import PrivateSchedule
 
 UNITS = [

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.aggregate import PushQuery, Release, ReleasePlan, StepsQuery
-from graphveil.aggregate.own import read_own_lists
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import Features, Graph, rows
 from graphveil.models.base import State
@@ -23,6 +21,8 @@ from graphveil.models.classcode.owner.reader import (
 from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing, fit_weighing
 from graphveil.models.session import Session
 from graphveil.models.training.private import OTHER, members, record_groups
+from graphveil.release import PushQuery, Release, ReleasePlan, StepsQuery
+from graphveil.release.own_lists import read_own_lists
 
 Targets = str | tuple[int | str, ...] | None
 

@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from graphveil.aggregate import PushQuery, Query, StepsQuery, TallyQuery
 from graphveil.models.classcode.owner.division import Division, encoder_share
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
 from graphveil.models.training.private import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.privacy import NodeOwner
+from graphveil.release import PushQuery, Query, StepsQuery, TallyQuery
 
 _WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it

@@ -354,10 +354,10 @@ class _Zero:
 def _run(release: _Replayed, model: ClassCode) -> list[float]:
     """Fit with this release in place of a real one; return the noise of every answer, in order."""
     from graphveil._random import PublicStreams
-    from graphveil.aggregate import ReleasePlan, StepsQuery
     from graphveil.models.classcode.owner import OwnerPlan, fit_owner, released_rows
     from graphveil.models.session import Session
     from graphveil.privacy import NodeOwner
+    from graphveil.release import ReleasePlan, StepsQuery
 
     graph = release.graph
     asked = OwnerPlan(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from graphveil.aggregate import PushQuery, ReleasePlan, StepsQuery, TallyQuery
 from graphveil.models.classcode.owner.division import encoder_share
 from graphveil.models.classcode.owner.plan import OwnerPlan
 from graphveil.privacy import ByGroup, NodeOwner, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
+from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
 
 
 def make(**changes: object) -> OwnerPlan:

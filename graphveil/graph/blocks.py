@@ -1,0 +1,64 @@
+"""Destination blocks: some rows of a graph with all their in-edges, which an engine hands on whole."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphveil.graph.adjacency import Adjacency
+
+MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Edges:
+    """The in-edges of destination rows ``start`` to ``stop``, as CSR with block-local offsets."""
+
+    start: int
+    stop: int
+    offsets: Tensor  # int32, (stop - start + 1)
+    sources: Tensor  # int32
+    weights: Tensor | None = None  # float32, where the graph's edges have weights
+
+    def __repr__(self) -> str:
+        """Show the rows only: the edges are private, and so is their number."""
+        return f"Edges(rows {self.start} to {self.stop})"
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.stop - self.start
+
+    @property
+    def degrees(self) -> Tensor:
+        """The in-degree of each row."""
+        return self.offsets.diff()
+
+    def pieces(self, rows: int, edges: int) -> Iterator["Edges"]:
+        """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
+        for first, last in _cuts(self.offsets, rows, edges):
+            bounds = self.offsets[first : last + 1]
+            some = slice(int(bounds[0]), int(bounds[-1]))
+            weights = None if self.weights is None else self.weights[some]
+            offsets = bounds - bounds[0]
+            yield Edges(self.start + first, self.start + last, offsets, self.sources[some], weights)
+
+
+def blocks(adjacency: Adjacency, rows: int) -> Iterator[Edges]:
+    """Yield a graph's destination blocks: ``rows`` rows each, fewer where 32-bit offsets would overflow."""
+    for first, last in _cuts(adjacency.indptr, rows, MAX_EDGES):
+        bounds = adjacency.indptr[first : last + 1]
+        some = slice(int(bounds[0]), int(bounds[-1]))
+        weights = None if adjacency.weights is None else adjacency.weights[some]
+        offsets = (bounds - bounds[0]).to(torch.int32)
+        yield Edges(first, last, offsets, adjacency.indices[some], weights)
+
+
+def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into runs of at most ``rows`` rows and ``edges`` edges, or of one row."""
+    first, count = 0, len(offsets) - 1
+    while first < count:
+        reach = int(torch.searchsorted(offsets, int(offsets[first]) + edges, right=True)) - 1
+        last = min(count, first + rows, max(first + 1, reach))
+        yield first, last
+        first = last

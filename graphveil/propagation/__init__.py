@@ -1,0 +1,16 @@
+"""Public linear maps of rows, and rows of bounded norm: nothing here reads a protected edge."""
+
+from graphveil.propagation.kprop import KProp
+from graphveil.propagation.linear import Chain, Propagation, SparseMap, propagate
+from graphveil.propagation.normalize import plain_unit, safe_unit, shrink_unit
+
+__all__ = [
+    "Chain",
+    "KProp",
+    "Propagation",
+    "SparseMap",
+    "plain_unit",
+    "propagate",
+    "safe_unit",
+    "shrink_unit",
+]

@@ -1,0 +1,158 @@
+"""From a budget to a plan: the least noise whose certified epsilon is at most the target."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from graphveil import _check
+from graphveil.errors import CalibrationError, ConfigError
+from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, choose_sampler
+from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
+from graphveil.privacy.accountant import CERTIFY_INTERVAL, SEARCH_INTERVAL, total_mu
+from graphveil.release.plan import ReleasePlan
+from graphveil.release.queries import Query
+
+Queries = Callable[[float], tuple[Query, ...]]
+Point = tuple[float, float]
+
+_CLOSE = 2e-4  # relative: how far a certified epsilon may stay below the target
+_NEAR = 1e-5  # the same for one root
+_ROUNDS = 6
+_STRETCHES = 120
+
+
+def calibrate_plan(
+    unit: Unit, epsilon: float, delta: float, queries: Queries, *, num_nodes: int
+) -> ReleasePlan:
+    """Return the plan that spends (epsilon, delta) and no more.
+
+    The sampler is chosen at the first guess; its slack, taken generously, is set aside from delta; and the
+    final plan is certified: its epsilon with the slack included is at most the target.
+
+    If the queries are Gaussian and the scale is their total mu, the plan is exact and in closed form.
+    Otherwise the largest scale is searched on coarse privacy-loss distributions and certified on fine ones,
+    to 2e-4 of the target.
+
+    Args:
+        unit: what is protected.
+        epsilon, delta: the budget.
+        queries: maps a scale to queries, which cost more the larger it is: a total mu, or the inverse of a
+            noise multiplier.
+        num_nodes: N.
+
+    Raises:
+        CalibrationError: no scale meets the budget, or the grid is too coarse.
+
+    >>> from graphveil.release.plan import hops
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> plan = calibrate_plan(UndirectedEdge(), 1.0, 1e-7, lambda mu: hops(mu, 1, 16), num_nodes=100)
+    >>> round(plan.queries[0].sigma[0], 2), plan.epsilon <= 1.0
+    (6.62, True)
+    """
+    _check.integer_at_least(0, num_nodes=num_nodes)
+    first = queries(calibrate_mu(epsilon, delta))
+    changed = sum(query.changed(unit) for query in first)
+    noise = _sampler(first, epsilon, delta, changed)
+    slack = noise.slack(epsilon=epsilon, delta=delta, changed=changed)
+    mu = calibrate_mu(epsilon, delta, slack=slack)
+    final = queries(mu)
+    if not _costs(unit, final, mu):
+        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon))
+    plan = ReleasePlan(unit, final, delta, slack, type(noise))
+    generous = isinstance(noise, DiscreteGaussian) or max(query.widest for query in final) <= noise.sigma
+    if not (generous and plan.epsilon <= epsilon * (1 + 1e-12)):
+        raise CalibrationError(
+            f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
+            "this is a defect of the library and nothing was spent"
+        )
+    return plan
+
+
+def _sampler(queries: tuple[Query, ...], epsilon: float, delta: float, changed: int) -> IntegerNoise:
+    """Return the sampler, with a sigma that the final one will not pass."""
+    sigma = 1.1 * max(1.0, *(query.widest for query in queries))
+    steps = int(min(query.finest for query in queries))
+    return choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps)
+
+
+def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
+    """Whether the queries are Gaussian and cost this mu."""
+    total = total_mu(compose(*(query.event(unit) for query in queries)))
+    return total is not None and math.isclose(total, mu, rel_tol=1e-9)
+
+
+def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
+    """Return the cost of a scale at a discretisation of the privacy loss."""
+
+    def cost(scale: float, *, interval: float) -> float:
+        try:
+            asked = queries(scale)
+        except (ConfigError, CalibrationError):  # no grid holds so little noise, or so much
+            return math.inf
+        event = compose(*(query.event(unit) for query in asked))
+        return privacy_curve(event, interval=interval).epsilon(delta)
+
+    return cost
+
+
+def _largest_scale(cost: Callable[..., float], start: float, epsilon: float) -> float:
+    """Return the largest scale found whose certified cost is at most epsilon.
+
+    A coarse cost differs from the certified one by a factor that hardly depends on the scale, so it is asked
+    for the target times that factor.
+    """
+    aim, scale, best, factor = epsilon, start, 0.0, 2.0
+    for _ in range(_ROUNDS):
+        scale = _search(partial(cost, interval=SEARCH_INTERVAL), scale, aim, factor)
+        certified = cost(scale, interval=CERTIFY_INTERVAL)
+        if certified <= epsilon:
+            best = max(best, scale)
+        if (1 - _CLOSE) * epsilon <= certified <= epsilon:
+            break
+        aim, factor = aim * (1 - _CLOSE / 4) * epsilon / certified, 1.02
+    if not best:
+        raise CalibrationError(f"no noise was found whose certified epsilon is at most {epsilon:g}")
+    return best
+
+
+def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float:
+    """Return a scale that costs at most the aim, and all but 1e-5 of it unless the cost jumps there."""
+    low = high = math.log(start)
+    least = most = found = _excess(cost, start, aim)
+    for _ in range(_STRETCHES):
+        if found > 0:
+            high, most = low, found
+            low -= math.log(factor)
+            least = found = _excess(cost, math.exp(low), aim)
+        elif most <= 0:
+            low, least = high, most
+            high += math.log(factor)
+            most = _excess(cost, math.exp(high), aim)
+        else:
+            return math.exp(_false_position(cost, aim, (low, least), (high, most)))
+    raise CalibrationError(
+        f"no scale of the noise makes the release cost epsilon {aim:g}: a part of it costs more whatever the "
+        "scale, or none of it depends on the scale; change that part, or ask for another epsilon"
+    )
+
+
+def _false_position(cost: Callable[[float], float], aim: float, low: Point, high: Point) -> float:
+    """Narrow down where the cost passes the aim; return the lower end (Illinois rule, halving at jumps)."""
+    (x, y), (end, over) = low, high
+    kept = 0  # how often one end has stayed: above zero the lower one, whose weight then shrinks
+    while y < -_NEAR and end - x > _NEAR**2:
+        left, right = abs(y) * 0.5 ** max(0, kept - 1), over * 0.5 ** max(0, -kept - 1)
+        share = 0.5 if math.isinf(left) or math.isinf(right) else left / (left + right)
+        middle = x + share * (end - x)
+        found = _excess(cost, math.exp(middle), aim)
+        if found > 0:
+            end, over, kept = middle, found, max(0, kept) + 1
+        else:
+            x, y, kept = middle, found, min(0, kept) - 1
+    return x
+
+
+def _excess(cost: Callable[[float], float], scale: float, aim: float) -> float:
+    """Return log(cost / aim)."""
+    found = cost(scale)
+    return -math.inf if found == 0 else math.log(found / aim)

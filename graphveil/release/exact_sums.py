@@ -1,0 +1,90 @@
+"""The un-noised sum over in-neighbours, with gradients: for models that protect nothing (unit ``none``)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import blocks
+from graphveil.weights.base import Similarity
+from graphveil.weights.tables import FULL
+
+_ROWS, _EDGES = 1 << 17, 1 << 18  # at a time, with a weight for each edge
+
+
+def sum_in_neighbors(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """Return A^T X: row v is the sum of x over the in-neighbours of v. Not private.
+
+    Args:
+        adjacency: the in-edges.
+        x: float rows, shape (N, d).
+
+    >>> import torch
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> sum_in_neighbors(path, torch.tensor([[1.0], [2.0], [4.0]])).flatten().tolist()
+    [2.0, 5.0, 2.0]
+    """
+    total: Tensor = _NeighborSum.apply(x, adjacency)  # type: ignore[no-untyped-call]  # torch's own
+    return total
+
+
+def weighted_sum_in_neighbors(adjacency: Adjacency, x: Tensor, similarity: Similarity, keys: Any) -> Tensor:
+    """Return the sum over in-neighbours of w(z_u, z_v) x_u, in float32 and without gradients. Not private.
+
+    Args:
+        adjacency: the in-edges.
+        x: float32 rows, shape (N, d).
+        similarity: w.
+        keys: what it reads of each node; None for x.
+
+    >>> import torch
+    >>> from graphveil.weights import ReluCos
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> x = torch.tensor([[1.0], [2.0], [-4.0]])
+    >>> weighted_sum_in_neighbors(path, x, ReluCos(), None).flatten().tolist()
+    [2.0, 1.0, 0.0]
+    """
+    pairs = similarity.prepare(x if keys is None else keys)
+    total = torch.empty_like(x)
+    for block in blocks(adjacency, _ROWS):
+        for piece in block.pieces(_ROWS, _EDGES):
+            total[piece.start : piece.stop] = embedding_bag(
+                piece.sources,
+                x,
+                piece.offsets,
+                mode="sum",
+                per_sample_weights=pairs.of(piece),
+                include_last_offset=True,
+            )
+    return total.mul_(similarity.bound / FULL)
+
+
+class _NeighborSum(torch.autograd.Function):
+    """Forward A^T X; backward A G, which for an undirected graph is the same sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, adjacency: Adjacency) -> Tensor:
+        ctx.adjacency = adjacency
+        return _bag(adjacency, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        adjacency: Adjacency = ctx.adjacency
+        return _bag(_reversed(adjacency) if adjacency.directed else adjacency, grads[0].contiguous()), None
+
+
+def _bag(adjacency: Adjacency, x: Tensor) -> Tensor:
+    small = len(adjacency.indices) < 2**31  # 32-bit offsets halve the traffic
+    offsets = adjacency.indptr.to(torch.int32 if small else torch.int64)
+    return embedding_bag(
+        adjacency.indices.to(offsets.dtype), x, offsets, mode="sum", include_last_offset=True
+    )
+
+
+def _reversed(adjacency: Adjacency) -> Adjacency:
+    source, target = adjacency.edge_index()
+    return Adjacency.from_edges(
+        target, source, num_nodes=adjacency.num_nodes, directed=True, edge_set=adjacency.edge_set
+    )

@@ -1,0 +1,187 @@
+"""The memory of a release: what it has committed to, so that a resumed run finishes it and never redraws.
+
+Committing comes before drawing. One key serves one plan and, within it, one descriptor a query; a resume
+with any other is refused, because it would draw the same noise for different data or parameters.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from graphveil._files import write_atomic
+from graphveil.errors import ArtifactError, ReleaseError
+from graphveil.release.keys import KeyStore, ReleaseKey, canonical
+
+Record = Mapping[str, object]
+
+
+class Journal(ABC):
+    """Remembers what a release has committed to."""
+
+    durable: ClassVar[bool]  # whether another process may resume from it
+
+    @abstractmethod
+    def resume(self, plan: Record) -> ReleaseKey | None:
+        """Return the key of the release that was begun here, or None; refuse one of another plan."""
+
+    @abstractmethod
+    def begin(self, key: ReleaseKey, plan: Record) -> None:
+        """Commit to a new release."""
+
+    @abstractmethod
+    def commit(self, index: int, descriptor: Record) -> None:
+        """Record a query's descriptor before its first draw; refuse a different one."""
+
+    @abstractmethod
+    def load(self, index: int) -> Tensor | None:
+        """Return a finished query's noisy answer, if there is one."""
+
+    @abstractmethod
+    def store(self, index: int, answer: Tensor) -> None:
+        """Keep a finished query's noisy answer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """All answers are out: forget the key."""
+
+
+@dataclass
+class MemoryJournal(Journal):
+    """A journal that lives as long as its release: there is nothing to resume."""
+
+    durable: ClassVar[bool] = False
+
+    _descriptors: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+    def resume(self, plan: Record) -> ReleaseKey | None:
+        """Return None."""
+        return None
+
+    def begin(self, key: ReleaseKey, plan: Record) -> None:
+        """Serve one release only."""
+        if self._descriptors:
+            raise ReleaseError("this journal belongs to another release; give each release its own")
+
+    def commit(self, index: int, descriptor: Record) -> None:
+        """Record the descriptor; one key serves one descriptor."""
+        _same(self._descriptors.setdefault(index, canonical(descriptor)), descriptor)
+
+    def load(self, index: int) -> Tensor | None:
+        """Return None: nothing is kept."""
+        return None
+
+    def store(self, index: int, answer: Tensor) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        """Do nothing: the key dies with the process."""
+
+
+class FolderJournal(Journal):
+    """A journal in a run's internal folder; the master key stays in the key store until publication."""
+
+    durable: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, keys: KeyStore | None = None) -> None:
+        """Take the run's internal folder, and where keys are kept meanwhile."""
+        self._folder = folder
+        self._keys = keys or KeyStore()
+
+    def resume(self, plan: Record) -> ReleaseKey | None:
+        """Return the key of the folder's release: without its master if it is closed."""
+        if not self._path.exists():
+            return None
+        record = self._read()
+        _same(str(record["plan"]).encode(), plan)
+        master = b"" if record["closed"] else self._keys.load(record["release_id"])
+        if record["closed"]:  # a run killed while closing may have left the key
+            self._keys.erase(record["release_id"])
+        return ReleaseKey(
+            record["release_id"], bytes.fromhex(record["nonce"]), master, bool(record["reproducible"])
+        )
+
+    def begin(self, key: ReleaseKey, plan: Record) -> None:
+        """Commit id, nonce and key; the folder holds one release."""
+        self._keys.save(key)
+        self._write(
+            {
+                "release_id": key.release_id,
+                "nonce": key.nonce.hex(),
+                "reproducible": key.reproducible,
+                "closed": False,
+                "plan": canonical(plan).decode(),
+                "descriptors": {},
+            }
+        )
+
+    def commit(self, index: int, descriptor: Record) -> None:
+        """Record the descriptor on disk before the first draw."""
+        record = self._read()
+        known = record["descriptors"].setdefault(str(index), canonical(descriptor).decode())
+        _same(known.encode(), descriptor)
+        self._write(record)
+
+    def load(self, index: int) -> Tensor | None:
+        """Return the answer on disk, if the query was finished."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self._answer(index)
+        try:
+            return load_file(path)["answer"] if path.exists() else None
+        except (SafetensorError, KeyError):
+            raise ArtifactError(
+                f"{path.name} in the run's internal folder is damaged; start a new run"
+            ) from None
+
+    def store(self, index: int, answer: Tensor) -> None:
+        """Write the noisy answer; a killed run leaves a whole file or none."""
+        from safetensors.torch import save
+
+        write_atomic(self._answer(index), save({"answer": answer.contiguous()}))
+
+    def close(self) -> None:
+        """Mark the release closed, then erase the master key: it can never be redrawn."""
+        record = self._read()
+        self._write({**record, "closed": True})
+        self._keys.erase(record["release_id"])
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "release.json"
+
+    def _answer(self, index: int) -> Path:
+        return self._folder / f"answer-{index}.safetensors"
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            record = json.loads(self._path.read_text(encoding="utf-8"))
+            missing = _FIELDS - set(record)
+        except (ValueError, TypeError):
+            missing = _FIELDS
+        if missing:
+            raise ArtifactError(
+                "release.json in the run's internal folder is damaged; start a new run in a new folder (the "
+                "abandoned release stays charged)"
+            )
+        return dict(record)
+
+    def _write(self, record: Record) -> None:
+        write_atomic(self._path, json.dumps(record, indent=1).encode())
+
+
+_FIELDS = {"release_id", "nonce", "reproducible", "closed", "plan", "descriptors"}
+
+
+def _same(known: bytes, record: Record) -> None:
+    if known != canonical(record):
+        raise ReleaseError(
+            "a resumed release would draw the same noise for different data or parameters, and refuses: "
+            "resume with the configuration and files of the first run, or start a new run in a new folder "
+            "(the abandoned release stays charged)"
+        )

@@ -1,0 +1,111 @@
+"""What will be asked, in order, as one release with one price."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+from graphveil.errors import CalibrationError
+from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
+from graphveil.privacy import (
+    Event,
+    UndirectedEdge,
+    Unit,
+    compose,
+    privacy_curve,
+)
+from graphveil.privacy.accountant import total_mu
+from graphveil.release.group_weights import GroupWeights
+from graphveil.release.queries import GRID_BITS, SIMILARITY_GRID_BITS, HopQuery
+from graphveil.release.queries import Query as Query  # a plan's word, too
+from graphveil.release.records import StepsQuery
+from graphveil.weights.base import Similarity
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """A release's queries in order, its sampler, and the share of delta that the sampler costs.
+
+    ``slack`` is never less than what the sampler needs at the plan's own epsilon; a smaller figure is raised.
+    The exact sampler needs it once, whatever the queries, those for training steps included.
+
+    >>> plan = ReleasePlan(UndirectedEdge(), hops(0.2, 1, 16), delta=1e-7)
+    >>> plan.mu, plan.epsilon < 1.0
+    (0.2, True)
+
+    Raises:
+        CalibrationError: the sampler's slack leaves nothing of delta, or the grid is too coarse for it.
+    """
+
+    unit: Unit
+    queries: tuple[Query, ...]
+    delta: float
+    slack: float = 0.0
+    sampler: type[IntegerNoise] = field(default=DiscreteGaussian)
+
+    def __post_init__(self) -> None:
+        """Check that the sampler suits the grid, and set its slack aside."""
+        if not self.queries:
+            return
+        if self.sampler is RoundedGaussian and any(isinstance(query, StepsQuery) for query in self.queries):
+            raise CalibrationError(
+                "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
+                "does not set aside; use DiscreteGaussian"
+            )
+        if min(query.finest for query in self.queries) < self.sampler.min_steps:
+            raise CalibrationError(
+                f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
+                "contribution; use a finer grid"
+            )
+        noise = self.sampler(max(1.0, *(query.widest for query in self.queries)))
+        changed = sum(query.changed(self.unit) for query in self.queries)
+        epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
+        needed = noise.slack(epsilon=epsilon, delta=self.delta, changed=changed)
+        if needed > (1 - MOST_DELTA) * self.delta:
+            raise CalibrationError(
+                f"{self.sampler.__name__} would cost {needed:.2g} of delta={self.delta:g}, over a tenth; "
+                "use DiscreteGaussian, whose noise is exact"
+            )
+        object.__setattr__(self, "slack", max(self.slack, needed))
+
+    @property
+    def event(self) -> Event:
+        """The whole release as one event."""
+        return compose(*(query.event(self.unit) for query in self.queries))
+
+    @property
+    def mu(self) -> float:
+        """The exact Gaussian-DP parameter of the release; 0 if it has none, as with sampled steps."""
+        return total_mu(self.event) or 0.0
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the release at its delta, the sampler's slack included."""
+        return privacy_curve(self.event).epsilon(self.delta - self.slack)
+
+    @property
+    def one_way(self) -> bool:
+        """Whether a person's k edges may add up to k times one edge: anything but rows of equal weight."""
+        return any(query.one_way for query in self.queries)
+
+    @property
+    def noise_std(self) -> list[float]:
+        """One figure a query: the noise of the rows that predictions are read from (the last group).
+
+        For training steps it is the noise multiplier.
+        """
+        return [query.noise[-1] for query in self.queries]
+
+
+MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
+
+
+def hops(
+    mu: float, count: int, dim: int, unit: Unit | None = None, similarity: Similarity | None = None
+) -> tuple[HopQuery, ...]:
+    """Return equal hops that together cost mu (for a unit, one undirected edge by default).
+
+    Their weights are one, or those of a similarity.
+    """
+    bits = GRID_BITS if similarity is None else SIMILARITY_GRID_BITS
+    unscaled = HopQuery(GroupWeights.one(), (1.0,), dim, bits, similarity)
+    sigma = math.sqrt(count) * unscaled.sensitivity(unit or UndirectedEdge()) / mu
+    return (replace(unscaled, sigma=(sigma,)),) * count

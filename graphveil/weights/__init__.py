@@ -1,0 +1,28 @@
+"""How much a neighbour counts: weights of pairs by rows that everybody may know."""
+
+from graphveil.weights.attention import Attention
+from graphveil.weights.base import DotWeight, Similarity
+from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
+from graphveil.weights.given import GivenWeight
+from graphveil.weights.jaccard import Jaccard
+from graphveil.weights.landmarks import Coarse
+from graphveil.weights.posterior import ClassAgree, PosteriorDot
+from graphveil.weights.registry import parse_weight, register_weight
+
+__all__ = [
+    "Attention",
+    "ClassAgree",
+    "Coarse",
+    "DotWeight",
+    "ExpCos",
+    "GivenWeight",
+    "HalfCos",
+    "Jaccard",
+    "LearnedPublic",
+    "PosteriorDot",
+    "ReluCos",
+    "SigmoidCos",
+    "Similarity",
+    "parse_weight",
+    "register_weight",
+]

@@ -1,0 +1,222 @@
+"""Weights and sums in one pass over the edges, compiled for the processor at hand by LLVM.
+
+A pass computes the integers of :class:`graphveil.weights.tables.PairWeights` and adds them up, so the
+answer has the same bits with or without it. A source's key and its vector stand next to each other in 16-bit
+integers: an edge brings in one row of memory instead of two, and no weight is ever written down. The sums are
+private: they go back to :mod:`graphveil.release._blocks`, which adds noise. Where there is no compiler the
+slower way is taken. Places are looked up unchecked: tables must be closed
+(:attr:`graphveil.weights.tables.PairWeights.closed`), as a release makes sure.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from graphveil.graph.blocks import Edges
+from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel
+from graphveil.weights.compiled.layout import Keyed, keyed_by, power_of_two
+from graphveil.weights.compiled.llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil.weights.tables import PairWeights
+
+VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
+_AHEAD = 24  # edges that memory is asked for before their turn
+_LINE = 32  # 16-bit integers that memory brings in together
+_EDGES_A_THREAD = 1 << 16
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FusedSum:
+    """sum of w(u, v) x_u over in-edges, in 32-bit integers; ``sources`` has a row of key and vector each."""
+
+    keyed: Keyed
+    sources: Tensor  # int16, (rows, key + vector)
+    dim: int
+    compiled: Compiled
+
+    def __call__(self, edges: Edges, sources: Tensor) -> Tensor:
+        """Return the sums of a block's rows, int32 (rows, dim), which must fit.
+
+        Args:
+            edges: the block.
+            sources: each edge's row of the table of sources.
+        """
+        width = self.sources.shape[1] - self.keyed.kernel.key
+        out = torch.empty((len(edges), width), dtype=torch.int32)
+        parts = min(torch.get_num_threads(), 1 + len(sources) // _EDGES_A_THREAD)
+        cuts = [len(edges) * part // parts for part in range(parts + 1)]
+
+        def run(part: int) -> None:
+            first, last = cuts[part], cuts[part + 1]
+            own = self.keyed.targets[edges.start + first : edges.start + last]
+            fixed = (self.sources, self.keyed.levels, self.keyed.given)
+            tables = (edges.offsets[first:], sources, own, *fixed, out[first:])
+            self.compiled(last - first, len(sources), *(table.data_ptr() for table in tables))
+
+        if parts == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(parts) as pool:
+                list(pool.map(run, range(parts)))
+        return out[:, : self.dim]
+
+
+def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
+    """Return a pass for these vectors and weights, None if there is none for them or no compiler.
+
+    Args:
+        table: whole numbers below 2^VECTOR_BITS in float32, shape (copies * N, d), the copies alike in keys.
+        pairs: the weights.
+    """
+    width = power_of_two(table.shape[1])
+    if width > MAX_WIDTH or not can_compile():
+        return None
+    keyed = keyed_by(pairs)
+    if keyed is None:
+        return None
+    rows = _side_by_side(keyed, table, width)
+    return FusedSum(keyed, rows, table.shape[1], _compiled(keyed.kernel, width))
+
+
+def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
+    """Return rows of a source's key and its vector, with zeros up to their widths."""
+    keys, key = keyed.sources, keyed.kernel.key
+    rows = torch.zeros((len(table), key + width), dtype=torch.int16)
+    for first in range(0, len(table), len(keys)):
+        rows[first : first + len(keys), : keys.shape[1]] = keys
+    rows[:, key : key + table.shape[1]] = table
+    return rows
+
+
+@lru_cache(maxsize=64)
+def _compiled(kernel: Kernel, width: int) -> Compiled:
+    """Return the pass of a kernel for vectors of some width."""
+    return compile_for_host(_program(kernel, width), 2, 7)
+
+
+def _program(kernel: Kernel, width: int) -> str:
+    """Return the pass in LLVM's assembly language: a loop over rows, and one over four edges at a time.
+
+    What is left of a row's edges comes last, as four edges of which some do not count.
+    """
+    once, target, four, left = parts = Code("o"), Code("t"), Code("f"), Code("l")
+    fixed, row = kernel.before_rows(once), kernel.key + width
+    mine = kernel.before_edges(target, fixed)
+    rows = _four_sources(four, row)
+    through = _added(four, "%before", kernel, width, rows, kernel.weights(four, rows, fixed, mine))
+    rows, there = _last_sources(left, row)
+    weights = zip(there, kernel.weights(left, rows, fixed, mine), strict=True)
+    counted = [left(f"select i1 {inside}, i32 {weight}, i32 0") for inside, weight in weights]
+    total = _added(left, "%most", kernel, width, rows, counted)
+    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    return f"""
+%row = type [{row} x i16]
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+{declared}
+define void @run(i64 %rows, i64 %edges, ptr %offsets, ptr %sources, ptr %targets, ptr noalias %table,
+                 ptr noalias %levels, ptr noalias %given, ptr noalias %out) {{
+start:
+  %last = sub i64 %edges, 1
+  %last_four = sub i64 %edges, {TOGETHER}
+  {once}
+  %any = icmp ult i64 0, %rows
+  br i1 %any, label %target, label %end
+target:
+  %v = phi i64 [0, %start], [%next, %done]
+  %next = add nuw i64 %v, 1
+  %bounds = getelementptr i32, ptr %offsets, i64 %v
+  %first32 = load i32, ptr %bounds
+  %bound = getelementptr i32, ptr %bounds, i64 1
+  %stop32 = load i32, ptr %bound
+  %first = zext i32 %first32 to i64
+  %stop = zext i32 %stop32 to i64
+  %degree = sub nuw i64 %stop, %first
+  %fours = and i64 %degree, -{TOGETHER}
+  %rest = add nuw i64 %first, %fours
+  %own = getelementptr [{kernel.key} x i16], ptr %targets, i64 %v
+  {target}
+  %some = icmp ult i64 %first, %rest
+  br i1 %some, label %four, label %after
+four:
+  %edge = phi i64 [%first, %target], [%later, %four]
+  %before = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
+  {four}
+  %later = add nuw i64 %edge, {TOGETHER}
+  %more = icmp ult i64 %later, %rest
+  br i1 %more, label %four, label %after
+after:
+  %most = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
+  %remain = icmp ult i64 %rest, %stop
+  br i1 %remain, label %left, label %done
+left:
+  {left}
+  br label %done
+done:
+  %sum = phi <{width} x i32> [%most, %after], [{total}, %left]
+  %at = getelementptr <{width} x i32>, ptr %out, i64 %v
+  store <{width} x i32> %sum, ptr %at, align 4
+  %again = icmp ult i64 %next, %rows
+  br i1 %again, label %target, label %end
+end:
+  ret void
+}}
+"""
+
+
+def _four_sources(code: Code, length: int) -> list[str]:
+    """Return the rows of four edges' sources, all of which count; ask memory for those of later ones."""
+    ahead = code(f"add nuw i64 %edge, {_AHEAD}")
+    ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
+    for edge in range(TOGETHER):
+        _ask(code, code(f"add nuw i64 {ahead}, {edge}"), length)
+    return [_source(code, code(f"add nuw i64 %edge, {edge}")) for edge in range(TOGETHER)]
+
+
+def _last_sources(code: Code, length: int) -> tuple[list[str], list[str]]:
+    """Return the rows of the sources of what is left of four edges, and which of them count."""
+    rows, there = [], []
+    for edge in range(TOGETHER):
+        place = code(f"add nuw i64 %rest, {edge}")
+        there.append(code(f"icmp ult i64 {place}, %stop"))
+        place = code(f"select i1 {there[-1]}, i64 {place}, i64 %rest")
+        ahead = code(f"add nuw i64 {place}, {_AHEAD}")
+        _ask(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")), length)
+        rows.append(_source(code, place))
+    return rows, there
+
+
+def _source(code: Code, place: str) -> str:
+    """Return the address of the row of an edge's source."""
+    source = code.load("i32", code.at("%sources", "i32", place))
+    return code.at("%table", "%row", code(f"zext i32 {source} to i64"))
+
+
+def _ask(code: Code, place: str, length: int) -> None:
+    """Ask memory for the row of an edge's source."""
+    row = _source(code, place)
+    for start in range(0, length, _LINE):
+        line = code.at(row, "i16", start)
+        code.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+
+
+def _added(
+    code: Code, total: str, kernel: Kernel, width: int, rows: Sequence[str], weights: Sequence[str]
+) -> str:
+    """Return the total with four edges' vectors in it, each times its weight.
+
+    Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction.
+    """
+    kind, twice = f"<{width} x i32>", 2 * width
+    vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", kernel.key)) for row in rows]
+    spread = [code.all(weight, "i32", width) for weight in weights]
+    for one, other in ((0, 1), (2, 3)):
+        turns = [lane + first for lane in range(width) for first in (0, width)]
+        both = code.mixed(vectors[one], vectors[other], width, turns)
+        levels = [code(f"bitcast {kind} {spread[edge]} to <{twice} x i16>") for edge in (one, other)]
+        by = code.mixed(levels[0], levels[1], twice, [lane + lane % 2 * twice for lane in range(twice)])
+        products = code(f"mul <{twice} x i32> {code.wide(both, twice)}, {code.wide(by, twice)}")
+        total = code(f"add {kind} {total}, {code.folded(products, twice)}")
+    return total

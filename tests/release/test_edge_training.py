@@ -1,0 +1,423 @@
+"""Attention learned from edges: what an edge moves, what hides that, what it costs and what is refused."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from contracts import laws
+from privacy.golden import ATTENTION_AND_RELEASE
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.mechanisms import StepNoise, public_rate
+from graphveil.privacy import (
+    DirectedEdge,
+    MemoryLedger,
+    NodeOwner,
+    NodePromise,
+    PoissonGaussian,
+    UndirectedEdge,
+    Unit,
+    privacy_curve,
+)
+from graphveil.release import (
+    AttentionStepsQuery,
+    FolderJournal,
+    KeyStore,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    calibrate_plan,
+)
+from graphveil.release import _edge_gradients as attention
+from graphveil.release.plan import hops
+
+NODES, DIM, CLASSES = 6, 2, 3
+KEY = bytes(range(32))
+QUERY = AttentionStepsQuery(
+    dim=DIM, classes=CLASSES, steps=3, noise_multiplier=2.0, sampling_rate=1.0, learning_rate=0.1, clip=0.01
+)
+Patch = pytest.MonkeyPatch
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+ROWS = torch.nn.functional.normalize(numbers(NODES, DIM), dim=1)
+LABELS = torch.arange(NODES) % CLASSES
+ALL = torch.arange(NODES)
+START = numbers(QUERY.parameters, seed=1)
+
+
+def graph(pairs: set[tuple[int, int]], *, directed: bool = False, nodes: int = NODES) -> Adjacency:
+    source, target = zip(*sorted(pairs), strict=True) if pairs else ((), ())
+    return Adjacency.from_edges(list(source), list(target), num_nodes=nodes, directed=directed)
+
+
+def gradient(
+    adjacency: Adjacency,
+    query: AttentionStepsQuery = QUERY,
+    *,
+    rows: Tensor = ROWS,
+    weights: Tensor = START,
+    batch: Tensor = ALL,
+    shown: float = 0.0,
+) -> Tensor:
+    """Return the clipped sum of a batch, as the shipped steps form it."""
+    examples = attention.Examples(adjacency, rows, torch.arange(len(rows)), LABELS[: len(rows)])
+    noise = torch.full((len(batch), query.dim), shown, dtype=torch.float64)
+    return attention.clipped_sum(weights, examples, batch, noise, query)
+
+
+def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
+    coins = np.random.default_rng(seed).random((NODES, NODES)) < 0.4
+    every = itertools.permutations if directed else itertools.combinations
+    return {pair for pair in every(range(NODES), 2) if coins[pair]}
+
+
+# -- the gradient ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [1 << 14, 2])
+def test_each_target_s_gradient_is_that_of_its_loss(monkeypatch: Patch, pieces: int) -> None:
+    monkeypatch.setattr(attention, "_EDGES", pieces)
+    query = replace(QUERY, clip=1e6, oriented=False)
+    adjacency = graph(random_pairs(0, directed=True), directed=True)
+    for target in range(NODES):
+        weights = START.clone().requires_grad_()
+        loss_of(weights, adjacency, target, query, shown=0.3).backward()
+        found = gradient(adjacency, query, batch=torch.tensor([target]), shown=0.3)
+        assert torch.allclose(found, weights.grad, rtol=1e-5, atol=1e-12)
+
+
+def loss_of(
+    weights: Tensor, adjacency: Adjacency, target: int, query: AttentionStepsQuery, shown: float
+) -> Tensor:
+    """Return a target's loss from the formula, by plain means."""
+    shapes = query.shapes
+    parts = torch.split(weights, [math.prod(shape) for shape in shapes.values()])
+    named = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+    z = ROWS[adjacency.indices[adjacency.indptr[target] : adjacency.indptr[target + 1]].long()]
+    hidden = torch.tanh(z @ named["source"] + ROWS[target] @ named["target"] + named["bias"])
+    weight = torch.sigmoid(hidden @ named["readout"] + named["offset"])
+    total = (weight[:, None] * z).sum(dim=0) + shown
+    seen = total / (total.square().sum() + query.dim).sqrt()
+    logits = ROWS[target] @ named["head_own"] + seen @ named["head_sum"] + named["head_bias"]
+    return cross_entropy(logits, LABELS[target])
+
+
+def test_a_batch_in_pieces_and_a_hub_in_pieces_sum_to_the_same(monkeypatch: Patch) -> None:
+    adjacency = graph({(u, 0) for u in range(1, NODES)} | {(1, 2)})
+    whole = gradient(adjacency)
+    monkeypatch.setattr(attention, "_EDGES", 2)
+    monkeypatch.setattr(attention, "_NUMBERS", 1)
+    assert torch.allclose(whole, gradient(adjacency), rtol=1e-12, atol=1e-15)
+
+
+def test_a_target_whose_gradient_is_not_finite_contributes_nothing() -> None:
+    rows = ROWS.clone()
+    rows[3] = math.nan
+    adjacency = graph({(0, 1), (1, 2), (3, 4)}, directed=True)
+    query = replace(QUERY, oriented=False)
+    others = torch.tensor([0, 1, 2, 5])  # 3 has the bad row and 4 receives it
+    assert torch.allclose(gradient(adjacency, query, rows=rows), gradient(adjacency, query, batch=others))
+
+
+# -- what an edge moves ------------------------------------------------------------------------------------
+
+
+def one_edge_moves_one_target_by_two_clips(*, directed: bool) -> None:
+    """Toggling any edge of small graphs changes one target's clipped gradient, by at most 2 C."""
+    query = replace(QUERY, oriented=not directed)
+    for seed in range(3):
+        pairs = random_pairs(seed, directed=directed)
+        weights = numbers(QUERY.parameters, seed=seed)
+        for pair in (itertools.permutations if directed else itertools.combinations)(range(NODES), 2):
+            one, other = (graph(p, directed=directed) for p in (pairs, pairs ^ {pair}))
+            moved = [
+                float(
+                    (
+                        gradient(one, query, weights=weights, batch=b)
+                        - gradient(other, query, weights=weights, batch=b)
+                    ).norm()
+                )
+                for b in torch.arange(NODES)[:, None]
+            ]
+            touched = [target for target, by in enumerate(moved) if by > 1e-12]
+            assert len(touched) <= 1, f"an edge moves {len(touched)} targets"
+            assert set(touched) <= {pair[1]} if directed else set(touched) <= set(pair)
+            assert max(moved) <= 2 * query.clip
+
+
+def opposites() -> tuple[Tensor, Tensor, set[tuple[int, int]], set[tuple[int, int]]]:
+    """Return rows, weights and two graphs, an edge apart, whose gradients all but cancel.
+
+    Node 1 sends to 0 at weight 1/2. With 2, which sends at weight one and nothing learns from, another
+    wrong class wins at 0, and more of node 1 would do the opposite.
+    """
+    rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    parts = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in QUERY.shapes.items()}
+    parts["source"][1, 1] = 10.0
+    parts["readout"][1] = 20.0
+    parts["head_sum"][:, 1] = torch.tensor([1000.0, -1000.0])
+    parts["head_sum"][:, 2] = torch.tensor([-1000.0, 1000.0])
+    return rows, torch.cat([part.flatten() for part in parts.values()]), {(1, 0)}, {(1, 0), (2, 0)}
+
+
+def two_clips_are_declared_and_attained() -> None:
+    """Some edge moves the sum by all but a thousandth of what the query declares and the event is for."""
+    rows, weights, one, other = opposites()
+    query = replace(QUERY, oriented=False)
+    sums = [
+        gradient(
+            graph(pairs, directed=True, nodes=3), query, rows=rows, weights=weights, batch=torch.tensor([0])
+        )
+        for pairs in (one, other)
+    ]
+    moved = float((sums[0] - sums[1]).norm())
+    declared, event = query.sensitivity(DirectedEdge()), query.event(DirectedEdge())
+    assert isinstance(event, PoissonGaussian)
+    assert 0.999 * declared <= moved <= declared, (
+        f"an edge moves the sum by {moved:g}, declared is {declared:g}"
+    )
+    assert event.change * query.clip == declared, "the event is for another change than the declared one"
+
+
+def every_step_carries_its_own_noise() -> None:
+    """Where nobody contributes, steps are independent draws of the multiplier's noise, over q n."""
+    query = replace(QUERY, steps=400, sampling_rate=0.5)
+    nobody = torch.full_like(ROWS, math.nan)
+    drawn = []
+
+    def descend(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        drawn.extend(ask(start) for _ in range(query.steps))
+        return start
+
+    opened(query).learn(nobody, LABELS, ALL, START, descend)
+    law = query.randomness(KEY)
+    grid = torch.stack(drawn).numpy() * (0.5 * NODES * law.steps / query.clip)
+    assert np.abs(grid - np.rint(grid)).max() < 1e-3
+    laws.has_the_variance(grid, query.noise_multiplier * (law.steps + 2 * math.sqrt(query.parameters)))
+    laws.rows_are_unrelated(grid)
+
+
+CHECKS = (
+    lambda: one_edge_moves_one_target_by_two_clips(directed=False),
+    lambda: one_edge_moves_one_target_by_two_clips(directed=True),
+    two_clips_are_declared_and_attained,
+    every_step_carries_its_own_noise,
+)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_shipped_steps_pass(check: Callable[[], None]) -> None:
+    check()
+
+
+def test_an_undirected_edge_that_counts_in_both_directions_is_charged_twice() -> None:
+    both = replace(QUERY, oriented=False)
+    assert both.sensitivity(UndirectedEdge()) == 2 * QUERY.sensitivity(UndirectedEdge())
+    event = both.event(UndirectedEdge())
+    assert event == PoissonGaussian(2.0 / math.sqrt(2.0), 1.0, 6, "replace")
+    assert (
+        both.event(DirectedEdge()) == QUERY.event(DirectedEdge()) == PoissonGaussian(2.0, 1.0, 3, "replace")
+    )
+
+
+# -- bugs that a careless change might bring ---------------------------------------------------------------
+
+
+def half_the_change(patch: Patch) -> None:
+    patch.setattr(AttentionStepsQuery, "sensitivity", lambda query, unit: query.clip)
+
+
+def the_wrong_relation(patch: Patch) -> None:
+    event = AttentionStepsQuery.event
+    patch.setattr(
+        AttentionStepsQuery, "event", lambda query, unit: replace(event(query, unit), relation="add_remove")
+    )
+
+
+def both_directions(patch: Patch) -> None:
+    patch.setattr(attention, "used_once", lambda sources, targets, learns: np.ones(len(sources), dtype=bool))
+
+
+def towards_many_friends(patch: Patch) -> None:
+    """Orient towards the end with more friends, which is a function of the edges."""
+    shipped = attention._in_edges
+
+    def by_degree(
+        examples: attention.Examples, nodes: Tensor, query: AttentionStepsQuery
+    ) -> attention._InEdges:
+        degrees = examples.adjacency.indptr.diff()
+        edges = shipped(examples, nodes, replace(query, oriented=False))
+        here, there = degrees[nodes[edges.places]], degrees[edges.sources]
+        used = (here > there) | ((here == there) & (nodes[edges.places] > edges.sources))
+        return attention._InEdges(edges.sources[used], edges.places[used])
+
+    patch.setattr(attention, "_in_edges", by_degree)
+
+
+def no_clipping(patch: Patch) -> None:
+    shipped = attention.clipped_sum
+    patch.setattr(attention, "clipped_sum", lambda *args: shipped(*args[:-1], replace(args[-1], clip=1e6)))
+
+
+def no_noise(patch: Patch) -> None:
+    _noise(patch, lambda law, step: np.zeros(law.parameters, dtype=np.int64))
+
+
+def the_same_noise_in_every_step(patch: Patch) -> None:
+    shipped = StepNoise.noise
+    _noise(patch, lambda law, step: shipped(law, 0))
+
+
+def _noise(patch: Patch, draw: Callable[..., object]) -> None:
+    patch.setattr(StepNoise, "noise", draw)
+
+
+@pytest.mark.parametrize(
+    ("bug", "check"),
+    [
+        (half_the_change, CHECKS[2]),
+        (the_wrong_relation, CHECKS[2]),
+        (no_clipping, CHECKS[1]),
+        (both_directions, CHECKS[0]),
+        (towards_many_friends, CHECKS[0]),
+        (no_noise, CHECKS[3]),
+        (the_same_noise_in_every_step, CHECKS[3]),
+    ],
+)
+def test_a_bug_is_caught(monkeypatch: Patch, bug: Callable[[Patch], None], check: Callable[[], None]) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        check()
+
+
+# -- the price ---------------------------------------------------------------------------------------------
+
+UNITS = {DirectedEdge(): 0, UndirectedEdge(): 1}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("row", ATTENTION_AND_RELEASE)
+def test_what_training_leaves_for_the_release(unit: Unit, row: tuple[float, float, float]) -> None:
+    epsilon, *sigmas = row
+    steps = AttentionStepsQuery(
+        dim=16,
+        classes=4,
+        steps=100,
+        noise_multiplier=2.0,
+        sampling_rate=public_rate(256, 17976),
+        learning_rate=0.02,
+    )
+    plan = calibrate_plan(unit, epsilon, 1e-5, lambda mu: (steps, *hops(mu, 1, 16, unit)), num_nodes=22_470)
+    assert plan.queries[1].noise[0] == pytest.approx(sigmas[UNITS[unit]], rel=0.01)
+    assert 0.999 * epsilon <= plan.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(max_degree=4)])
+def test_units_of_records_are_refused(unit: Unit) -> None:
+    with pytest.raises(UnitError, match="protects"):
+        QUERY.event(unit)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"classes": 1},
+        {"dim": 0},
+        {"steps": 0},
+        {"learning_rate": 0.0},
+        {"clip": -1.0},
+        {"forward_noise": -1.0},
+        {"sampling_rate": 0.3},
+        {"noise_multiplier": 0.0},
+    ],
+)
+def test_parameters_outside_their_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        replace(QUERY, **wrong)  # type: ignore[arg-type]
+
+
+def test_noise_that_leaves_no_grid_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="grid"):
+        replace(QUERY, noise_multiplier=1e9)
+
+
+# -- the release -------------------------------------------------------------------------------------------
+
+
+def opened(query: AttentionStepsQuery = QUERY, **more: object) -> Release:
+    plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-5)
+    key = ReleaseKey.from_seed(0, "test")
+    given = {"key": key, "budget": MemoryLedger(), **more}
+    return Release(plan, graph(random_pairs(0)), **given)  # type: ignore[arg-type]
+
+
+def walk(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+    weights = start.clone()
+    for _ in range(QUERY.steps):
+        weights -= ask(weights)
+    return weights
+
+
+def test_training_is_booked_once_and_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    budget, keys = MemoryLedger(), KeyStore(tmp_path / "keys")
+
+    def again() -> Tensor:
+        release = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
+        return release.learn(ROWS, LABELS, ALL, START, walk)
+
+    assert torch.equal(again(), again())
+    assert len(budget.entries) == 1
+    assert privacy_curve(budget.entries[0].event).epsilon(1e-5) > 0
+    other = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
+    with pytest.raises(ReleaseError, match="different data"):
+        other.learn(ROWS, LABELS, ALL, START + 1, walk)
+
+
+def test_no_step_is_taken_that_is_not_paid_for() -> None:
+    def greedy(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        return ask(walk(start, ask))
+
+    with pytest.raises(ReleaseError, match="all 3 steps"):
+        opened().learn(ROWS, LABELS, ALL, START, greedy)
+
+
+@pytest.mark.parametrize(
+    ("labels", "targets"),
+    [
+        (LABELS, torch.tensor([0, 0])),
+        (LABELS, torch.tensor([0, NODES])),
+        (LABELS, torch.tensor([], dtype=torch.int64)),
+        (LABELS, torch.tensor([0.0])),
+        (LABELS - 1, ALL),
+        (LABELS[1:], ALL),
+    ],
+)
+def test_examples_that_no_bound_holds_for_are_refused(labels: Tensor, targets: Tensor) -> None:
+    with pytest.raises(ReleaseError, match="stays booked"):
+        opened().learn(ROWS, labels, targets, START, walk)
+
+
+@pytest.mark.parametrize("weights", [START[1:], START * math.nan])
+def test_weights_that_have_no_gradient_are_refused(weights: Tensor) -> None:
+    with pytest.raises(ReleaseError, match="finite weights"):
+        opened().learn(ROWS, LABELS, ALL, weights, walk)
+
+
+def test_labels_of_other_nodes_are_not_read() -> None:
+    hidden = LABELS.clone()
+    hidden[4:] = -1
+    some = torch.arange(4)
+    seen = [opened().learn(ROWS, labels, some, START, walk) for labels in (LABELS, hidden)]
+    assert torch.equal(*seen)

@@ -1,0 +1,164 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from contracts.checks import DiesOnStore, Killed, path, plan_of
+
+from graphveil.errors import ArtifactError, BudgetError, ReleaseError
+from graphveil.privacy import MemoryLedger
+from graphveil.release import FolderJournal, KeyStore, MemoryJournal, Release
+
+ROWS = torch.eye(5, 2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "internal"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
+    budget = more.pop("budget", None) or MemoryLedger()
+    journal = FolderJournal(run, KeyStore(keys))
+    return Release(plan_of(hops), path(), budget=budget, journal=journal, **more)  # type: ignore[arg-type]
+
+
+def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) -> None:
+    release = opened(run, keys)
+    release.rows(ROWS)
+    (key,) = keys.iterdir()
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
+    master = key.read_bytes()
+    assert len(master) == 32
+    for file in run.rglob("*"):
+        assert master not in file.read_bytes()
+        assert master.hex() not in file.read_text(errors="replace")
+
+
+def test_keys_live_in_the_users_state_directory_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run))
+    assert len(list((tmp_path / "state" / "graphveil" / "keys").iterdir())) == 1
+
+
+def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) -> None:
+    with pytest.raises(Killed):
+        Release(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).rows(ROWS)
+    record = json.loads((run / "release.json").read_text())
+    assert record["closed"] is False
+    assert json.loads(record["descriptors"]["0"])["index"] == 0
+    assert not list(run.glob("answer-*"))
+
+
+def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: Path) -> None:
+    first = opened(run, keys, hops=2).rows(ROWS)
+    resumed = opened(run, keys, hops=2)
+    assert torch.equal(resumed.rows(ROWS), first)
+    assert not torch.equal(resumed.rows(ROWS), first)
+    resumed.close()
+
+
+def test_a_resume_in_a_new_process_is_booked_in_the_new_processs_memory(run: Path, keys: Path) -> None:
+    first, again = MemoryLedger(), MemoryLedger()
+    one = opened(run, keys, budget=first)
+    two = opened(run, keys, budget=again)
+    assert one.release_id == two.release_id
+    assert len(first.entries) == len(again.entries) == 1
+    opened(run, keys, budget=first)
+    assert len(first.entries) == 1
+
+
+def test_a_refused_budget_leaves_nothing_to_resume(run: Path, keys: Path) -> None:
+    with pytest.raises(BudgetError):
+        opened(run, keys, budget=MemoryLedger(epsilon=0.1, delta=1e-5))
+    assert not run.exists()
+    assert not keys.exists()
+
+
+def test_a_lost_key_is_a_clear_error(run: Path, keys: Path) -> None:
+    opened(run, keys)
+    for key in keys.iterdir():
+        key.unlink()
+    with pytest.raises(ReleaseError, match=r"noise key of release .* is gone.*stays charged.*new folder"):
+        opened(run, keys)
+
+
+def test_a_key_left_by_a_run_killed_while_closing_is_erased(
+    run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = opened(run, keys)
+    answer = release.rows(ROWS)
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyStore, "erase", die)
+        with pytest.raises(Killed):
+            release.close()
+    assert len(list(keys.iterdir())) == 1
+    assert torch.equal(opened(run, keys).rows(ROWS), answer)
+    assert not list(keys.iterdir())
+
+
+def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, keys: Path) -> None:
+    release = opened(run, keys)
+    release.rows(ROWS)
+    release.close()
+    (run / "answer-0.safetensors").unlink()
+    with pytest.raises(ReleaseError, match="closed and its noise key erased"):
+        opened(run, keys).rows(ROWS)
+
+
+def test_a_closed_release_is_refused_to_another_plan(run: Path, keys: Path) -> None:
+    release = opened(run, keys)
+    release.rows(ROWS)
+    release.close()
+    with pytest.raises(ReleaseError, match="refuses"):
+        opened(run, keys, hops=2)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"17", b'{"release_id": "a"}', b"\xff\xfe"])
+def test_a_damaged_record_is_a_typed_error(run: Path, keys: Path, content: bytes) -> None:
+    opened(run, keys)
+    (run / "release.json").write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"release\.json.*damaged"):
+        opened(run, keys)
+
+
+def test_a_damaged_answer_is_a_typed_error(run: Path, keys: Path) -> None:
+    opened(run, keys).rows(ROWS)
+    (run / "answer-0.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ArtifactError, match="damaged"):
+        opened(run, keys).rows(ROWS)
+
+
+@pytest.mark.parametrize("release_id", ["../../etc/passwd", "a/b", "", "."])
+def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id: str) -> None:
+    opened(run, keys)
+    record = json.loads((run / "release.json").read_text())
+    (run / "release.json").write_text(json.dumps(record | {"release_id": release_id}))
+    with pytest.raises(ReleaseError, match="letters and digits"):
+        opened(run, keys)
+
+
+def test_a_journal_in_memory_serves_one_release() -> None:
+    journal = MemoryJournal()
+    Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
+    with pytest.raises(ReleaseError, match="another release"):
+        Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
+
+
+def test_a_journals_repr_shows_no_descriptor() -> None:
+    journal = MemoryJournal()
+    Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
+    assert repr(journal) == "MemoryJournal()"

@@ -1,0 +1,66 @@
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphveil.errors import ReleaseError
+from graphveil.release import KeyStore, ReleaseKey
+from graphveil.release.keys import canonical
+
+
+def test_fresh_keys_share_nothing() -> None:
+    first, second = ReleaseKey.fresh(), ReleaseKey.fresh()
+    assert first.release_id != second.release_id
+    assert first.nonce != second.nonce
+    assert first.master != second.master
+    assert len(first.master) == len(first.nonce) == 32
+    assert not first.reproducible
+
+
+def test_a_seeded_key_is_marked_repeats_its_secrets_and_never_its_id() -> None:
+    first, second = ReleaseKey.from_seed(1, "gap"), ReleaseKey.from_seed(1, "gap")
+    assert first.reproducible
+    assert (first.nonce, first.master) == (second.nonce, second.master)
+    assert first.release_id != second.release_id
+    for other in (ReleaseKey.from_seed(2, "gap"), ReleaseKey.from_seed(1, "classcode")):
+        assert other.master != first.master
+
+
+def test_a_query_key_is_the_documented_hmac() -> None:
+    key = ReleaseKey.from_seed(1, "gap")
+    descriptor = {"b": 1, "a": [2.5, "x"]}
+    assert canonical(descriptor) == b'{"a":[2.5,"x"],"b":1}'
+    message = key.nonce + hashlib.sha256(canonical(descriptor)).digest()
+    assert key.query_key(descriptor) == hmac.new(key.master, message, "sha256").digest()
+    assert key.query_key({"b": 1, "a": [2.5, "y"]}) != key.query_key(descriptor)
+
+
+def test_digests_are_keyed_and_tell_shapes_and_types_apart() -> None:
+    key, other = ReleaseKey.from_seed(1, "gap"), ReleaseKey.from_seed(2, "gap")
+    x = torch.arange(4)
+    assert key.digest(x) == key.digest(x.clone())
+    assert key.digest(x) != other.digest(x)
+    different = [x.reshape(2, 2), x.to(torch.int32), x.flip(0), x[:3], x[:0]]
+    assert len({key.digest(y) for y in [x, *different]}) == 6
+    assert key.digest(x) != hashlib.sha256(x.numpy().tobytes()).hexdigest()
+    assert key.digest(x, x[:1]) != key.digest(x[:1], x)
+
+
+def test_a_repr_does_not_show_the_master_key() -> None:
+    key = ReleaseKey.fresh()
+    assert repr(key.master) not in repr(key)
+    assert key.master.hex() not in repr(key)
+
+
+def test_a_key_is_written_once_read_and_erased(tmp_path: Path) -> None:
+    store, key = KeyStore(tmp_path / "keys"), ReleaseKey.fresh()
+    store.save(key)
+    assert store.load(key.release_id) == key.master
+    with pytest.raises(FileExistsError):
+        store.save(key)
+    store.erase(key.release_id)
+    store.erase(key.release_id)
+    with pytest.raises(ReleaseError, match="is gone"):
+        store.load(key.release_id)

@@ -1,0 +1,285 @@
+"""Training steps and tallies: their price by group of records, their noise, and what a resume may change."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from contracts.checks import KEY
+from contracts.doubles import unnoised
+from contracts.laws import has_the_law
+
+from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.mechanisms import RoundedGaussian
+from graphveil.privacy import (
+    ByGroup,
+    Composed,
+    DirectedEdge,
+    Gaussian,
+    MemoryLedger,
+    NodeOwner,
+    NodePromise,
+    NoUnit,
+    PoissonGaussian,
+    UndirectedEdge,
+    Unit,
+)
+from graphveil.release import (
+    FolderJournal,
+    HopQuery,
+    KeyStore,
+    Query,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    StepsQuery,
+    TallyQuery,
+)
+from graphveil.release.plan import hops
+
+EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)
+FULL = StepsQuery(parameters=3, steps=50, noise_multiplier=30.0)
+SAMPLED = StepsQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25)
+TALLY = TallyQuery(candidates=4, sigma=10.0)
+DATA = torch.arange(12.0).reshape(4, 3)
+
+
+def opened(*queries: Query, groups: torch.Tensor | None = None, **more: object) -> Release:
+    plan = ReleasePlan(NodeOwner(), queries, delta=1e-5)
+    return Release(plan, EMPTY, groups, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+
+
+# -- the price ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(max_degree=4)])
+def test_steps_on_all_records_are_one_gaussian_and_sampled_ones_are_not(unit: Unit) -> None:
+    assert FULL.event(unit) == Gaussian(math.sqrt(50) / 30)
+    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "add_remove")
+    assert FULL.sensitivity(unit) == 1.0
+    assert (FULL.noise, SAMPLED.noise) == ((30.0,), (3.0,))
+
+
+def test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_nulling_it() -> None:
+    unit = NodeOwner(replace_one=True)
+    assert FULL.event(unit) == Gaussian(2 * math.sqrt(50) / 30)
+    assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "replace")
+    assert StepsQuery(parameters=3, steps=5, noise_multiplier=9.0, clip=0.5).sensitivity(unit) == 1.0
+    assert TALLY.event(unit) == TALLY.event(NodeOwner()) == Gaussian(0.2)
+    assert TALLY.sensitivity(unit) == 2.0
+
+
+def test_only_groups_that_pay_are_charged() -> None:
+    train, val = (True, False, False), (False, True, False)
+    steps = StepsQuery(parameters=2, steps=9, noise_multiplier=10.0, partition="split", pays=train)
+    tally = TallyQuery(candidates=9, sigma=10.0, partition="split", pays=val)
+    assert steps.event(NodeOwner()) == ByGroup("split", (Gaussian(0.3), Composed(()), Composed(())))
+    assert tally.event(NodeOwner()) == ByGroup("split", (Composed(()), Gaussian(0.3), Composed(())))
+    assert ReleasePlan(NodeOwner(), (steps, tally), delta=1e-5).mu == pytest.approx(0.3)  # nobody pays twice
+    everybody = TallyQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
+    assert ReleasePlan(NodeOwner(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
+
+
+def test_a_plan_with_sampled_steps_has_an_epsilon_and_no_mu() -> None:
+    plan = ReleasePlan(NodeOwner(), (SAMPLED, TALLY), delta=1e-5)
+    assert plan.mu == 0.0
+    assert 1.0 < plan.epsilon < 10.0
+    assert plan.noise_std == [3.0, 10.0]
+    assert plan.slack == pytest.approx(1e-8, rel=1e-2)  # once, for all steps
+    assert not plan.one_way
+
+
+@pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge(), NoUnit()])
+@pytest.mark.parametrize("query", [FULL, SAMPLED, TALLY], ids=["full", "sampled", "tally"])
+def test_units_without_records_have_no_use_for_it(unit: Unit, query: Query) -> None:
+    with pytest.raises(UnitError, match="records"):
+        ReleasePlan(unit, (query,), delta=1e-5)
+    with pytest.raises(UnitError, match="records"):
+        query.sensitivity(unit)
+
+
+def test_the_rounded_sampler_is_refused_beside_training_steps() -> None:
+    with pytest.raises(CalibrationError, match="training steps"):
+        ReleasePlan(NodeOwner(), (FULL,), delta=1e-5, sampler=RoundedGaussian)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"parameters": 0},
+        {"steps": 0},
+        {"noise_multiplier": 0.0},
+        {"clip": -1.0},
+        {"sampling_rate": 0.1},  # no multiple of 2^-32
+        {"sampling_rate": 0.0},
+        {"pays": ()},
+        {"pays": (False, False)},
+    ],
+)
+def test_steps_outside_their_range_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        StepsQuery(**({"parameters": 2, "steps": 3, "noise_multiplier": 1.0} | fields))  # type: ignore[arg-type]
+
+
+def test_noise_that_no_grid_holds_is_refused_before_anything_is_booked() -> None:
+    with pytest.raises(CalibrationError, match="grid"):
+        StepsQuery(parameters=2, steps=3, noise_multiplier=1e7)
+
+
+@pytest.mark.parametrize("fields", [{"candidates": 0}, {"sigma": 0.0}, {"grid_bits": 40}, {"pays": (False,)}])
+def test_a_tally_outside_its_range_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        TallyQuery(**({"candidates": 2, "sigma": 3.0} | fields))  # type: ignore[arg-type]
+
+
+def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="finer grid"):
+        ReleasePlan(NodeOwner(), (TallyQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
+
+
+# -- the answers -------------------------------------------------------------------------------------------
+
+
+def test_a_tally_counts_each_candidates_hits() -> None:
+    correct = torch.tensor([[True, False], [True, True], [True, False]])
+    plan = unnoised(NodeOwner(), (TallyQuery(candidates=2, sigma=3.0),))
+    counts = Release(plan, EMPTY, budget=MemoryLedger()).tally(correct)
+    assert counts.dtype == torch.float64
+    assert counts.tolist() == [3.0, 1.0]
+
+
+def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
+    query = TallyQuery(candidates=40_000, sigma=7.0)
+    noise = opened(query, key=KEY).tally(torch.zeros(3, 40_000, dtype=torch.bool))
+    has_the_law(noise.numpy() * query.steps, 7.0 * query.steps)
+
+
+@pytest.mark.parametrize(
+    "correct", [torch.ones(3, 4), torch.ones(3, 2, dtype=torch.bool), torch.ones(4, dtype=torch.bool)]
+)
+def test_a_table_that_fits_no_candidate_is_refused(correct: torch.Tensor) -> None:
+    release = opened(TALLY)
+    with pytest.raises(ReleaseError, match="4 columns"):
+        release.tally(correct)
+    assert release.tally(torch.ones(3, 4, dtype=torch.bool)).shape == (4,)
+
+
+def test_steps_have_the_law_of_their_query() -> None:
+    noise = opened(SAMPLED).steps(DATA)
+    assert (noise.parameters, noise.noise_multiplier, noise.sampling_rate) == (3, 3.0, 0.25)
+    assert noise.noise(0).shape == (3,)
+
+
+def test_two_queries_share_no_noise_though_their_parameters_are_the_same() -> None:
+    release = opened(SAMPLED, SAMPLED, key=KEY)
+    first, second = release.steps(DATA), release.steps(DATA)
+    draws = [np.concatenate([noise.noise(step) for step in range(20)]) for noise in (first, second)]
+    assert not (draws[0] == draws[1]).any()
+    release.close()
+
+
+def test_one_key_draws_other_noise_for_other_data() -> None:
+    draws = [opened(SAMPLED, key=KEY).steps(data).noise(0) for data in (DATA, DATA, DATA + 1)]
+    assert (draws[0] == draws[1]).all()
+    assert not (draws[0] == draws[2]).any()
+
+
+def test_steps_must_be_bound_to_something() -> None:
+    release = opened(SAMPLED)
+    with pytest.raises(ReleaseError, match="bound to data"):
+        release.steps()
+    assert release.steps(DATA).steps > 0
+
+
+def test_the_queries_are_asked_for_by_name() -> None:
+    release = opened(SAMPLED, TALLY)
+    with pytest.raises(ReleaseError, match=r"steps\(\)"):
+        release.tally(torch.ones(3, 4, dtype=torch.bool))
+    release.steps(DATA)
+    with pytest.raises(ReleaseError, match=r"tally\(\)"):
+        release.steps(DATA)
+
+
+def test_groups_must_fit_those_that_pay() -> None:
+    query = TallyQuery(candidates=2, sigma=30.0, pays=(False, True))
+    with pytest.raises(ConfigError, match="groups"):
+        opened(query)
+    entry = MemoryLedger()
+    Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, torch.tensor([0, 1, 1, 0]), budget=entry)
+    (part,) = entry.entries[0].event.events  # type: ignore[union-attr]
+    assert part.partition.startswith("records/")  # which nodes form the groups is part of the name
+
+
+# -- resuming ----------------------------------------------------------------------------------------------
+
+
+def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_path: Path) -> None:
+    run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
+
+    def resumed(*queries: Query) -> Release:
+        return opened(*queries, journal=FolderJournal(run, keys))
+
+    first = resumed(SAMPLED, TALLY)
+    drawn = first.steps(DATA)
+    counts = first.tally(torch.ones(3, 4, dtype=torch.bool))
+    again = resumed(SAMPLED, TALLY)
+    same = again.steps(DATA)
+    for step in (0, 1, 40):
+        assert (same.noise(step) == drawn.noise(step)).all()
+        assert torch.equal(same.batch(step, 100), drawn.batch(step, 100))
+    assert torch.equal(again.tally(torch.ones(3, 4, dtype=torch.bool)), counts)
+    with pytest.raises(ReleaseError, match="same noise for different data"):
+        resumed(SAMPLED, TALLY).steps(DATA + 1)
+    with pytest.raises(ReleaseError, match="same noise for different data"):
+        resumed(SAMPLED, TALLY).steps(DATA, DATA)
+    other = StepsQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
+    with pytest.raises(ReleaseError, match="same noise for different data"):
+        resumed(other, TALLY)
+    first.close()
+
+
+def test_a_closed_release_tells_the_law_of_its_steps_and_never_draws_them_again(tmp_path: Path) -> None:
+    run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
+    first = opened(SAMPLED, journal=FolderJournal(run, keys))
+    sigma = first.steps(DATA).sigma
+    first.close()
+    closed = opened(SAMPLED, journal=FolderJournal(run, keys))
+    spent = closed.steps(DATA)
+    assert spent.sigma == sigma
+    for draw in (lambda: spent.noise(0), lambda: spent.batch(0, 10)):
+        with pytest.raises(ReleaseError, match="key erased"):
+            draw()
+    closed.close()
+
+
+@pytest.mark.parametrize(
+    "unit", [NodeOwner(replace_one=True), NodePromise(max_degree=4)], ids=["relation", "unit"]
+)
+def test_a_resume_under_another_unit_is_refused(tmp_path: Path, unit: Unit) -> None:
+    run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
+    opened(SAMPLED, journal=FolderJournal(run, keys))
+    with pytest.raises(ReleaseError, match="same noise for different data"):
+        plan = ReleasePlan(unit, (SAMPLED,), delta=1e-5)
+        Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+
+
+def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
+    run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
+    hop: tuple[HopQuery, ...] = hops(1.0, 1, 2)
+    for degree, refused in ((4, False), (5, True)):
+        plan = ReleasePlan(NodePromise(max_degree=degree), hop, delta=1e-3)
+        if not refused:
+            Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+            continue
+        with pytest.raises(ReleaseError, match="same noise for different data"):
+            Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+
+
+def test_reproducible_steps_come_from_the_seed() -> None:
+    draws = [
+        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).steps(DATA).noise(3) for seed in (1, 1, 2)
+    ]
+    assert (draws[0] == draws[1]).all()
+    assert not (draws[0] == draws[2]).any()

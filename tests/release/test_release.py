@@ -1,0 +1,292 @@
+import copy
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contracts.checks import KEY, Broken, edgeless, path, plan_of
+from contracts.doubles import NoNoise, unnoised
+from contracts.inside import reachable
+from contracts.laws import has_the_law
+from torch import Tensor
+
+from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.mechanisms import RoundedGaussian
+from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
+from graphveil.propagation import safe_unit
+from graphveil.release import (
+    CellQuery,
+    FolderJournal,
+    GroupWeights,
+    HopQuery,
+    KeyStore,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
+from graphveil.release.plan import hops
+
+ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
+STEERED = HopQuery(GroupWeights.steered(), (3.0, 3.0, 2.0), 2)
+COUNTS = CellQuery("train/val/target", (True, True, False), 3, (4.0,))
+GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
+
+
+def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Release:
+    return Release(plan, graph or path(), more.pop("groups", None), budget=MemoryLedger(), **more)
+
+
+# -- what is summed ----------------------------------------------------------------------------------------
+
+
+def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
+    answer = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(ROWS)
+    on_grid = torch.trunc(ROWS.double() * 1024) / 1024
+    expected = [on_grid[1], on_grid[0] + on_grid[2], on_grid[1], on_grid[2] + on_grid[4], on_grid[3]]
+    assert answer.dtype == torch.float32
+    assert torch.equal(answer, torch.stack(expected).float())
+
+
+def test_steered_rows_weigh_each_message_by_both_groups() -> None:
+    fine = HopQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2, grid_bits=20)
+    answer = opened(unnoised(UndirectedEdge(), (fine,)), groups=GROUPS).rows(ROWS)
+    s = math.sqrt(0.5)
+    into = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [s * 0.6 - 1.0, s * 0.8], [0.0, 0.0]]
+    assert answer.numpy() == pytest.approx(np.array(into), abs=2**-19)
+
+
+def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
+    # labelled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
+    graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
+    query = CellQuery("labels", (True, False), 3, (4.0,))
+    labels, groups = torch.tensor([0, 1, 1, 2, 99]), torch.tensor([0, 0, 0, 0, 1])
+    cells = opened(unnoised(UndirectedEdge(), (query,)), graph, groups=groups).cells(labels)
+    assert cells.dtype == torch.float64
+    assert cells.tolist() == [[0, 1, 1], [0, 1, 1], [0, 0, 0]]
+
+
+def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
+    graph = Adjacency.from_edges([0, 1, 2], [1, 0, 1], num_nodes=3, directed=True)
+    query = CellQuery("labels", (True,), 2, (4.0,))
+    plan = unnoised(DirectedEdge(), (query,))
+    cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).cells(torch.tensor([0, 1, 0]))
+    assert cells.tolist() == [[0, 2], [1, 0]]
+
+
+def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
+    for nodes in (1, 4):
+        noise = opened(plan_of(), edgeless(nodes)).rows(torch.zeros(nodes, 2))
+        assert noise.shape == (nodes, 2)
+        assert bool((noise != 0).any())
+
+
+def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
+    for dtype in (torch.float32, torch.float64):
+        assert torch.equal(
+            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(torch.eye(5, 2, dtype=dtype)),
+            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(torch.eye(5, 2)),
+        )
+
+
+@pytest.mark.parametrize("sigma", [50.0, 2000.0])  # below and above what float32 can hold
+def test_noise_of_any_size_is_added_exactly_and_rounded_once(sigma: float) -> None:
+    query = HopQuery(GroupWeights.one(), (sigma,), 3)
+    plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3, sampler=RoundedGaussian)
+    answer = opened(plan, edgeless(30_000), key=KEY).rows(torch.zeros(30_000, 3))
+    has_the_law(answer.double().numpy() * 1024, sigma * 1024)
+
+
+def test_counts_may_stand_beside_rows_of_one_group() -> None:
+    plan = unnoised(UndirectedEdge(), (*hops(1.0, 1, 2), COUNTS))
+    release = opened(plan, groups=GROUPS)
+    assert release.rows(ROWS).shape == (5, 2)
+    assert release.cells(torch.tensor([0, 1, 2, 2, 0])).sum() == 1
+
+
+# -- the order of queries ----------------------------------------------------------------------------------
+
+
+def test_queries_are_answered_in_order_and_each_once() -> None:
+    plan = ReleasePlan(UndirectedEdge(), (STEERED, COUNTS), delta=1e-3)
+    release = opened(plan, groups=GROUPS)
+    labels = torch.tensor([0, 1, 2, 2, 0])
+    with pytest.raises(ReleaseError, match=r"rows\(\)"):
+        release.cells(labels)
+    with pytest.raises(ReleaseError, match="published whole"):
+        release.close()
+    release.rows(ROWS)
+    with pytest.raises(ReleaseError, match=r"cells\(\)"):
+        release.rows(ROWS)
+    release.cells(labels)
+    for ask in (lambda: release.rows(ROWS), lambda: release.cells(labels)):
+        with pytest.raises(ReleaseError, match="booked anew"):
+            ask()
+    release.close()
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (5, 3), (5,)])
+def test_rows_of_another_shape_are_refused_and_may_be_corrected(shape: tuple[int, ...]) -> None:
+    release = opened(plan_of())
+    with pytest.raises(ReleaseError, match=r"rows of shape \(5, 2\)"):
+        release.rows(torch.zeros(shape))
+    assert release.rows(ROWS).shape == (5, 2)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2, 2], [0, 3, 2, 2, 0], [-1, 1, 2, 2, 0]])
+def test_labels_that_fit_no_cell_are_refused(labels: list[int]) -> None:
+    release = opened(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), groups=GROUPS)
+    with pytest.raises(ReleaseError, match="labels"):
+        release.cells(torch.tensor(labels))
+
+
+def test_labels_outside_the_labelled_groups_are_not_read() -> None:
+    release = opened(unnoised(UndirectedEdge(), (COUNTS,)), groups=GROUPS)
+    assert release.cells(torch.tensor([0, 1, -1, 99, 0])).sum() == 1
+
+
+# -- what is refused before anything is booked -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        None,
+        torch.tensor([0, 1, 2, 2]),
+        torch.tensor([0, 1, 2, 3, 0]),
+        torch.tensor([0, 1, -1, 2, 0]),
+        GROUPS / 1,
+    ],
+)
+def test_a_node_without_a_group_would_go_without_noise_and_is_refused(groups: Tensor | None) -> None:
+    budget = MemoryLedger()
+    with pytest.raises(ConfigError, match="groups"):
+        Release(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
+    assert not budget.entries
+
+
+def test_queries_with_different_groups_are_refused() -> None:
+    two = CellQuery("split", (True, False), 3, (4.0,))
+    with pytest.raises(ConfigError, match="groups"):
+        opened(ReleasePlan(UndirectedEdge(), (STEERED, two), delta=1e-3), groups=GROUPS)
+
+
+def test_friendships_stored_as_directed_edges_are_not_counted() -> None:
+    graph = Adjacency.from_edges([0, 1], [1, 0], num_nodes=5, directed=True)
+    budget = MemoryLedger()
+    with pytest.raises(UnitError, match="directed=False"):
+        Release(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), graph, GROUPS, budget=budget)
+    assert not budget.entries
+
+
+# -- what stays inside -------------------------------------------------------------------------------------
+
+
+def test_no_object_in_memory_holds_a_sum_or_its_noise(tmp_path: Path) -> None:
+    nodes = 200
+    rng = np.random.default_rng(5)
+    source, target = rng.integers(nodes, size=(2, 1500))
+    graph = Adjacency.from_edges(source, target, num_nodes=nodes, directed=False)
+    rows = safe_unit(torch.from_numpy(rng.normal(size=(nodes, 2))))
+    oracle = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2)), graph).rows(rows).double().numpy().copy()
+    release = opened(plan_of(), graph, journal=FolderJournal(tmp_path / "run", KeyStore(tmp_path / "keys")))
+    answer = release.rows(rows)
+    noise = answer.double().numpy() - oracle
+    assert graph.indices.numpy().shape in {array.shape for array in reachable(release)}  # the walk gets there
+    assert not leaks(release, oracle, noise)
+    release._journal.leak = {"sums": [torch.from_numpy(oracle)]}  # type: ignore[attr-defined]
+    assert leaks(release, oracle, noise)
+
+
+def leaks(start: object, oracle: np.ndarray, noise: np.ndarray) -> bool:
+    """Whether a reachable array holds the sums or the noise, in either unit."""
+    held = [array for array in reachable(start) if array.shape == oracle.shape]
+    secrets = (oracle, noise, 1024 * oracle, 1024 * noise)
+    return any(np.allclose(array, secret, rtol=0.01) for array in held for secret in secrets)
+
+
+def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> None:
+    nodes, hub = 211, 173
+    leaves = np.arange(1, hub + 1)
+    graph = Adjacency.from_edges(
+        np.concatenate([leaves, leaves[:-1]]),
+        np.concatenate([np.zeros(hub), leaves[1:]]).astype(int),
+        num_nodes=nodes,
+        directed=False,
+    )
+    secret = {len(graph.indices), len(graph.indices) // 2, hub, hub + 1, hub - 1}
+    run = tmp_path / "run"
+    release = opened(plan_of(), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys")))
+    said = [repr(release), str(release), repr(release._plan), repr(graph), repr(vars(release))]
+    for act in (
+        lambda: release.cells(torch.zeros(nodes)),
+        lambda: release.rows(torch.zeros(3, 2)),
+        lambda: release.close(),
+        lambda: copy.copy(release),
+        lambda: opened(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), graph),
+        lambda: opened(plan_of(mu=0.5), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys"))),
+    ):
+        with pytest.raises(GraphveilError) as caught:
+            act()
+        said.append(str(caught.value))
+    release.rows(torch.zeros(nodes, 2))
+    said.append((run / "release.json").read_text())
+    for text in said:
+        assert not secret & {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
+
+
+@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy])
+def test_a_copy_that_could_draw_the_same_noise_is_refused(copier: Any) -> None:
+    with pytest.raises(ReleaseError, match="cannot be copied"):
+        copier(opened(plan_of()))
+
+
+def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
+    release = opened(plan_of(), engine=Broken())
+    with pytest.raises(MemoryError):
+        release.rows(ROWS)
+    with pytest.raises(ReleaseError, match="booked anew"):
+        release.rows(ROWS)
+
+
+# -- keys and noise ----------------------------------------------------------------------------------------
+
+
+def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
+    answers = [opened(plan_of(2), key=ReleaseKey.from_seed(seed, "gap")).rows(ROWS) for seed in (1, 1, 2)]
+    assert torch.equal(answers[0], answers[1])
+    assert not (answers[0] == answers[2]).any()
+
+
+def test_a_release_knows_whether_its_noise_can_be_reproduced() -> None:
+    assert opened(plan_of(), key=KEY).reproducible
+    assert not opened(plan_of()).reproducible
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sigma": (1.5,)},
+        {"grid_bits": 11},
+        {"weights": GroupWeights("all", ((0.5,),))},
+    ],
+)
+def test_another_descriptor_draws_other_noise_under_one_key(change: dict[str, Any]) -> None:
+    fields = {"weights": GroupWeights.one(), "sigma": (1.0,), "dim": 2} | change
+    plans = [
+        ReleasePlan(UndirectedEdge(), (HopQuery(GroupWeights.one(), (1.0,), 2),), delta=1e-3),
+        ReleasePlan(UndirectedEdge(), (HopQuery(**fields),), delta=1e-3),
+    ]
+    first, second = (opened(plan, edgeless(400), key=KEY).rows(torch.zeros(400, 2)) for plan in plans)
+    assert abs(np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]) < 0.25
+    unit = ReleasePlan(DirectedEdge(), plans[0].queries, delta=1e-3)
+    third = opened(unit, edgeless(400), key=KEY).rows(torch.zeros(400, 2))
+    assert not (first == third).all()
+
+
+def test_the_plan_asks_for_zero_noise_only_in_tests() -> None:
+    assert NoNoise(1.0).slack(epsilon=1.0, delta=1e-5, changed=1) == 0.0
+    assert plan_of().sampler is not NoNoise

@@ -1,0 +1,107 @@
+"""Hops along edges with weights: one weight moves what its price says; what ignores weights is refused."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.errors import ConfigError, NotYetError
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import blocks
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
+from graphveil.release import Release, ReleasePlan, _blocks
+from graphveil.release.plan import hops
+from graphveil.release.queries import FLOAT32_EXACT, CellQuery
+from graphveil.weights import GivenWeight
+from graphveil.weights.tables import WEIGHT_BITS
+
+NODES, DIM, MOST = 5, 3, 2.5
+BY_UNIT = pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge()], ids=lambda unit: unit.name)
+
+
+def edges(matrix: np.ndarray, directed: bool) -> Adjacency:
+    source, target = np.nonzero(matrix)
+    weight = matrix[source, target]
+    return Adjacency.from_edges(
+        source, target, num_nodes=NODES, directed=directed, weight=weight, max_weight=MOST
+    )
+
+
+def query(unit: Unit):
+    return hops(0.5, 1, DIM, unit, GivenWeight())[0]
+
+
+def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
+    """Return the shipped sums without their noise."""
+    asked = query(unit)
+    table = _blocks.grid_table(vectors, None, asked)
+    pairs = asked.similarity.prepare(vectors)
+    sums = _blocks.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
+    (block,) = blocks(adjacency, NODES)
+    return _blocks.exact_sum(block, sums, None).to(torch.float64) / asked.steps
+
+
+@BY_UNIT
+def test_changing_one_weight_moves_no_more_than_its_price_and_some_change_attains_it(unit: Unit) -> None:
+    rng, directed = np.random.default_rng(0), isinstance(unit, DirectedEdge)
+    vectors = torch.from_numpy(rng.normal(size=(NODES, DIM)))
+    vectors = vectors / vectors.norm(dim=1, keepdim=True)
+    vectors[:] = torch.where(torch.arange(NODES)[:, None] < 2, torch.eye(1, DIM), vectors)
+    bound, worst = query(unit).sensitivity(unit), 0.0
+    assert bound == pytest.approx(1.0 if directed else math.sqrt(2))
+    for _ in range(20):
+        matrix = rng.uniform(0, 1.5 * MOST, size=(NODES, NODES)) * (rng.random((NODES, NODES)) < 0.6)
+        matrix = matrix if directed else np.triu(matrix, 1)
+        before = exact(edges(matrix, directed), vectors, unit)
+        for u, v in itertools.permutations(range(NODES), 2):
+            if not directed and u > v:
+                continue
+            for weight in (0.0, rng.uniform(0, MOST), MOST, 3 * MOST):
+                changed = matrix.copy()
+                changed[u, v] = weight
+                shift = float((exact(edges(changed, directed), vectors, unit) - before).norm())
+                share = abs(min(weight, MOST) - min(matrix[u, v], MOST)) / MOST
+                assert shift <= bound * (share + 2**-WEIGHT_BITS) + 1e-9
+                assert shift <= bound
+                worst = max(worst, shift)
+    assert worst > 0.99 * bound
+
+
+@BY_UNIT
+def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
+    directed = isinstance(unit, DirectedEdge)
+    matrix = np.zeros((NODES, NODES))
+    matrix[0, 1], matrix[2, 1] = MOST, MOST / 2
+    adjacency = edges(matrix, directed)
+    vectors = torch.eye(NODES, DIM, dtype=torch.float64)
+    plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
+    rows = Release(plan, adjacency, budget=MemoryLedger()).rows(vectors)
+    assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
+    assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
+
+
+def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
+    unit, budget = UndirectedEdge(), MemoryLedger()
+    adjacency = edges(np.triu(np.ones((NODES, NODES)), 1), False)
+    plain, given = (ReleasePlan(unit, hops(0.5, 1, DIM, unit, s), delta=1e-5) for s in (None, GivenWeight()))
+    counts = ReleasePlan(unit, (CellQuery("split", (True, False), 2, (9.0,)),), delta=1e-5)
+    for plan in (plain, counts):
+        with pytest.raises(ConfigError, match="this release would not read"):
+            Release(plan, adjacency, torch.zeros(NODES, dtype=torch.int64), budget=budget)
+    with pytest.raises(ConfigError, match="the graph's edges have none"):
+        Release(given, adjacency.without_weights(), budget=budget)
+    assert budget.entries == ()
+    with pytest.raises(NotYetError, match="node-owner"):
+        given.queries[0].event(NodeOwner())
+
+
+def test_a_weight_and_its_bound_fix_the_noise() -> None:
+    unit = UndirectedEdge()
+    plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
+    one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
+    left, right = (Release(plan, a, budget=MemoryLedger()) for a in (one, two))
+    assert left._promise == right._promise
+    assert left._promise["max_weight"] == MOST.hex()
