@@ -36,7 +36,7 @@ from graphveil.mechanisms import (
     Weights,
     public_weights,
 )
-from graphveil.mechanisms.laws import LaplaceLaw, StepLaw
+from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.lpgnn.records import Randomised
@@ -95,14 +95,14 @@ class Normal:
         return self.sigma**2
 
 
-Law = StepLaw | LaplaceLaw | Normal
+Distribution = StepDistribution | LaplaceDistribution | Normal
 
 
 @dataclass(frozen=True)
 class Coordinate:
     """One coordinate's estimate of z: centre + scale y with probability ``share``, the middle otherwise."""
 
-    law: Callable[[float], Law]
+    distribution: Callable[[float], Distribution]
     centre: float = 0.0
     scale: float = 1.0
     share: float = 1.0
@@ -111,17 +111,17 @@ class Coordinate:
     def of(cls, mechanism: FeatureMechanism) -> "Coordinate":
         """Return the first coordinate of a mechanism that treats all alike."""
         if isinstance(mechanism, FeatureRR):
-            return cls(mechanism.features[0].law)
+            return cls(mechanism.features[0].distribution)
         if isinstance(mechanism, AnalyticGaussian):
             return cls(lambda z: Normal(z, mechanism.sigma))
         assert isinstance(mechanism, MultiBit | PerFeature)
         scalar = mechanism.bit if isinstance(mechanism, MultiBit) else mechanism.scalars[0]
         more = mechanism.dim / mechanism.samples
-        return cls(lambda z: scalar.law(2 * z - 1), 0.5, more / 2, 1 / more)
+        return cls(lambda z: scalar.distribution(2 * z - 1), 0.5, more / 2, 1 / more)
 
     def moments(self, z: float) -> tuple[float, float, float]:
         """Return E[estimate], E[estimate^2] and E|estimate - z|."""
-        law = self.law(z)
+        law = self.distribution(z)
         mean = self.centre + self.scale * law.mean
         second = mean**2 + self.scale**2 * law.variance
         away = self.scale * _distance(law, (z - self.centre) / self.scale)
@@ -154,12 +154,12 @@ def error_of(mechanism: FeatureMechanism) -> Error:
     return Coordinate.of(mechanism).error(breaks)
 
 
-def _distance(law: Law, point: float) -> float:
+def _distance(law: Distribution, point: float) -> float:
     """Return E|y - point|."""
     if isinstance(law, Normal):
         gap = (law.mean - point) / law.sigma
         return law.sigma * (2 * stats.norm.pdf(gap) + gap * (2 * stats.norm.cdf(gap) - 1))
-    if isinstance(law, LaplaceLaw):
+    if isinstance(law, LaplaceDistribution):
         gap = abs(law.centre - point) / law.scale
         return law.scale * (gap + math.exp(-gap))
     signed = (law.edges - point) * np.abs(law.edges - point) / 2

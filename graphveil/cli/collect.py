@@ -83,9 +83,9 @@ def survey(
 ) -> None:
     """Write the public parameters of a collection: what is asked, and how answers are randomised."""
     from graphveil.collect.message import message_bytes
-    from graphveil.experiment.asking import Asking
+    from graphveil.experiment.survey_builder import SurveyBuilder
 
-    asked = Asking(
+    asked = SurveyBuilder(
         eps_x=eps_x,
         eps_y=eps_y,
         columns=columns,

@@ -55,7 +55,7 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
-    from graphveil.experiment.learning import receive_on_edges
+    from graphveil.experiment.collected_data import receive_on_edges
     from graphveil.graph.files import id_array
 
     asked, screen = collect.read_survey(survey), Screen(as_json=json)

@@ -6,7 +6,7 @@ import pytest
 
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import NOT_COLLECTED, NOT_RANDOMISED, Claim, node_features_statement
-from graphveil.mechanisms.laws import LaplaceLaw, StepLaw
+from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.scalar.table import scalar
 
 # guarantees.md, section 7.
@@ -60,9 +60,9 @@ def test_claims_add_up() -> None:
 
 
 def test_laws_of_different_kinds_are_infinitely_far_apart() -> None:
-    one, other = scalar("duchi", 1.0).law(0.0), LaplaceLaw(0.0, 1.0)
+    one, other = scalar("duchi", 1.0).distribution(0.0), LaplaceDistribution(0.0, 1.0)
     assert one.log_ratio(other) == other.log_ratio(one) == math.inf
-    assert LaplaceLaw(0.0, 1.0).log_ratio(LaplaceLaw(0.0, 2.0)) == math.inf
+    assert LaplaceDistribution(0.0, 1.0).log_ratio(LaplaceDistribution(0.0, 2.0)) == math.inf
     with pytest.raises(ConfigError, match="single values"):
-        assert isinstance(one, StepLaw)
-        one.mixed(scalar("piecewise", 1.0).law(0.0), 0.5)
+        assert isinstance(one, StepDistribution)
+        one.mixed(scalar("piecewise", 1.0).distribution(0.0), 0.5)

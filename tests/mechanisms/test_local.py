@@ -212,11 +212,13 @@ def _outputs(law: FeatureMechanism, grid: np.ndarray) -> np.ndarray:
         return _over_subsets(parts, law.samples)
     if isinstance(law, FeatureRR):
         columns = zip(law.features, grid.T, strict=True)
-        return _joint([np.stack([feature.law(z).masses for z in column]) for feature, column in columns])
+        return _joint(
+            [np.stack([feature.distribution(z).masses for z in column]) for feature, column in columns]
+        )
     assert isinstance(law, PerFeature)
     each = law.scalars * law.dim if len(law.scalars) == 1 else law.scalars
     columns = zip(each, grid.T, strict=True)
-    parts = [np.stack([scalar.law(2 * z - 1).masses for z in column]) for scalar, column in columns]
+    parts = [np.stack([scalar.distribution(2 * z - 1).masses for z in column]) for scalar, column in columns]
     return _over_subsets(parts, law.samples)
 
 

@@ -58,7 +58,11 @@ def test_reports_follow_the_law_of_their_own_weights() -> None:
         )
         for column in range(3):
             bins = Bins(4.0 * theta[column], 4, "ceil", "naive")
-            fits(np.bincount(reports.values[:, column], minlength=4), bins.law(z[column]).masses, seen=0.2)
+            fits(
+                np.bincount(reports.values[:, column], minlength=4),
+                bins.distribution(z[column]).masses,
+                seen=0.2,
+            )
 
 
 @pytest.mark.parametrize(("k", "budget"), list(product([2, 3, 10, 50], [0.0, 0.01, 1.0, 30.0])))

@@ -12,7 +12,7 @@ from scipy import stats
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import Duchi, Hybrid, Laplace, Piecewise, PMSub, ScalarMechanism, ThreeOutputs
 from graphveil.mechanisms._draws import Place
-from graphveil.mechanisms.laws import LaplaceLaw, StepLaw
+from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.scalar.hybrid import SWITCH
 from graphveil.mechanisms.scalar.laplace import Digits
 from graphveil.mechanisms.scalar.piecewise import CELLS, Grid
@@ -104,7 +104,7 @@ def test_no_other_probability_of_zero_is_better(epsilon: float) -> None:
 @pytest.mark.parametrize("name", SCALARS)
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_largest_log_ratio_is_the_budget(name: str, epsilon: float) -> None:
-    laws = [scalar(name, epsilon).law(x) for x in GRID]
+    laws = [scalar(name, epsilon).distribution(x) for x in GRID]
     worst = max(one.log_ratio(other) for one in laws for other in laws)
     assert worst == pytest.approx(epsilon, abs=1e-9)
 
@@ -115,16 +115,16 @@ def test_mean_and_variance_are_those_of_the_law(name: str, epsilon: float) -> No
     mechanism = scalar(name, epsilon)
     variances = mechanism.variance(GRID)
     for x, variance in zip(GRID, variances, strict=True):
-        law = mechanism.law(x)
+        law = mechanism.distribution(x)
         assert law.mean == pytest.approx(x, abs=1e-9 * math.sqrt(variance))
         assert law.variance == pytest.approx(variance, rel=1e-7)
-        assert not isinstance(law, StepLaw) or law.total == pytest.approx(1, abs=1e-9)
+        assert not isinstance(law, StepDistribution) or law.total == pytest.approx(1, abs=1e-9)
     assert mechanism.worst_variance >= variances.max() * (1 - 1e-12)
 
 
-def boundaries(law: StepLaw | LaplaceLaw, cells: int) -> tuple[np.ndarray, np.ndarray]:
+def boundaries(law: StepDistribution | LaplaceDistribution, cells: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut the line around every atom, and the rest into cells of equal mass; return edges and masses."""
-    if isinstance(law, LaplaceLaw):
+    if isinstance(law, LaplaceDistribution):
         quantiles = stats.laplace.ppf(np.arange(1, cells) / cells, law.centre, law.scale)
         return np.concatenate([[-np.inf], quantiles, [np.inf]]), np.full(cells, 1 / cells)
     cuts = np.concatenate(
@@ -137,7 +137,7 @@ def boundaries(law: StepLaw | LaplaceLaw, cells: int) -> tuple[np.ndarray, np.nd
     return cuts, np.array([_mass(law, low, high) for low, high in pairwise(cuts)])
 
 
-def _mass(law: StepLaw, low: float, high: float) -> float:
+def _mass(law: StepDistribution, low: float, high: float) -> float:
     atoms = law.masses[(law.atoms > low) & (law.atoms <= high)].sum()
     lengths = np.clip(law.edges, low, high)
     return float(atoms + (law.densities * np.diff(lengths)).sum())
@@ -149,7 +149,7 @@ CASES = [(name, epsilon, x) for name in SCALARS for epsilon, x in ((0.5, 0.3), (
 @pytest.mark.parametrize(("name", "epsilon", "x"), CASES)
 def test_samples_follow_the_law(name: str, epsilon: float, x: float) -> None:
     mechanism = scalar(name, epsilon)
-    edges, masses = boundaries(mechanism.law(x), 5)
+    edges, masses = boundaries(mechanism.distribution(x), 5)
     counts = np.histogram(draw(mechanism, x, 600_000), edges)[0]
     slivers = masses < 1e-5  # of a density around an atom
     fits(
@@ -247,7 +247,7 @@ def test_a_budget_that_is_none_is_refused(name: str, epsilon: float) -> None:
 def test_no_noise_leaves_the_number(name: str) -> None:
     mechanism = scalar(name, math.inf)
     assert draw(mechanism, 0.3, 200).tolist() == [0.3] * 200
-    assert mechanism.law(0.3).mean == 0.3
+    assert mechanism.distribution(0.3).mean == 0.3
     assert mechanism.worst_variance == 0
 
 
@@ -273,19 +273,19 @@ def test_a_right_tail_that_is_a_function_of_x_would_be_noticed() -> None:
     # The released PM-SUB baseline returns one point in place of its right tail: not private at any epsilon.
     law, x = PMSub(2.0), 0.4
     samples = draw(law, x, 600_000)
-    right = law.law(x).edges[2]
+    right = law.distribution(x).edges[2]
     broken = np.where(samples > right, (law.bound - right) * right, samples)
-    edges, masses = boundaries(law.law(x), 8)
+    edges, masses = boundaries(law.distribution(x), 8)
     assert p_value(np.histogram(samples, edges)[0], masses) > 1e-4
     assert p_value(np.histogram(broken, edges)[0], masses) < 1e-100
 
 
 def test_a_law_with_an_atom_that_depends_on_x_has_no_finite_ratio() -> None:
-    one, other = (StepLaw.discrete(np.array([0.0, x]), np.array([0.9, 0.1])) for x in (0.3, 0.4))
+    one, other = (StepDistribution.discrete(np.array([0.0, x]), np.array([0.9, 0.1])) for x in (0.3, 0.4))
     assert one.log_ratio(other) == math.inf
 
 
 def test_a_sampler_at_three_percent_more_budget_would_be_noticed() -> None:
     samples = draw(Duchi(1.03), 1.0, 600_000)
     counts = np.array([(samples < 0).sum(), (samples > 0).sum()])
-    assert p_value(counts, Duchi(1.0).law(1.0).masses) < 1e-4
+    assert p_value(counts, Duchi(1.0).distribution(1.0).masses) < 1e-4

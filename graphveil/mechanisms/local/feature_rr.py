@@ -11,7 +11,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._channel import MAX_OUTPUTS, Channel, Sampler
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Place, Real, halves, round_up_or_down
-from graphveil.mechanisms.laws import StepLaw
+from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.local.allocation import Split, Weights
 from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
 
@@ -79,9 +79,9 @@ class Bins:
             return self._unbiased(self.values)
         return np.arange(1, self.k + 1) / self.k if self.mode == "ceil" else self.values
 
-    def law(self, z: float) -> StepLaw:
+    def distribution(self, z: float) -> StepDistribution:
         """Return the law of the estimate of a value in [0, 1]."""
-        return StepLaw.discrete(self.estimates, self._inputs(np.array([z]))[0] @ self.table)
+        return StepDistribution.discrete(self.estimates, self._inputs(np.array([z]))[0] @ self.table)
 
     def moments(self, z: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the estimates of values in [0, 1]."""

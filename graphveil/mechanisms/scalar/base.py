@@ -11,7 +11,7 @@ import numpy as np
 from graphveil.mechanisms._channel import Channel, Sampler
 from graphveil.mechanisms._draws import Floats, Place, Words, halves, round_up_or_down
 from graphveil.mechanisms.claim import Claim, check_budget
-from graphveil.mechanisms.laws import Law, StepLaw
+from graphveil.mechanisms.distributions import Distribution, StepDistribution
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,13 @@ class ScalarMechanism(ABC):
     def words(self) -> int:
         """How many words of 64 bits a value takes."""
 
-    def law(self, x: float) -> Law:
+    def distribution(self, x: float) -> Distribution:
         """Return the law of y for an x in [-1, 1]."""
-        return StepLaw.discrete(np.array([x]), np.ones(1)) if math.isinf(self.epsilon) else self._law(x)
+        return (
+            StepDistribution.discrete(np.array([x]), np.ones(1))
+            if math.isinf(self.epsilon)
+            else self._distribution(x)
+        )
 
     def variance(self, x: Floats) -> Floats:
         """Return Var(y|x), in closed form."""
@@ -68,7 +72,7 @@ class ScalarMechanism(ABC):
         return 0.0
 
     @abstractmethod
-    def _law(self, x: float) -> Law: ...
+    def _distribution(self, x: float) -> Distribution: ...
 
     @abstractmethod
     def _variance(self, x: Floats) -> Floats: ...
@@ -109,11 +113,13 @@ class KnotMechanism(ScalarMechanism):
         """The channel's tables."""
         return Sampler((self.channel,))
 
-    def _law(self, x: float) -> StepLaw:
+    def _distribution(self, x: float) -> StepDistribution:
         position = (x + 1) / 2 * (len(self.table) - 1)
         below = min(int(position), len(self.table) - 2)
         share = position - below
-        return StepLaw.discrete(self.outputs, (1 - share) * self.table[below] + share * self.table[below + 1])
+        return StepDistribution.discrete(
+            self.outputs, (1 - share) * self.table[below] + share * self.table[below + 1]
+        )
 
     def _draw(self, x: Floats, words: Words, place: Place) -> Floats:
         low, high = halves(words[..., 0])

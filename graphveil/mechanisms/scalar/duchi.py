@@ -19,7 +19,7 @@ class Duchi(KnotMechanism):
     >>> one = Duchi(1.0)
     >>> round(one.bound, 8), round(float(one.variance(np.array([0.5]))[0]), 8)
     (2.16395341, 4.43269438)
-    >>> round(one.law(1.0).log_ratio(one.law(-1.0)), 9)
+    >>> round(one.distribution(1.0).log_ratio(one.distribution(-1.0)), 9)
     1.0
     """
 

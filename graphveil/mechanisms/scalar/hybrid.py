@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from graphveil.mechanisms._draws import Floats, Place, Words
-from graphveil.mechanisms.laws import StepLaw
+from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 from graphveil.mechanisms.scalar.duchi import Duchi
 from graphveil.mechanisms.scalar.piecewise import Piecewise
@@ -42,8 +42,8 @@ class Hybrid(ScalarMechanism):
         """How often PM is chosen."""
         return -math.expm1(-self.epsilon / 2) if self.epsilon > SWITCH else 0.0
 
-    def _law(self, x: float) -> StepLaw:
-        one, piecewise = Duchi(self.epsilon)._law(x), Piecewise(self.epsilon)._law(x)
+    def _distribution(self, x: float) -> StepDistribution:
+        one, piecewise = Duchi(self.epsilon)._distribution(x), Piecewise(self.epsilon)._distribution(x)
         return piecewise.mixed(one, self.share) if self.share else one
 
     def _variance(self, x: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from graphveil.mechanisms._draws import Floats, Integers, Place, Words, halves, round_up_or_down
-from graphveil.mechanisms.laws import LaplaceLaw
+from graphveil.mechanisms.distributions import LaplaceDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 
 _TOTAL = 1 << 64
@@ -31,7 +31,7 @@ class Laplace(ScalarMechanism):
 
     >>> Laplace(0.5).worst_variance
     32.0
-    >>> Laplace(0.5).law(1.0).log_ratio(Laplace(0.5).law(-1.0))
+    >>> Laplace(0.5).distribution(1.0).log_ratio(Laplace(0.5).distribution(-1.0))
     0.5
     """
 
@@ -47,8 +47,8 @@ class Laplace(ScalarMechanism):
         """The thresholds that the noise is drawn with."""
         return _digits(self.epsilon)
 
-    def _law(self, x: float) -> LaplaceLaw:
-        return LaplaceLaw(x, 2 / self.epsilon)
+    def _distribution(self, x: float) -> LaplaceDistribution:
+        return LaplaceDistribution(x, 2 / self.epsilon)
 
     def _variance(self, x: Floats) -> Floats:
         return np.full_like(x, 8 / self.epsilon**2)

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 
 from graphveil.mechanisms._draws import Floats, Integers, Place, Words, below, halves, round_up_or_down
-from graphveil.mechanisms.laws import StepLaw
+from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.scalar.base import ScalarMechanism
 
 CELLS = 1 << 31
@@ -100,13 +100,13 @@ class PiecewiseFamily(ScalarMechanism):
     def _worst(self) -> float:
         return 1.0
 
-    def _law(self, x: float) -> StepLaw:
+    def _distribution(self, x: float) -> StepDistribution:
         ratio, inverse = math.exp(self.epsilon / self.root - self.epsilon), math.exp(-self.epsilon)
         inside = self._t * -math.expm1(-self.epsilon) / (2 * (1 + ratio) ** 2)
         left, right = self._scale * (x - 1 / self._t), self._scale * (x + 1 / self._t)
         edges = np.array([-self._bound, left, right, self._bound])
         none = np.empty(0)
-        return StepLaw(none, none, edges, inside * np.array([inverse, 1.0, inverse]))
+        return StepDistribution(none, none, edges, inside * np.array([inverse, 1.0, inverse]))
 
     def _variance(self, x: Floats) -> Floats:
         inverse, ratio = math.exp(-self.epsilon), math.exp(self.epsilon / self.root - self.epsilon)
@@ -129,7 +129,7 @@ class Piecewise(PiecewiseFamily):
     >>> pm = Piecewise(1.0)
     >>> round(pm.bound, 8), round(pm.worst_variance, 8)
     (4.08298817, 5.22359745)
-    >>> round(pm.law(1.0).log_ratio(pm.law(-1.0)), 9)
+    >>> round(pm.distribution(1.0).log_ratio(pm.distribution(-1.0)), 9)
     1.0
     """
 

@@ -16,7 +16,7 @@ MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
+class SurveyBuilder:
     """What ``collect survey`` was given. The fields are its flags; lists are comma-separated texts."""
 
     eps_x: float | None = None
@@ -37,8 +37,8 @@ class Asking:
         Raises:
             ConfigError: a flag is missing, contradicts another, or holds a value outside its range.
 
-        >>> asking = Asking(eps_x=1.0, columns="age, height", high="120,2.5", eps_y=2.0, classes="red,blue")
-        >>> survey = asking.survey()
+        >>> given = {"columns": "age, height", "high": "120,2.5", "classes": "red,blue"}
+        >>> survey = SurveyBuilder(eps_x=1.0, eps_y=2.0, **given).survey()
         >>> survey.features.bounds.high, survey.columns, survey.class_names
         ((120.0, 2.5), ('age', 'height'), ('red', 'blue'))
         """

@@ -1,4 +1,4 @@
-"""Laws of one output number, as objects that can be integrated and compared exactly."""
+"""Distributions of one output number, as objects that can be integrated and compared exactly."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,8 +10,8 @@ from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Floats
 
 
-class Law(ABC):
-    """The law of an output, given one input."""
+class Distribution(ABC):
+    """The distribution of an output, given one input."""
 
     @property
     @abstractmethod
@@ -24,16 +24,16 @@ class Law(ABC):
         """The variance."""
 
     @abstractmethod
-    def log_ratio(self, other: "Law") -> float:
-        """Return the largest log of this law's probability (or density) over the other's, of any output."""
+    def log_ratio(self, other: "Distribution") -> float:
+        """Return the largest log of this one's probability (or density) over the other's, of any output."""
 
 
 @dataclass(frozen=True, eq=False)
-class StepLaw(Law):
+class StepDistribution(Distribution):
     """Probabilities of single values, and a density that is constant between edges.
 
-    >>> law = StepLaw(np.array([1.0]), np.array([0.5]), np.array([0.0, 2.0]), np.array([0.25]))
-    >>> law.mean, round(law.variance, 6)
+    >>> step = StepDistribution(np.array([1.0]), np.array([0.5]), np.array([0.0, 2.0]), np.array([0.25]))
+    >>> step.mean, round(step.variance, 6)
     (1.0, 0.166667)
     """
 
@@ -43,8 +43,8 @@ class StepLaw(Law):
     densities: Floats
 
     @classmethod
-    def discrete(cls, atoms: Floats, masses: Floats) -> "StepLaw":
-        """Return a law of single values only."""
+    def discrete(cls, atoms: Floats, masses: Floats) -> "StepDistribution":
+        """Return a distribution of single values only."""
         return cls(np.asarray(atoms, dtype=np.float64), np.asarray(masses), np.empty(0), np.empty(0))
 
     @property
@@ -66,17 +66,17 @@ class StepLaw(Law):
         steps = self.densities * np.diff(self.edges ** (power + 1)) / (power + 1)
         return float((self.masses * self.atoms**power).sum() + steps.sum())
 
-    def mixed(self, other: "StepLaw", share: float) -> "StepLaw":
-        """Return the mixture of this law, with the given probability, and one of single values."""
+    def mixed(self, other: "StepDistribution", share: float) -> "StepDistribution":
+        """Return the mixture of this distribution, with the given probability, and one of single values."""
         if other.edges.size:
-            raise ConfigError("only a law of single values can be mixed in")
+            raise ConfigError("only a distribution of single values can be mixed in")
         atoms = np.concatenate([self.atoms, other.atoms])
         masses = np.concatenate([share * self.masses, (1 - share) * other.masses])
-        return StepLaw(atoms, masses, self.edges, share * self.densities)
+        return StepDistribution(atoms, masses, self.edges, share * self.densities)
 
-    def log_ratio(self, other: Law) -> float:
-        """Return the largest log ratio, inf if an output is possible under this law only."""
-        if not isinstance(other, StepLaw) or not np.array_equal(self.atoms, other.atoms):
+    def log_ratio(self, other: Distribution) -> float:
+        """Return the largest log ratio, inf if an output is possible under this one only."""
+        if not isinstance(other, StepDistribution) or not np.array_equal(self.atoms, other.atoms):
             return math.inf
         middle = np.concatenate([self.edges, other.edges])
         middle = np.sort(middle)
@@ -93,7 +93,7 @@ class StepLaw(Law):
 
 
 @dataclass(frozen=True)
-class LaplaceLaw(Law):
+class LaplaceDistribution(Distribution):
     """A density exp(-|y - centre| / scale) / (2 scale)."""
 
     centre: float
@@ -109,9 +109,9 @@ class LaplaceLaw(Law):
         """Twice the square of the scale."""
         return 2 * self.scale**2
 
-    def log_ratio(self, other: Law) -> float:
+    def log_ratio(self, other: Distribution) -> float:
         """Return the distance of the centres in scales, which equal scales attain beyond either centre."""
-        if not isinstance(other, LaplaceLaw) or self.scale != other.scale:
+        if not isinstance(other, LaplaceDistribution) or self.scale != other.scale:
             return math.inf
         return abs(self.centre - other.centre) / self.scale
 
