@@ -1,59 +1,54 @@
 """The contract of an estimator: public configuration in, a graph to fit, predictions and a guarantee out."""
 
 import dataclasses
-import math
 import time
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
-import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
+from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import EdgeSet, Graph
-from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
-from graphveil.models.cards import ReleaseRow, release_rows
-from graphveil.models.inference.cache import Answer, PredictionCache
-from graphveil.models.inference.ledger import PredictionLedger
-from graphveil.models.inference.requests import PredictionRequest, check_subject, questions
-from graphveil.models.requirements import check_kind, check_parameters, check_promise
+from graphveil.models.cards import ReleaseRow
+from graphveil.models.fitted import Fitted
+from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.predictions import Predictions
+from graphveil.models.inference.requests import Requesting, Words, requests_of_graph
+from graphveil.models.learned import Learned, nothing
+from graphveil.models.method import Method, State
+from graphveil.models.promises import SEEDED
+from graphveil.models.requirements import check_kind, check_parameters
 from graphveil.models.session import OnProgress, Session, pick_device, silent
-from graphveil.models.training.private import check_members, members
-from graphveil.privacy import (
-    Composed,
-    DirectedEdge,
-    Guarantee,
-    NodeFeatures,
-    NodeUnit,
-    NoUnit,
-    UndirectedEdge,
-    Unit,
-    check_delta,
-    ledger_of,
-    parse_unit,
-)
-from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import EdgeUse, Mode, figure_up
-from graphveil.release import Engine, PushQuery, Release, ReleaseKey, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.terms import Terms
+from graphveil.privacy import Guarantee, NodeUnit, NoUnit, Unit, check_delta, parse_unit
+from graphveil.privacy.guarantee import Mode
+from graphveil.release import Engine, ReleasePlan
 from graphveil.release.release import check_weights
 from graphveil.train import EpochRecord
 
-State = dict[str, Tensor]
 
-SEEDED = "the noise is reproducible from a seed"
-_SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
+class Previewed(NamedTuple):
+    """What a fit would ask, promise and release; nothing is spent to know it."""
+
+    plan: ReleasePlan | None
+    guarantee: Guarantee
+    rows: tuple[ReleaseRow, ...]
 
 
 @dataclass(kw_only=True, eq=False)
 class Estimator(ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
+
+    A fit takes a frozen copy of the configuration (:class:`~graphveil.models.method.Method`) and leaves a
+    value (:class:`~graphveil.models.fitted.Fitted`). Parameters that are set later are for the next fit:
+    predictions, prices and saved files follow the one that was made.
 
     Args:
         unit: what is protected; never guessed.
@@ -75,7 +70,6 @@ class Estimator(ABC):
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
     local: ClassVar[bool] = False  # whether records are randomised before the method sees them
-    grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
     needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
     paper_deviations: ClassVar[tuple[str, ...]] = ("a paper's own algorithm and accounting, not proved here",)
@@ -93,24 +87,30 @@ class Estimator(ABC):
     private_metrics: bool = False
     device: str = "auto"
 
-    guarantee_: Guarantee | None = field(default=None, init=False, repr=False)
-    proba_: Tensor | None = field(default=None, init=False, repr=False)
-    history_: list[tuple[str, EpochRecord]] = field(default_factory=list, init=False, repr=False)
-    seconds_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-    private_accuracy_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-    class_names_: tuple[str, ...] = field(default=(), init=False, repr=False)
-    aggregates_: State = field(default_factory=dict, init=False, repr=False)
-    plan_: ReleasePlan | None = field(default=None, init=False, repr=False)
-    ids_: npt.NDArray[Any] | None = field(default=None, init=False, repr=False)
+    _fit: Fitted | None = field(default=None, init=False, repr=False)
+    _predictions: Predictions | None = field(default=None, init=False, repr=False)
+
+    guarantee_ = Learned[Guarantee | None](lambda fit: fit.guarantee, nothing)
+    proba_ = Learned[Tensor | None](lambda fit: fit.proba, nothing)
+    plan_ = Learned[ReleasePlan | None](lambda fit: fit.plan, nothing)
+    ids_ = Learned[npt.NDArray[Any] | None](lambda fit: fit.ids, nothing)
+    class_names_ = Learned[tuple[str, ...]](lambda fit: fit.class_names, tuple)
+    aggregates_ = Learned[State](lambda fit: dict(fit.released), dict)
+    history_ = Learned[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
+    seconds_ = Learned[dict[str, float]](lambda fit: dict(fit.seconds), dict)
+    private_accuracy_ = Learned[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
 
     def __post_init__(self) -> None:
-        """Check the configuration."""
-        self._answers = PredictionCache()
-        self._told = PredictionLedger(EdgeSet())  # of a model from a file: edges that nobody here has
-        self._without_rows = False  # loaded from a release that may not hold its predictions
-        self._shape: dict[str, int] = {}  # what the networks are built for
-        self._sizes: dict[str, int] = {}  # further public sizes of the graph that a plan is for
+        """Check the configuration; from now on every assignment of a parameter is checked, too."""
         self._check_config()
+        object.__setattr__(self, "_checked", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a parameter is checked as the constructor checks it."""
+        if "_checked" in self.__dict__ and name in self.get_params():
+            self.set_params(**{name: value})
+        else:
+            object.__setattr__(self, name, value)
 
     # -- configuration -------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Estimator(ABC):
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
 
     def set_params(self, **params: Any) -> Self:
-        """Set constructor keywords; an unknown one is an error that suggests the nearest."""
+        """Set constructor keywords for the next fit; an unknown one is an error that suggests the nearest."""
         known = self.get_params()
         for name in params:
             if name not in known:
@@ -127,22 +127,10 @@ class Estimator(ABC):
                     f"{name!r} is not a parameter of {self.method}{_check.suggestion(name, known)}; "
                     f"parameters are {', '.join(known)}"
                 )
-        self._assign(params)
-        try:
-            self._check_config()
-        except Exception:
-            self._assign(known)
-            raise
-        return self
-
-    def _configuration(self) -> str:
-        """Return what a resumed fit has to have in common with the first one, as text."""
-        shared = {k: v for k, v in self.get_params().items() if k not in ("device", "unsafe_noise_seed")}
-        return repr(sorted(shared.items()))
-
-    def _assign(self, params: dict[str, Any]) -> None:
+        type(self)(**{**known, **params})  # refuses what the constructor refuses
         for name, value in params.items():
-            setattr(self, name, value)
+            object.__setattr__(self, name, value)
+        return self
 
     @property
     def protected_unit(self) -> Unit:
@@ -151,59 +139,91 @@ class Estimator(ABC):
 
     # -- fitting -------------------------------------------------------------------------------------------
 
-    def plan(self, *, num_nodes: int, num_classes: int) -> ReleasePlan | None:
+    def plan(
+        self,
+        *,
+        num_nodes: int,
+        num_classes: int,
+        num_features: int | None = None,
+        num_training: int | None = None,
+    ) -> ReleasePlan | None:
         """Return what a fit would ask of the protected data and what that costs, or None for nothing.
 
-        Only public shapes go in; nothing is spent.
+        Only public sizes go in, of which those that are left out are assumed (:class:`PublicSizes`); nothing
+        is spent.
         """
-        if not self._spends:
-            return None
-        return self._plan(self._delta(num_nodes), num_nodes, num_classes)
+        sizes = PublicSizes(
+            nodes=num_nodes, classes=num_classes, features=num_features, train_records=num_training
+        )
+        return self._configured().plan(sizes)
+
+    def preview(self, graph: Graph) -> Previewed:
+        """Check the graph as ``fit`` does, and return what a fit would ask and promise; nothing is spent.
+
+        Only public sizes and flags of the graph are read.
+        """
+        return _previewed(self._configured(), graph)
 
     def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
-        """Check the graph as ``fit`` does, and return the plan and the guarantee of a fit; nothing is spent.
+        """Return the plan and the guarantee of a fit: :meth:`preview` by its former name."""
+        warnings.warn("promise() is called preview() now", DeprecationWarning, stacklevel=2)
+        return self.preview(graph)[:2]
 
-        Only public shapes and flags of the graph are read.
-        """
-        check_kind(graph)
-        pick_device(self.device)  # a fit would find out that it is missing after it has booked
-        self._check_graph(graph)
-        self._sizes = {"features": graph.num_features, "records": len(members(graph, "train"))}
-        plan = self._plan_for(graph)
-        if plan is not None:
-            check_weights(plan, graph.adjacency)
-        return plan, self._guarantee_for(plan, graph)
-
-    def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
+    def fit(
+        self,
+        graph: Graph,
+        *,
+        on_progress: OnProgress = silent,
+        workspace: Path | None = None,
+        engine: Engine | None = None,
+    ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
-        The release is booked in the graph's budget before the edges are read; a second ``fit`` books a second
-        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
+        The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
+        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine``
+        schedules the blocks of edges (:mod:`graphveil.release.engines`); it changes no bit.
 
         Raises:
             UnitError: the unit does not fit the graph.
             GraphError: the graph has no split or a part of it is empty.
-            BudgetError: the graph's budget refuses the release.
+            BudgetError: the graph's ledger refuses the release.
         """
         started = time.perf_counter()
-        context = Session(
-            PublicStreams(self.seed),
-            on_progress,
-            workspace,
-            device=pick_device(self.device),
+        method = self._configured()
+        session = Session(
+            streams=PublicStreams(self.seed),
+            label=method.name,
+            noise_seed=self.unsafe_noise_seed,
+            engine=engine,
+            on_progress=on_progress,
+            workspace=workspace,
             configuration=self._configuration(),
+            device=pick_device(self.device),
         )
-        with context.stage("calibrate"):
-            plan, self.guarantee_ = self.promise(graph)
-        self.proba_, self.aggregates_, self.private_accuracy_ = None, {}, {}
-        self._answers, self._told = PredictionCache(), PredictionLedger(graph.edge_set)
-        self._shape = {"features": graph.num_features, "classes": graph.num_classes}
-        self.plan_, self.class_names_, self.ids_ = plan, graph.class_names, graph.ids
-        self.proba_ = self._fit(graph, plan, context)
-        rows = tuple(self.aggregates_.values())
-        self._answers.keep(graph.adjacency.version, graph.x, Answer(plan, rows, self.proba_))
-        self.history_ = context.history
-        self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
+        with session.stage("calibrate"):
+            previewed = _previewed(method, graph)
+        session.plan, session.guarantee = previewed.plan, previewed.guarantee
+        outcome = method.fit(graph, session)
+        guarantee = previewed.guarantee
+        fitted = Fitted(
+            method=method,
+            parameters=self.get_params(),
+            sizes=method.sizes_of(graph),
+            guarantee=guarantee.with_deviations(SEEDED) if session.reproducible else guarantee,
+            trained=outcome.trained,
+            plan=previewed.plan,
+            proba=outcome.proba,
+            released=outcome.released,
+            rows=previewed.rows,
+            private_accuracy=outcome.private_accuracy,
+            learned=outcome.learned,
+            class_names=graph.class_names,
+            ids=graph.ids,
+            history=session.history,
+            seconds={**session.seconds, "total": time.perf_counter() - started},
+        )
+        self._take(fitted, graph.edge_set)
+        self._books.keep(graph, self._known_of(fitted))
         return self
 
     def predict_proba(
@@ -228,17 +248,13 @@ class Estimator(ABC):
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
             ConfigError: the edges are known to be those of the fitted graph.
             GraphError: the graph has other features than the fitted one.
-            BudgetError: a budget refuses the release, which is then not booked; of a graph that has grown in
+            BudgetError: a ledger refuses the release, which is then not booked; of a graph that has grown in
                 several steps, those before it may be, and are kept.
             NotYetError: the method does not predict other graphs.
         """
         if graph is None:
-            return self._fitted()
-        self._check_fitted()
-        for question in self._questions(graph, disjoint_edges, disjoint_people):
-            question.ask(self)
-        known = self._answers.find(graph.adjacency.version, graph.x)
-        return self._predict_other(graph) if known is None else known.proba
+            return self._own_proba()
+        return self._books.of(graph, Words(disjoint_edges, disjoint_people))
 
     def price(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
@@ -249,25 +265,13 @@ class Estimator(ABC):
         that was predicted before has no price. Nothing is spent. Arguments and errors are those of
         :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
         """
-        self._check_fitted()
-        asked = self._questions(graph, disjoint_edges, disjoint_people)
-        if not asked:
-            return None
-        first, *others = asked
-        told = PredictionLedger(first.graph.edge_set)
-        for question in others:
-            question.enter(told)
-        return told.with_fit(first.price)
+        return self._books.price(graph, Words(disjoint_edges, disjoint_people))
 
     def guarantee_after(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Guarantee:
         """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
-        self._check_fitted()
-        told = self._told.copy()
-        for question in self._questions(graph, disjoint_edges, disjoint_people):
-            question.enter(told)
-        return told.with_fit(self.guarantee)
+        return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
 
     def predict(
         self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
@@ -284,18 +288,16 @@ class Estimator(ABC):
     @property
     def guarantee(self) -> Guarantee:
         """What the fitted object promises: its weights, its rows, its predictions of the fitted graph."""
-        if self.guarantee_ is None:
-            raise ConfigError("the model is not fitted yet; call fit(graph) first")
-        return self.guarantee_
+        return self.fitted.guarantee
 
     @property
     def guarantee_with_predictions(self) -> Guarantee:
         """What the fit and all predictions of other graphs promise together.
 
-        Releases that may have told about one edge add up; graphs that were asserted to share no edge, and
-        the steps in which a graph grew, count with the largest figure.
+        Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
+        in which a graph grew, count with the largest figure.
         """
-        return self._told.with_fit(self.guarantee)
+        return self._books.guarantee
 
     # -- files ---------------------------------------------------------------------------------------------
 
@@ -305,185 +307,15 @@ class Estimator(ABC):
         Under node units predictions are no part of it; ``per_node`` names a second folder for what is
         withheld, of which row v is only for someone entitled to v's record.
         """
-        from graphveil.models.storage import save_model
+        from graphveil.models.saved import save_fitted
 
-        save_model(self, Path(folder), per_node=None if per_node is None else Path(per_node))
+        save_fitted(self.fitted, Path(folder), per_node=None if per_node is None else Path(per_node))
 
     # -- what a method defines -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        """Return the calibrated plan of a method that reads private edges."""
-
-    @abstractmethod
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        """Train, keep what later predictions need, and return probabilities (N, C)."""
-
-    @abstractmethod
-    def _predict_other(self, graph: Graph) -> Tensor:
-        """Return probabilities of a graph that was not fitted, where that asks nothing under a budget."""
-
-    def _answer(self, graph: Graph, plan: ReleasePlan, context: Session, kept: Answer | None) -> Answer:
-        """Ask the edges of a graph that was not fitted, under the plan, and return rows and probabilities.
-
-        With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
-        its other nodes alone are asked for.
-        """
-        return Answer(plan, (), self._predict_other(graph))
-
-    @abstractmethod
-    def _state(self) -> State:
-        """Return the trained weights."""
-
-    @abstractmethod
-    def _restore(self, state: State) -> None:
-        """Rebuild the networks from ``self._shape`` and the weights."""
-
-    def _plan_for(self, graph: Graph) -> ReleasePlan | None:
-        """Return the plan for a graph; only its public shape and split may be read."""
-        return self.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
-
-    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
-        """Return the plan for predicting a graph that was not fitted; only its public shape may be read."""
-        return self.plan(num_nodes=graph.num_nodes, num_classes=self._shape["classes"])
-
-    def _check_other(self, plan: ReleasePlan) -> None:
-        """Refuse a plan for another graph that the method has no answer from."""
-        if any(query.groups > 1 for query in plan.queries):
-            raise NotYetError(
-                f"{self.method} with unit {self.unit!r} asks by who has a public label, which another graph "
-                "need not say, and does not yet predict one; fit it on that graph (its own release and "
-                "budget), or use gap, which predicts other graphs"
-            )
-
-    def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        of_edges = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
-        return "asked" if of_edges else "never"
-
-    # -- shared parts --------------------------------------------------------------------------------------
-
-    def _questions(
-        self, graph: Graph, disjoint_edges: bool, disjoint_people: bool
-    ) -> Sequence[PredictionRequest]:
-        """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
-        check_subject(self, disjoint_edges, disjoint_people)
-        if self._answers.find(graph.adjacency.version, graph.x) is not None:
-            return []
-        self._check_unit(graph)
-        self._check_features(graph)
-        plan = self._plan_of_other(graph)
-        if plan is None:
-            return []
-        check_weights(plan, graph.adjacency)
-        self._check_other(plan)
-        return questions(self, graph, plan, disjoint_edges)
-
-    def release_rows(self, plan: ReleasePlan | None) -> tuple[ReleaseRow, ...]:
-        """Return what a fit under a plan releases, in order, after :meth:`promise` or :meth:`fit`."""
-        return () if plan is None else release_rows(plan)
-
-    def _price_of(self, plan: ReleasePlan, graph: Graph) -> Guarantee:
-        """Return the guarantee of another graph's release alone, no more valid than the model's own."""
-        return self._guarantee_for(plan, graph).with_deviations(*self.guarantee.deviations)
-
-    def _release(
-        self,
-        plan: ReleasePlan,
-        graph: Graph,
-        context: Session,
-        groups: Tensor | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> Release:
-        """Open this method's release on a graph: booked here, before its edges are read.
-
-        A release that was begun with a seed stays reproducible in a fit that resumes it without one.
-        """
-        key = (
-            None
-            if self.unsafe_noise_seed is None
-            else ReleaseKey.from_seed(self.unsafe_noise_seed, self.method)
-        )
-        release = Release(
-            plan,
-            graph.adjacency,
-            groups,
-            budget=context.budget or ledger_of(graph.edge_set),
-            key=key,
-            engine=engine,
-            journal=context.journal(),
-            label=self.method,
-        )
-        context.on_booked()
-        if release.reproducible:
-            self.guarantee_ = self.guarantee.with_deviations(SEEDED)
-        return release
-
-    def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        unit = self.protected_unit
-        delta = self._delta(graph.num_nodes) if plan is None else plan.delta
-        if isinstance(unit, NoUnit):
-            return Guarantee.of(unit, Composed(()), delta=delta, releases=0, mode=self.mode)
-        guarantee = Guarantee.of(
-            unit,
-            Composed(()) if plan is None else plan.event,
-            delta=delta,
-            releases=0 if plan is None else len(plan.queries),
-            slack=0.0 if plan is None else plan.slack,
-            mode=self.mode,
-            deviations=(() if plan is None else self._deviations(plan, graph)) + graph.deviations,
-            notes=self._notes(graph),
-            one_way=plan is None or plan.one_way,
-            edge_use="asked" if plan is None else self._edge_use(plan),
-            edge_mu=None if plan is None else _edge_mu(plan, graph.num_nodes),
-        )
-        twice = plan is not None and isinstance(unit, DirectedEdge) and not graph.directed
-        return guarantee.with_deviations(_stored_twice(guarantee)) if twice else guarantee
-
-    def _deviations(self, plan: ReleasePlan, graph: Graph) -> tuple[str, ...]:
-        """Return why this method's release keeps no promise, in words; empty if it does."""
-        found = list[str]()
-        if self.mode == "paper":
-            found += self.paper_deviations
-        if self.unsafe_noise_seed is not None:
-            found.append(SEEDED)
-        return tuple(found)
-
-    def _notes(self, graph: Graph) -> tuple[str, ...]:
-        """Return what the statement has to add about the data."""
-        if isinstance(self.protected_unit, NodeUnit):
-            return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
-        return tuple(note for note in graph.notes if note not in _SAID_ANYWAY)
-
-    @property
-    def _spends(self) -> bool:
-        """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
-        unit = self.protected_unit
-        return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
-
-    def _budgeted(self) -> float:
-        """Return epsilon, which every unit but ``none`` was checked to have."""
-        if self.epsilon is None:
-            raise ConfigError(f"{self.method} needs epsilon= for unit {self.unit!r}")
-        return self.epsilon
-
-    def _delta(self, num_nodes: int) -> float:
-        return check_delta(self.protected_unit, self.delta, self.max_units or num_nodes)
-
-    def _check_fitted(self) -> None:
-        if self.proba_ is None and not self._without_rows:
-            raise ConfigError("the model is not fitted yet; call fit(graph) first")
-
-    def _fitted(self) -> Tensor:
-        self._check_fitted()
-        if self.proba_ is None:
-            raise ArtifactError(
-                f"this release holds no predictions: under unit {self.unit!r} the prediction for a node is "
-                "only for someone entitled to its record. Load the run folder that has per_node/ beside "
-                "release/, or name that folder: load_model(..., per_node=...)"
-            )
-        return self.proba_
+    def _configured(self) -> Method:
+        """Return the frozen method of this configuration; the unit and the mode are asked for here, once."""
 
     def _check_config(self) -> None:
         """Check every public parameter; called on construction and by ``set_params``."""
@@ -508,86 +340,82 @@ class Estimator(ABC):
             if getattr(self, name) is not None:
                 _check.integer_at_least(1, **{name: getattr(self, name)})
 
-    def _check_graph(self, graph: Graph) -> None:
-        """Refuse a graph that the unit or the training cannot use, before anything is spent.
-
-        Under a node unit labels are secret, so membership in the split is all that may be asked about them.
-        """
-        self._check_unit(graph)
-        if isinstance(self.protected_unit, NodeUnit):
-            check_members(graph, "train", *(("val", "test") if self.private_metrics else ()))
-            return
-        if torch.unique(graph.y[graph.labelled]).numel() < 2:
-            raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
-        for split in ("train", "val"):
-            if not bool(graph.mask(split).any()):
-                raise GraphError(f"the split has no labelled {split} nodes; give it some")
-
-    def _check_unit(self, graph: Graph) -> None:
-        """Refuse a graph whose edges are not what the unit protects."""
+    @property
+    def _spends(self) -> bool:
+        """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
         unit = self.protected_unit
-        if (
-            isinstance(unit, DirectedEdge)
-            and not graph.directed
-            and self.mode == "strict"
-            and self.reads_edges
-        ):
-            self._refuse_directed(graph)
-        if isinstance(unit, UndirectedEdge) and graph.directed and self.reads_edges:
-            raise UnitError(
-                "the graph is directed and unit 'undirected-edge' protects friendships: use "
-                "unit='directed-edge', or load the graph with directed=False (without --directed)"
-            )
-        if self.reads_edges:
-            check_promise(graph, unit)
-        weighted = self.reads_edges and graph.adjacency.weights is not None
-        if weighted and isinstance(unit, NoUnit | NodeUnit | NodeFeatures):
-            raise NotYetError(
-                f"{self.method} with unit {unit.name!r} does not yet read the weights of edges; drop them "
-                "(adjacency.without_weights(), or no --weight)"
-            )
+        return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
 
-    def _check_features(self, graph: Graph) -> None:
-        """Refuse a graph whose rows the fitted networks cannot read."""
-        if graph.num_features != self._shape["features"]:
-            raise GraphError(
-                f"the graph has {graph.num_features} features and the model was trained on "
-                f"{self._shape['features']}; give it the same columns"
-            )
+    def _requesting(self) -> Requesting:
+        """Return what predicting another graph has to ask."""
+        return requests_of_graph
 
-    def _refuse_directed(self, graph: Graph) -> None:
-        if self.epsilon is None:
-            return
-        delta = self._delta(graph.num_nodes)
-        from graphveil.privacy.gaussian import mu_of
+    # -- shared parts --------------------------------------------------------------------------------------
 
-        actual = epsilon_of(2**0.5 * mu_of(self.epsilon, delta), delta)
-        raise UnitError(
-            f"unit 'directed-edge' at epsilon {figure_up(self.epsilon)} protects one stored edge, and this "
-            "graph is undirected: every friendship is stored as two edges, which are protected together at "
-            f"epsilon {figure_up(actual)} (delta {delta:g}) only. Use unit='undirected-edge' (--unit "
-            "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
-            "listed"
+    def _terms(self) -> Terms:
+        return Terms(
+            unit=self.protected_unit,
+            mode=self.mode,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            max_units=self.max_units,
+            seed=self.seed,
+            unsafe_noise_seed=self.unsafe_noise_seed,
+            private_metrics=self.private_metrics,
+            paper_deviations=self.paper_deviations,
         )
 
+    def _configuration(self) -> str:
+        """Return what a resumed fit has to have in common with the first one, as text."""
+        shared = {k: v for k, v in self.get_params().items() if k not in ("device", "unsafe_noise_seed")}
+        return repr(sorted(shared.items()))
 
-def _stored_twice(guarantee: Guarantee) -> str:
-    """Return what is wrong with a claim about stored edges where every friendship is stored twice."""
-    return (
-        "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
-        f"protected at eps = {figure_up(guarantee.mutual_epsilon)} only"
-    )
+    @property
+    def fitted(self) -> Fitted:
+        """The fit, as a value.
+
+        Raises:
+            ConfigError: there is none yet.
+        """
+        if self._fit is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self._fit
+
+    @property
+    def _books(self) -> Predictions:
+        assert self.fitted is not None  # says what to do
+        assert self._predictions is not None
+        return self._predictions
+
+    def _take(self, fitted: Fitted, edges: EdgeSet | None = None) -> Self:
+        """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
+        self._fit = fitted
+        self._predictions = Predictions(fitted, EdgeSet() if edges is None else edges, self._requesting())
+        return self
+
+    def _known_of(self, fitted: Fitted) -> Answer:
+        """Return what is known of the fitted graph."""
+        assert fitted.proba is not None
+        return Answer(fitted.plan, tuple(fitted.released.values()), fitted.proba)
+
+    def _own_proba(self) -> Tensor:
+        proba = self.fitted.proba
+        if proba is None:
+            raise ArtifactError(
+                f"this release holds no predictions: under unit {self.guarantee.unit!r} the prediction for a "
+                "node is only for someone entitled to its record. Load the run folder that has per_node/ "
+                "beside release/, or name that folder: load_model(..., per_node=...)"
+            )
+        return proba
 
 
-def _edge_mu(plan: ReleasePlan, num_nodes: int) -> float | None:
-    """Return the mu of one mutual edge under unit ``node-owner``, which stands on two lists; None without.
-
-    Steps and tallies are the same for both graphs, given what was released before them.
-    """
-    pushes = [query for query in plan.queries if isinstance(query, PushQuery)]
-    return math.hypot(*(push.edge_shift(num_nodes) / push.sigma for push in pushes)) if pushes else None
-
-
-def nodes_of(mask: Tensor) -> Tensor:
-    """Return the node indices of a mask."""
-    return torch.from_numpy(np.flatnonzero(mask.numpy()))
+def _previewed(method: Method, graph: Graph) -> Previewed:
+    """Check a graph, and return what a fit would ask, promise and release."""
+    check_kind(graph)
+    pick_device(method.device)  # a fit would find out that it is missing after it has booked
+    method.check(graph)
+    sizes = method.sizes_of(graph)
+    plan = method.plan(sizes)
+    if plan is not None:
+        check_weights(plan, graph.adjacency)
+    return Previewed(plan, method.guarantee(plan, graph), method.rows(plan, sizes))

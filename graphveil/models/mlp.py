@@ -1,7 +1,7 @@
 """MLP: the baseline that never reads an edge."""
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -9,18 +9,24 @@ from torch import Tensor
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.graph import Graph
-from graphveil.models.base import State, nodes_of
+from graphveil.models.base import Estimator
+from graphveil.models.inference.cache import Answer
+from graphveil.models.keywords import NetworkKeywords, Recipe
+from graphveil.models.membership import check_members, record_groups
+from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.session import Session
-from graphveil.models.trained import TrainedEstimator
-from graphveil.models.training.private import count_parameters, record_groups
-from graphveil.models.training.record_plan import RecordPlan
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.clear import fit_in_clear
+from graphveil.models.training.on_records import fit_on_records, plan_on_records
+from graphveil.models.training.private import Training, count_parameters
+from graphveil.models.training.record_plan import RecordPlan, released_accuracies
 from graphveil.networks.layers import FeedForward, batch_of, batches_of
+from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
-from graphveil.train import train
 
 
 @dataclass(kw_only=True, eq=False)
-class MLP(TrainedEstimator):
+class MLP(NetworkKeywords, Estimator):
     """A multi-layer perceptron on the nodes' own features.
 
     It reads no edge, so at edge level it costs nothing: every private method must beat it, or is not worth
@@ -55,6 +61,7 @@ class MLP(TrainedEstimator):
 
     method: ClassVar[str] = "mlp"
     reads_edges: ClassVar[bool] = False
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
     paper_deviations: ClassVar[tuple[str, ...]] = (
         "noise calibrated by the paper's Renyi accounting",
         "the epoch of the best exact validation accuracy is kept, for which nobody pays",
@@ -62,95 +69,146 @@ class MLP(TrainedEstimator):
 
     layers: int | None = None
 
-    _network: FeedForward | None = field(default=None, init=False, repr=False)
-
     def _check_config(self) -> None:
         super()._check_config()
-        _check.depth(layers=self._depth)
+        self._configured()
 
-    def _record_plan(self, num_nodes: int, num_classes: int) -> RecordPlan:
-        widths = self._widths(self._sizes.get("features", self.hidden), num_classes)
-        training = self._training(self._epochs, num_nodes, count_parameters(*widths))
-        return RecordPlan(
-            unit=self._node_unit,
-            trainings=(training,),
-            shares=(1.0,),
-            candidates=self._tallied(training),
-            metrics=self.private_metrics,
-        )
+    def _configured(self) -> "ClearMLP":
+        terms = self._terms()
+        depth = (2 if terms.on_records and not terms.paper else 3) if self.layers is None else self.layers
+        _check.depth(layers=depth)
+        kind = PrivateMLP if terms.on_records else ClearMLP
+        recipe = Recipe.of(self, terms, self.device)
+        return kind(name=self.method, terms=terms, device=self.device, recipe=recipe, depth=depth)
 
-    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
-        """Return None: a prediction reads its node's own features, and nothing else that is protected."""
+
+@dataclass(frozen=True, kw_only=True)
+class ClearMLP(Method):
+    """An MLP whose features and labels are public, or protected by nobody.
+
+    Args:
+        recipe: how it learns.
+        depth: number of layers, the output layer included.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    recipe: Recipe
+    depth: int
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
         return None
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        release = None if plan is None else self._release(plan, graph, context, record_groups(graph))
-        generator = context.streams.torch("mlp")
-        network = self._network = self._build(generator).to(context.device)
-        with context.stage("classifier"):
-            if release is None:
-                self._train(network, graph, generator, context)
-            else:
-                training = self._record_plan(graph.num_nodes, graph.num_classes).trainings[-1]
-                self._train_on_records(
-                    "classifier",
-                    network,
-                    graph.x,
-                    lambda index: network(batch_of(graph.x, index)),
-                    graph,
-                    training,
-                    release,
-                    context,
-                    final=True,
-                )
-        proba = self._predict_other(graph)
-        if release is not None:
-            self._close(release, proba, graph)
-        return proba
-
-    def _train(
-        self, network: FeedForward, graph: Graph, generator: torch.Generator, context: Session
-    ) -> None:
+    def fit(self, graph: Graph, session: Session) -> Outcome:
         """Train in the clear, and keep the best epoch."""
-        inputs = batches_of(graph.x, context.device)
-        history = train(
-            network,
-            lambda index: network(inputs(index)).cpu(),
-            graph.y,
-            nodes_of(graph.mask("train")),
-            nodes_of(graph.mask("val")),
-            self._schedule(self._epochs),
-            generator=generator,
-            on_epoch=context.epochs("classifier", self._epochs),
-            checkpoint=context.checkpoint("mlp"),
+        generator = session.streams.torch("mlp")
+        network = self.build(self.sizes_of(graph), generator).to(session.device)
+        inputs = batches_of(graph.x, session.device)
+        with session.stage("classifier"):
+            fit_in_clear(
+                network,
+                lambda index: network(inputs(index)),
+                graph,
+                self.recipe.in_clear(),
+                session,
+                stage="classifier",
+                generator=generator,
+                checkpoint="mlp",
+            )
+        trained = TrainedMLP(network)
+        return Outcome(trained=trained, proba=trained.proba(graph))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedMLP":
+        """Return the network with these weights."""
+        network = self.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(state)
+        network.eval()
+        return TrainedMLP(network)
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> FeedForward:
+        """Return an untrained network."""
+        return FeedForward(self.widths(sizes), generator=generator, **self.recipe.layers)
+
+    def widths(self, sizes: PublicSizes) -> list[int]:
+        """Return the widths of input, hidden layers and output."""
+        return [sizes.width, *[self.recipe.hidden] * (self.depth - 1), sizes.classes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateMLP(ClearMLP):
+    """An MLP that learns from protected records by noisy steps, one question of a release."""
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph without members to learn from, or to select on."""
+        super().check(graph)
+        if self.recipe.selection.kind == "private":
+            check_members(graph, "val")
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are paid for beside it."""
+        training, unit = self.training(sizes), self.terms.unit
+        assert isinstance(unit, NodeUnit)
+        asked = RecordPlan(
+            unit=unit,
+            trainings=(training,),
+            shares=(1.0,),
+            candidates=self.recipe.selection.counted(training),
+            metrics=self.terms.private_metrics,
         )
-        context.record("classifier", history)
+        return plan_on_records(self.terms, asked, sizes.nodes)
+
+    def training(self, sizes: PublicSizes) -> Training:
+        """Return the steps, before the size of their noise is chosen."""
+        parameters = count_parameters(*self.widths(sizes))
+        return Training(schedule=self.recipe.private(), parameters=parameters, records=sizes.records)
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train by noisy steps, and release the accuracies that were planned."""
+        release, sizes = session.open(graph, record_groups(graph)), self.sizes_of(graph)
+        network = self.build(sizes, session.streams.torch("mlp"))
+        with session.stage("classifier"):
+            fit_on_records(
+                network,
+                graph.x,
+                lambda index: network(batch_of(graph.x, index)),
+                graph,
+                self.training(sizes),
+                release,
+                session,
+                stage="classifier",
+                selection=self.recipe.selection,
+                final=True,
+            )
+        trained = TrainedMLP(network)
+        proba, accuracy = trained.proba(graph), dict[str, float]()
+        if self.terms.private_metrics:
+            accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        return Outcome(trained=trained, proba=proba, private_accuracy=accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedMLP(Trained):
+    """A trained network: a prediction reads its node's own features, and nothing else that is protected."""
+
+    network: FeedForward
 
     @torch.no_grad()
-    def _predict_other(self, graph: Graph) -> Tensor:
-        self._check_features(graph)
-        assert self._network is not None
-        device = next(self._network.parameters()).device
-        logits: Tensor = self._network(batch_of(graph.x, device=device))
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C)."""
+        device = next(self.network.parameters()).device
+        logits: Tensor = self.network(batch_of(graph.x, device=device))
         return logits.softmax(dim=1).cpu()
 
-    def _state(self) -> State:
-        return {} if self._network is None else dict(self._network.state_dict())
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
 
-    def _restore(self, state: State) -> None:
-        self._network = self._build(PublicStreams(0).torch("restore"))
-        self._network.load_state_dict(state)
-        self._network.eval()
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Predict from features alone."""
+        return Answer(None, (), self.proba(graph))
 
-    def _build(self, generator: torch.Generator) -> FeedForward:
-        widths = self._widths(self._shape["features"], self._shape["classes"])
-        return FeedForward(widths, generator=generator, **self._layers())
-
-    @property
-    def _depth(self) -> int:
-        if self.layers is not None:
-            return self.layers
-        return 2 if self._on_records and self.mode == "strict" else 3
-
-    def _widths(self, features: int, classes: int) -> list[int]:
-        return [features, *[self.hidden] * (self._depth - 1), classes]
+    def state(self) -> dict[str, Any]:
+        """Return the weights."""
+        return dict(self.network.state_dict())

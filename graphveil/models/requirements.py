@@ -1,18 +1,52 @@
 """What a unit demands of a configuration and of a graph: refused here, before anything is spent."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Graph
-from graphveil.privacy import NodeFeatures, NodeOwner, NodePromise, NodeUnit, NoUnit, Unit
+from graphveil.models.membership import check_members
+from graphveil.models.terms import Terms
+from graphveil.privacy import (
+    DirectedEdge,
+    NodeFeatures,
+    NodeOwner,
+    NodePromise,
+    NodeUnit,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+)
+from graphveil.privacy.gaussian import epsilon_of, mu_of
+from graphveil.privacy.guarantee import figure_up
 
-if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
+
+class Configured(Protocol):
+    """What is asked of a configuration here; every estimator has it."""
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it learns from randomised records."""
+
+    @property
+    def node_units(self) -> tuple[str, ...]:
+        """Units of records that it protects."""
+
+    @property
+    def needs_degree_budget(self) -> bool:
+        """Whether unit ``node-owner`` needs one."""
+
+    degree_budget: int | None
+    assured_max_degree: int | None
+    private_metrics: bool
 
 
-def check_parameters(model: "Estimator", unit: Unit) -> None:
+def check_parameters(model: Configured, unit: Unit) -> None:
     """Refuse a unit that the method cannot protect, and a parameter that the unit has no use for.
 
     A parameter without effect would be believed to protect something.
@@ -52,7 +86,7 @@ def check_parameters(model: "Estimator", unit: Unit) -> None:
         )
 
 
-def check_local(model: "Estimator", unit: Unit) -> None:
+def check_local(model: Configured, unit: Unit) -> None:
     """Refuse randomised records for a method that reads raw ones, and other units for one that does not.
 
     Raises:
@@ -70,6 +104,66 @@ def check_local(model: "Estimator", unit: Unit) -> None:
             f"protects 'node-features' and not {unit.name!r}: pass unit='node-features' with eps_x and "
             "eps_y, or use 'classcode' or 'gap'"
         )
+
+
+def check_graph(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
+    """Refuse a graph that the unit or the training cannot use, before anything is spent.
+
+    Under a node unit labels are secret, so membership in the split is all that may be asked about them.
+    """
+    check_unit(terms, graph, reads_edges=reads_edges)
+    if terms.on_records:
+        check_members(graph, "train", *(("val", "test") if terms.private_metrics else ()))
+        return
+    if torch.unique(graph.y[graph.labelled]).numel() < 2:
+        raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
+    for split in ("train", "val"):
+        if not bool(graph.mask(split).any()):
+            raise GraphError(f"the split has no labelled {split} nodes; give it some")
+
+
+def check_unit(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
+    """Refuse a graph whose edges are not what the unit protects; one that is not read is never refused."""
+    if not reads_edges:
+        return
+    unit = terms.unit
+    if isinstance(unit, DirectedEdge) and not graph.directed and not terms.paper:
+        _refuse_directed(terms, graph)
+    if isinstance(unit, UndirectedEdge) and graph.directed:
+        raise UnitError(
+            "the graph is directed and unit 'undirected-edge' protects friendships: use "
+            "unit='directed-edge', or load the graph with directed=False (without --directed)"
+        )
+    check_promise(graph, unit)
+    if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | NodeFeatures):
+        raise NotYetError(
+            f"edges with weights are not yet read under unit {unit.name!r}; drop the weights "
+            "(adjacency.without_weights(), or no --weight)"
+        )
+
+
+def check_features(graph: Graph, features: int) -> None:
+    """Refuse a graph whose rows the fitted networks cannot read."""
+    if graph.num_features != features:
+        raise GraphError(
+            f"the graph has {graph.num_features} features and the model was trained on {features}; give it "
+            "the same columns"
+        )
+
+
+def _refuse_directed(terms: Terms, graph: Graph) -> None:
+    """Refuse a claim about stored edges where every friendship is stored as two of them."""
+    if terms.epsilon is None:
+        return
+    delta = terms.delta_for(graph.num_nodes)
+    actual = epsilon_of(2**0.5 * mu_of(terms.epsilon, delta), delta)
+    raise UnitError(
+        f"unit 'directed-edge' at epsilon {figure_up(terms.epsilon)} protects one stored edge, and this "
+        "graph is undirected: every friendship is stored as two edges, which are protected together at "
+        f"epsilon {figure_up(actual)} (delta {delta:g}) only. Use unit='undirected-edge' (--unit "
+        "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
+        "listed"
+    )
 
 
 def check_kind(graph: object) -> None:

@@ -1,4 +1,4 @@
-"""What a fit needs besides the data: named randomness, progress, timings, and a workspace to resume from."""
+"""What a fit needs besides the data: its plan and its books, named randomness, progress, and a workspace."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +12,9 @@ from torch import Tensor
 from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.privacy import PrivacyLedger
-from graphveil.release import FolderJournal, Journal, MemoryJournal
+from graphveil.graph import Graph
+from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
+from graphveil.release import Engine, FolderJournal, Journal, MemoryJournal, Release, ReleaseKey, ReleasePlan
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
@@ -27,24 +28,62 @@ def unheard() -> None:
     """Tell nobody."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Session:
     """One fit under way, or one prediction of another graph.
 
-    ``workspace`` holds a fit's checkpoints; a second fit there resumes the first. ``configuration`` is the
-    method's public parameters as text: private training binds its noise to them. ``budget`` is where the
-    release is booked, by default the book of the edges that it asks, and ``on_booked`` is called when it is.
+    Args:
+        streams: public randomness by name.
+        plan: what is asked of the protected data; None for nothing.
+        guarantee: what that promises, known before anything is asked; None where nothing is.
+        label: what the ledger calls the release.
+        noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
+        ledger: where the release is recorded, by default the ledger of the edges that it asks.
+        engine: what schedules blocks of edges; by default they are summed in memory.
+        on_booked: called when the release is recorded.
+        on_progress: told of stages and epochs.
+        workspace: holds a fit's checkpoints; a second fit there resumes the first.
+        configuration: the public parameters as text: private training binds its noise to them.
+        device: where networks are trained in the clear.
     """
 
     streams: PublicStreams
+    plan: ReleasePlan | None = None
+    guarantee: Guarantee | None = None
+    label: str = "rows"
+    noise_seed: int | None = None
+    ledger: PrivacyLedger | None = None
+    engine: Engine | None = None
+    on_booked: Callable[[], None] = unheard
     on_progress: OnProgress = silent
     workspace: Path | None = None
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    budget: PrivacyLedger | None = None
-    on_booked: Callable[[], None] = unheard
     configuration: str = ""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
+    reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
+
+    def open(self, graph: Graph, groups: Tensor | None = None, *, engine: Engine | None = None) -> Release:
+        """Open the plan's release on a graph: recorded here, before its edges are read.
+
+        A release that was begun with a seed stays reproducible in a fit that resumes it without one.
+        """
+        if self.plan is None:
+            raise ConfigError("this session has no plan, so there is nothing that it could release")
+        seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
+        release = Release(
+            self.plan,
+            graph.adjacency,
+            groups,
+            budget=self.ledger or ledger_of(graph.edge_set),
+            key=seeded,
+            engine=engine or self.engine,
+            journal=self.journal(),
+            label=self.label,
+        )
+        self.on_booked()
+        self.reproducible |= release.reproducible
+        return release
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -1,24 +1,41 @@
 """What predicting another graph asks: the whole graph once, or of a graph that has grown what is new."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 
 from graphveil._random import PublicStreams
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph, rows
 from graphveil.graph.adjacency import Step
 from graphveil.graph.history import Batch, batches
 from graphveil.graph.identity import Version
+from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session
-from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_ledger
+from graphveil.privacy import Guarantee, NodeFeatures, joint_ledger
 from graphveil.release import HopQuery, ReleasePlan
+from graphveil.release.release import check_weights
 
-if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
+
+@dataclass(frozen=True)
+class Words:
+    """What the caller vouches for, or accepts, when another graph is predicted."""
+
+    disjoint_edges: bool = False
+    disjoint_people: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class Books:
+    """What a fitted model has told, and what it keeps of it."""
+
+    fitted: Fitted
+    ledger: PredictionLedger
+    cache: PredictionCache
 
 
 class PredictionRequest(Protocol):
@@ -32,11 +49,14 @@ class PredictionRequest(Protocol):
     def price(self) -> Guarantee:
         """What it costs alone."""
 
-    def enter(self, told: PredictionLedger) -> PredictionLedger:
+    def enter(self, ledger: PredictionLedger) -> PredictionLedger:
         """Enter it into a model's ledger, and return that."""
 
-    def ask(self, model: "Estimator") -> None:
+    def ask(self, books: Books) -> None:
         """Book it, ask it, and keep the answer."""
+
+
+Requesting = Callable[[Books, Graph, Words], Sequence[PredictionRequest]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,82 +74,97 @@ class GraphRequest:
     step: Step | None
     disjoint: bool
 
-    def enter(self, told: PredictionLedger) -> PredictionLedger:
+    def enter(self, ledger: PredictionLedger) -> PredictionLedger:
         """Enter the release into a model's ledger, and return it."""
         if self.step is not None:
-            told.apart(self.graph.edge_set, self.step.apart)
+            ledger.apart(self.graph.edge_set, self.step.apart)
         if self.disjoint:
-            told.apart(self.graph.edge_set)
-        told.note(self.graph.edge_set, self.price)
-        return told
+            ledger.apart(self.graph.edge_set)
+        ledger.note(self.graph.edge_set, self.price)
+        return ledger
 
-    def kept(self, answers: PredictionCache) -> Answer | None:
-        """Return what is known of the nodes that were there before; None for a graph that is asked whole."""
-        return None if self.step is None else _before(self.graph, self.step, answers)
-
-    def ask(self, model: "Estimator") -> None:
+    def ask(self, books: Books) -> None:
         """Book the release, ask the edges, and keep the answer."""
-        context = booking(model, self)
-        answer = model._answer(self.graph, self.plan, context, self.kept(model._answers))
-        model._answers.keep(self.version, self.graph.x, answer)
+        kept = None if self.step is None else _before(self.graph, self.step, books.cache)
+        answer = books.fitted.trained.answer(self.graph, booking(books, self, self.plan), kept)
+        books.cache.keep(self.version, self.graph.x, answer)
 
 
-def booking(model: "Estimator", asked: PredictionRequest) -> Session:
-    """Return the context that books a release where it belongs, and then enters it into the ledger."""
-    tried = asked.enter(model._told.copy())
+def booking(books: Books, asked: PredictionRequest, plan: ReleasePlan | None = None) -> Session:
+    """Return the session that books a release where it belongs, and then enters it into the ledger."""
+    tried, method = asked.enter(books.ledger.copy()), books.fitted.method
 
     def booked() -> None:
-        model._told = tried
+        books.ledger = tried
 
-    budget = joint_ledger(tried.last.booked)
-    return Session(PublicStreams(model.seed), budget=budget, on_booked=booked)
+    return Session(
+        streams=PublicStreams(method.terms.seed),
+        plan=plan,
+        guarantee=asked.price,
+        label=method.name,
+        noise_seed=method.terms.unsafe_noise_seed,
+        ledger=joint_ledger(tried.last.booked),
+        on_booked=booked,
+    )
 
 
-def questions(model: "Estimator", graph: Graph, plan: ReleasePlan, disjoint: bool) -> list[GraphRequest]:
-    """Return what has to be asked, in order, for predictions of a graph that nothing is kept about.
-
-    Args:
-        model: the fitted model.
-        graph: the graph to predict.
-        plan: the release on the whole graph, for when it has not grown from one that was predicted.
-        disjoint: the caller's word that its edges were not asked before.
+def requests_of_graph(books: Books, graph: Graph, words: Words) -> Sequence[PredictionRequest]:
+    """Return what has to be asked of a graph's edges, in order, before it can be predicted; None for nothing.
 
     Raises:
         UnitError, ConfigError: the caller's word settles nothing, or cannot be true.
+        NotYetError: the method has no answer from such a graph.
     """
-    asked = _new_batches(model, graph, disjoint) or [
-        GraphRequest(graph, graph.adjacency.version, plan, model._price_of(plan, graph), None, disjoint)
-    ]
-    if disjoint:
-        for question in asked:
-            _check_word(model, question.graph)
+    fitted = books.fitted
+    plan = fitted.trained.plan_for(fitted.sizes.of_other(graph))
+    if plan is None:
+        return []
+    check_weights(plan, graph.adjacency)
+    whole = GraphRequest(
+        graph, graph.adjacency.version, plan, price_of(fitted, plan, graph), None, words.disjoint_edges
+    )
+    asked = _new_batches(books, graph, words.disjoint_edges) or [whole]
+    if words.disjoint_edges:
+        for request in asked:
+            _check_word(books, request.graph)
     return asked
 
 
-def _new_batches(model: "Estimator", graph: Graph, disjoint: bool) -> list[GraphRequest]:
+def check_no_groups(name: str, plan: ReleasePlan) -> None:
+    """Refuse a plan that asks by who has a public label, which another graph need not say."""
+    if any(query.groups > 1 for query in plan.queries):
+        raise NotYetError(
+            f"{name} under its unit asks by who has a public label, which another graph need not say, and "
+            "does not yet predict one; fit it on that graph (its own release and budget), or use gap, which "
+            "predicts other graphs"
+        )
+
+
+def price_of(fitted: Fitted, plan: ReleasePlan, graph: Graph) -> Guarantee:
+    """Return the guarantee of another graph's release alone, no more valid than the model's own."""
+    return fitted.method.guarantee(plan, graph).with_deviations(*fitted.guarantee.deviations)
+
+
+def _new_batches(books: Books, graph: Graph, disjoint: bool) -> list[GraphRequest]:
     """Return the steps of growth after the last state that something is known about; none if there is none.
 
     Under a unit of records an old node's record grows, too, so what is new cannot be told from what is old.
     """
-    if not model.grows or isinstance(model.protected_unit, NodeUnit):
+    method = books.fitted.method
+    if not method.grows or method.terms.on_records:
         return []
     pending = list[Batch]()
     for batch in reversed(list(batches(graph))):
         pending.insert(0, batch)
-        kept = _before(batch.graph, batch.step, model._answers)
+        kept = _before(batch.graph, batch.step, books.cache)
         if kept is not None and kept.plan is not None:
             plan = _rows_alone(kept.plan)
-            return [
-                GraphRequest(
-                    new.graph, new.version, plan, model._price_of(plan, new.graph), new.step, disjoint
-                )
-                for new in pending
-            ]
+            return [_of_step(books.fitted, new, plan, disjoint) for new in pending]
     return []
 
 
-def _of_step(model: "Estimator", new: Batch, plan: ReleasePlan, disjoint: bool) -> GraphRequest:
-    price = model._price_of(plan, new.graph)
+def _of_step(fitted: Fitted, new: Batch, plan: ReleasePlan, disjoint: bool) -> GraphRequest:
+    price = price_of(fitted, plan, new.graph)
     return GraphRequest(new.graph, new.version, plan, price, new.step, disjoint)
 
 
@@ -143,31 +178,32 @@ def _before(graph: Graph, step: Step, answers: PredictionCache) -> Answer | None
     return answers.find(step.base, rows(graph.x, torch.arange(step.base_nodes)))
 
 
-def _check_word(model: "Estimator", graph: Graph) -> None:
+def _check_word(books: Books, graph: Graph) -> None:
     """Refuse an assertion that says nothing about what is protected, or that is known to be false."""
-    if isinstance(model.protected_unit, NodeUnit):
+    terms = books.fitted.method.terms
+    if terms.on_records:
         raise UnitError(
-            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {model.unit!r} "
-            "protects: somebody may be in both graphs. Drop it; the two releases add up"
+            "disjoint_edges (--disjoint-edges) says nothing about records, which unit "
+            f"{terms.unit.name!r} protects: somebody may be in both graphs. Drop it; the two releases add up"
         )
-    if model._told.fitted(graph.edge_set):
+    if books.ledger.fitted(graph.edge_set):
         raise ConfigError(
             "disjoint_edges (--disjoint-edges) does not hold: the graph's edges belong to the edge set that "
             "the model was fitted on. Drop it, or build each of the two graphs from edges of its own"
         )
 
 
-def check_subject(model: "Estimator", disjoint_edges: bool, disjoint_people: bool) -> None:
+def check_words(unit: str, words: Words) -> None:
     """Refuse a word about edges where it is people who tell, and about people where edges are asked."""
-    of_people = isinstance(model.protected_unit, NodeFeatures)
-    if disjoint_edges and of_people:
+    of_people = unit == NodeFeatures.name
+    if words.disjoint_edges and of_people:
         raise UnitError(
-            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {model.unit!r} "
-            "protects: somebody may be in both graphs. If you know that nobody is, pass disjoint_people "
+            f"disjoint_edges (--disjoint-edges) says nothing about records, which unit {unit!r} protects: "
+            "somebody may be in both graphs. If you know that nobody is, pass disjoint_people "
             "(--disjoint-people); else drop it, and the reports add up"
         )
-    if disjoint_people and not of_people:
+    if words.disjoint_people and not of_people:
         raise UnitError(
             "disjoint_people (--disjoint-people) is for unit 'node-features', where each person pays for its "
-            f"own reports, and the unit is {model.unit!r}; drop it"
+            f"own reports, and the unit is {unit!r}; drop it"
         )

@@ -14,17 +14,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from graphveil.errors import GraphError
 from graphveil.graph import Features, Graph, rows
+from graphveil.models.membership import PARTITION, members
 from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.release import Release, StepsQuery
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
-TRAIN, VAL, OTHER = range(3)
-GROUPS = 3
-PARTITION = "train/val/other"
-_TRAIN_SHARE = 0.75  # that of recipe gap
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 
 State = dict[str, Tensor]
@@ -49,47 +45,6 @@ class Trainable(Weights, Protocol):
 
     def ghost(self) -> Ghost:
         """Return the network for private training."""
-
-
-def record_groups(graph: Graph) -> Tensor:
-    """Return each node's public group, by membership in the split alone, int64 (N).
-
-    >>> path = Graph.from_edges(torch.eye(3), [0, -1, 1], [0], [1], directed=False)
-    >>> split = path.with_split(*torch.eye(3, dtype=torch.bool))
-    >>> record_groups(split).tolist()
-    [0, 1, 2]
-    """
-    groups = torch.full((graph.num_nodes,), OTHER)
-    groups[members(graph, "train")] = TRAIN
-    groups[members(graph, "val")] = VAL
-    return groups
-
-
-def members(graph: Graph, split: str) -> Tensor:
-    """Return the nodes of a part of the split, with or without a label, int64.
-
-    Raises:
-        GraphError: there is no split.
-    """
-    graph.mask(split)  # says what is missing
-    mask: Tensor = getattr(graph, f"{split}_mask")
-    return mask.nonzero()[:, 0]
-
-
-def check_members(graph: Graph, *splits: str) -> None:
-    """Refuse a graph without public members in these parts of its split."""
-    for split in splits:
-        if not len(members(graph, split)):
-            raise GraphError(f"the split has no {split} nodes; give it some")
-
-
-def public_count(sizes: Mapping[str, int], num_nodes: int) -> int:
-    """Return the number of training nodes, or three quarters of all where no graph is known.
-
-    >>> public_count({"records": 70}, 100), public_count({}, 100)
-    (70, 75)
-    """
-    return sizes.get("records") or max(1, round(_TRAIN_SHARE * num_nodes))
 
 
 def count_parameters(*widths: int) -> int:

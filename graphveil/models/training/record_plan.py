@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.models.training.private import GROUPS, OTHER, PARTITION, VAL, Training, members
+from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
+from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, NodeUnit
 from graphveil.release import GroupWeights, HopQuery, PushQuery, Query, Release, TallyQuery
 

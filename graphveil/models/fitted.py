@@ -1,0 +1,60 @@
+"""A fit is a value: the frozen method that ran, what it trained, and what it promised."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy.typing as npt
+from torch import Tensor
+
+from graphveil.models.cards import ReleaseRow
+from graphveil.models.method import Method, State, Trained
+from graphveil.models.sizes import PublicSizes
+from graphveil.privacy import Guarantee
+from graphveil.release import ReleasePlan
+from graphveil.train import EpochRecord
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fitted:
+    """What an estimator keeps of a fit. Parameters that are set later cannot reach it.
+
+    Predictions, prices and saved files read this value only.
+
+    Args:
+        method: as it was configured for the fit.
+        parameters: the constructor keywords of that configuration.
+        sizes: public sizes of the fitted graph.
+        plan: what was asked of it; None for nothing, or for a model from a file.
+        guarantee: what the fit promises.
+        trained: answers for other graphs.
+        proba: probabilities (N, C); None where a release does not hold them.
+        released: noisy answers by name.
+        rows: what was released, for tables.
+        private_accuracy: from booked noisy counts.
+        learned: attributes of the method's own.
+        class_names: labels by class number; empty where they have no names.
+        ids: the nodes' own ids.
+        history: the epochs of all trainings.
+        seconds: by stage.
+    """
+
+    method: Method
+    parameters: Mapping[str, Any]
+    sizes: PublicSizes
+    guarantee: Guarantee
+    trained: Trained
+    plan: ReleasePlan | None = None
+    proba: Tensor | None = None
+    released: State = field(default_factory=dict)
+    rows: tuple[ReleaseRow, ...] = ()
+    private_accuracy: Mapping[str, float] = field(default_factory=dict)
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+    ids: npt.NDArray[Any] | None = None
+    history: list[tuple[str, EpochRecord]] = field(default_factory=list)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def with_guarantee(self, guarantee: Guarantee) -> "Fitted":
+        """Return the same fit under another guarantee, such as that of the reports it learned from."""
+        return replace(self, guarantee=guarantee)

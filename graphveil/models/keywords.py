@@ -1,0 +1,147 @@
+"""Constructor keywords that several estimators share, and what they come to for a unit and a mode."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.models.terms import Terms
+from graphveil.models.training.on_records import Selection
+from graphveil.networks.layers import ACTIVATIONS
+from graphveil.train import PrivateSchedule, Schedule
+
+_PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008-node-level-gap.md
+_PAPER_EPOCHS, _PAPER_BATCH = 10, 256
+
+
+@dataclass(kw_only=True, eq=False)
+class NetworkKeywords:
+    """How networks learn from records, without the edges: keywords of MLP and GAP.
+
+    Where labels and features are public, networks are trained by Adam, and the epoch of the best validation
+    accuracy is kept. Under a node unit they are trained by DP-Adam on the training nodes' records, without
+    batch norm or dropout, and the last weights are kept: validation records are secret, too.
+
+    Args:
+        hidden: width of the hidden layers.
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        batch_norm: whether hidden layers normalise over the batch; None for yes, but under node units no.
+        dropout: share of hidden entries dropped while training.
+        epochs: passes over the training nodes; None for 100, under node units 60, in paper mode there 10.
+        learning_rate: the step size of Adam; None for 0.01, under node units 0.03, in paper mode there 0.01.
+        weight_decay: the penalty on squared weights.
+        batch_size: nodes in a batch, expected ones under node units; None for all of them at once, in paper
+            mode under node units 256.
+        patience: stop after so many epochs without a better validation accuracy; None never stops.
+        clip: under node units: the norm that a record's gradient is clipped to.
+        selection: under node units: ``"last"`` keeps the last weights; ``"private"`` chooses among ten by
+            noisy counts of correct validation nodes, for which validation records pay.
+    """
+
+    hidden: int = 16
+    activation: str = "selu"
+    batch_norm: bool | None = None
+    dropout: float = 0.0
+    epochs: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+    patience: int | None = None
+    clip: float = 1.0
+    selection: Literal["last", "private"] = "last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How the networks of one configuration learn, resolved for its terms; see :class:`NetworkKeywords`."""
+
+    hidden: int
+    layers: dict[str, Any]  # keywords of networks: activation, batch norm, dropout
+    epochs: int
+    rate: float
+    weight_decay: float
+    batch_size: int | None
+    patience: int | None
+    clip: float
+    selection: Selection
+
+    @classmethod
+    def of(cls, given: NetworkKeywords, terms: Terms, device: str) -> "Recipe":
+        """Check the keywords for these terms, and fill in what they leave open."""
+        _check.width(hidden=given.hidden)
+        _check.one_of(ACTIVATIONS, activation=given.activation)
+        _check.within(0, 0.99, dropout=given.dropout)
+        _check.one_of(("last", "private"), selection=given.selection)
+        if terms.on_records:
+            _refuse_for_records(given, terms, device)
+        elif given.selection != "last":
+            raise ConfigError(
+                f"selection={given.selection!r} is for node units; under unit {terms.unit.name!r} validation "
+                "labels are public, and the best epoch is chosen at no cost; drop it"
+            )
+        paper = terms.on_records and terms.paper
+        normed = not terms.on_records if given.batch_norm is None else given.batch_norm
+        found = cls(
+            hidden=given.hidden,
+            layers={"activation": given.activation, "batch_norm": normed, "dropout": given.dropout},
+            epochs=_epochs(terms) if given.epochs is None else given.epochs,
+            rate=_rate(terms) if given.learning_rate is None else given.learning_rate,
+            weight_decay=given.weight_decay,
+            batch_size=_PAPER_BATCH if paper and given.batch_size is None else given.batch_size,
+            patience=given.patience,
+            clip=given.clip,
+            selection=Selection("exact" if paper else given.selection),
+        )
+        found.in_clear()
+        found.private()
+        return found
+
+    def in_clear(self, epochs: int | None = None) -> Schedule:
+        """Return the schedule of a training in the clear, by default of all epochs."""
+        return Schedule(
+            epochs=self.epochs if epochs is None else epochs,
+            learning_rate=self.rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            patience=self.patience,
+        )
+
+    def private(self, epochs: int | None = None) -> PrivateSchedule:
+        """Return the schedule of a training on protected records, by default of all epochs."""
+        return PrivateSchedule(
+            epochs=self.epochs if epochs is None else epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.rate,
+            weight_decay=self.weight_decay,
+        )
+
+
+def _epochs(terms: Terms) -> int:
+    if not terms.on_records:
+        return 100
+    return _PAPER_EPOCHS if terms.paper else _PRIVATE_EPOCHS
+
+
+def _rate(terms: Terms) -> float:
+    return _PRIVATE_RATE if terms.on_records and not terms.paper else 0.01
+
+
+def _refuse_for_records(given: NetworkKeywords, terms: Terms, device: str) -> None:
+    """Refuse what mixes records, or asks validation records without paying."""
+    if given.batch_norm:
+        raise ConfigError(
+            f"batch_norm mixes the records of a batch, and unit {terms.unit.name!r} protects each of them; "
+            "use LayerNorm or GroupNorm in networks of your own, and here leave batch_norm out"
+        )
+    if given.dropout:
+        raise ConfigError(f"dropout={given.dropout:g} is not available under node units; set it to 0")
+    if given.patience is not None:
+        raise ConfigError(
+            "patience asks validation records after every epoch, which node units protect; drop it, or "
+            "choose weights once with selection='private'"
+        )
+    if device == "cuda":
+        raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
+    if terms.paper and (given.selection == "private" or terms.private_metrics):
+        raise ConfigError("papers select and report in the clear; drop selection and private_metrics")

@@ -1,0 +1,151 @@
+"""The contracts of a method: it is frozen, what it trained is a value, and both are told public sizes only.
+
+An estimator chooses its :class:`Method` by unit and mode, once; nothing below asks for the unit again. The
+method plans from public sizes, fits a graph in a session, and leaves a :class:`Trained`, which answers for
+other graphs. ``docs/architecture.md`` has the path of one fit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from graphveil.graph import Graph
+from graphveil.models.cards import ReleaseRow, release_rows
+from graphveil.models.inference.cache import Answer
+from graphveil.models.promises import SEEDED, edge_mu_of, notes_on, stored_twice
+from graphveil.models.requirements import check_graph
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.terms import Terms
+from graphveil.privacy import Composed, Guarantee, NoUnit
+from graphveil.privacy.guarantee import EdgeUse
+from graphveil.release import ReleasePlan
+
+State = dict[str, Tensor]
+
+
+class Trained(ABC):
+    """What a fit leaves that other graphs can be predicted with: frozen networks and public figures."""
+
+    @abstractmethod
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return the plan for predicting a graph that was not fitted, or None where that asks nothing.
+
+        Raises:
+            NotYetError: the method does not predict other graphs.
+        """
+
+    @abstractmethod
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Predict a graph that was not fitted, under the session's plan, and return rows and probabilities.
+
+        With ``kept``, what is known of its first nodes, the graph has the new edges alone, and the rows of
+        its other nodes alone are asked for.
+        """
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return the trained weights as tensors by name."""
+
+    def check(self, graph: Graph) -> None:  # noqa: B027  # most methods take any graph of as many features
+        """Refuse another graph that cannot be read, before a price is named."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """What a fit comes to.
+
+    Args:
+        trained: answers for other graphs.
+        proba: probabilities (N, C) of the fitted graph.
+        released: noisy answers by name, which may be published as far as the unit lets them.
+        private_accuracy: accuracies from booked noisy counts, by part of the split.
+        learned: further attributes of the estimator that end in an underscore.
+    """
+
+    trained: Trained
+    proba: Tensor
+    released: State = field(default_factory=dict)
+    private_accuracy: Mapping[str, float] = field(default_factory=dict)
+    learned: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """One method, for one unit and mode, with everything resolved that its constructor keywords leave open.
+
+    Args:
+        name: as in ``METHODS``.
+        terms: what is protected, and at which budget.
+        device: where networks are trained in the clear.
+    """
+
+    reads_edges: ClassVar[bool] = True
+    grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
+
+    name: str
+    terms: Terms
+    device: str = "auto"
+
+    @abstractmethod
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return what a fit asks of the protected data, calibrated, or None for nothing: a pure function."""
+
+    @abstractmethod
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train, ask the session's plan, and predict all nodes."""
+
+    @abstractmethod
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> Trained:
+        """Return what :meth:`Trained.state` was taken from."""
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph that the unit or the training cannot use, before anything is spent."""
+        check_graph(self.terms, graph, reads_edges=self.reads_edges)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return what a plan for this graph depends on."""
+        return PublicSizes.of(graph)
+
+    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        """Return what a release under the plan promises; only public facts of the graph are read."""
+        terms = self.terms
+        delta = terms.delta_for(graph.num_nodes) if plan is None else plan.delta
+        if isinstance(terms.unit, NoUnit):
+            return Guarantee.of(terms.unit, Composed(()), delta=delta, releases=0, mode=terms.mode)
+        guarantee = Guarantee.of(
+            terms.unit,
+            Composed(()) if plan is None else plan.event,
+            delta=delta,
+            releases=0 if plan is None else len(plan.queries),
+            slack=0.0 if plan is None else plan.slack,
+            mode=terms.mode,
+            deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,
+            notes=self.notes(graph),
+            one_way=plan is None or plan.one_way,
+            edge_use="asked" if plan is None else self.edge_use(plan),
+            edge_mu=None if plan is None else edge_mu_of(plan, graph.num_nodes),
+        )
+        return guarantee if plan is None else stored_twice(guarantee, graph)
+
+    def deviations(self, graph: Graph) -> tuple[str, ...]:
+        """Return why this method's release keeps no promise, in words; empty if it does."""
+        papers = self.terms.paper_deviations if self.terms.paper else ()
+        return papers if self.terms.unsafe_noise_seed is None else (*papers, SEEDED)
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what the statement has to add about the data."""
+        return notes_on(self.terms, graph)
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
+        from graphveil.models.promises import asks_edges
+
+        return "asked" if asks_edges(plan) else "never"
+
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+        """Return what a fit under a plan releases, in order."""
+        return () if plan is None else release_rows(plan)

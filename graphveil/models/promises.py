@@ -1,0 +1,44 @@
+"""The parts of a method's guarantee that do not depend on which method it is."""
+
+import math
+
+from graphveil.graph import Graph
+from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
+from graphveil.models.terms import Terms
+from graphveil.privacy import DirectedEdge, Guarantee
+from graphveil.privacy.guarantee import figure_up
+from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+
+SEEDED = "the noise is reproducible from a seed"
+_SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
+
+
+def asks_edges(plan: ReleasePlan) -> bool:
+    """Whether any of the plan's queries reads edges; steps and counts read records alone."""
+    return any(not isinstance(query, StepsQuery | TallyQuery) for query in plan.queries)
+
+
+def edge_mu_of(plan: ReleasePlan, num_nodes: int) -> float | None:
+    """Return the mu of one mutual edge under unit ``node-owner``, which stands on two lists; None without.
+
+    Steps and tallies are the same for both graphs, given what was released before them.
+    """
+    pushes = [query for query in plan.queries if isinstance(query, PushQuery)]
+    return math.hypot(*(push.edge_shift(num_nodes) / push.sigma for push in pushes)) if pushes else None
+
+
+def notes_on(terms: Terms, graph: Graph) -> tuple[str, ...]:
+    """Return what the statement has to add about the data."""
+    if terms.on_records:
+        return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
+    return tuple(note for note in graph.notes if note not in _SAID_ANYWAY)
+
+
+def stored_twice(guarantee: Guarantee, graph: Graph) -> Guarantee:
+    """Return the guarantee, with a deviation where a claim about stored edges meets friendships."""
+    if guarantee.unit != DirectedEdge.name or graph.directed:
+        return guarantee
+    return guarantee.with_deviations(
+        "an undirected edge is stored twice and the claim is about one stored edge: a friendship is "
+        f"protected at eps = {figure_up(guarantee.mutual_epsilon)} only"
+    )

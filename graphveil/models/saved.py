@@ -1,0 +1,1 @@
+"""Estimators from release folders, and folders from fits."""

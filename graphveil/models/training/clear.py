@@ -1,0 +1,48 @@
+"""Training in the clear, where labels and features are public: the best epoch on validation nodes."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.graph import Graph
+from graphveil.models.membership import nodes_of
+from graphveil.models.session import Session
+from graphveil.train import Schedule, train
+
+
+def fit_in_clear(
+    network: nn.Module,
+    logits: Callable[[Tensor], Tensor],
+    graph: Graph,
+    schedule: Schedule,
+    session: Session,
+    *,
+    stage: str,
+    generator: torch.Generator,
+    checkpoint: str | None = None,
+) -> None:
+    """Train a network on the training nodes, and leave it with the weights of its best epoch.
+
+    Args:
+        network: trained in place.
+        logits: maps node indices to the network's logits, on any device.
+        graph: labels and split.
+        schedule: epochs, rates, batches.
+        session: progress, history, and where an interrupted training resumes.
+        stage: what progress and history call it.
+        generator: shuffles batches.
+        checkpoint: what the workspace calls it, by default as the stage.
+    """
+    history = train(
+        network,
+        lambda index: logits(index).cpu(),
+        graph.y,
+        nodes_of(graph.mask("train")),
+        nodes_of(graph.mask("val")),
+        schedule,
+        generator=generator,
+        on_epoch=session.epochs(stage, schedule.epochs),
+        checkpoint=session.checkpoint(checkpoint or stage),
+    )
+    session.record(stage, history)
