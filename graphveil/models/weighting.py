@@ -22,7 +22,7 @@ PAPER_WEIGHTED = (
     "ends"
 )
 
-_TOWER = (32, 16)  # widths of the network of learned_public
+_WIDTHS = (32, 16)  # of the network of learned_public
 _STEPS, _PAIRS, _RATE = 300, 4096, 0.01
 _SHARP = 5.0  # cosines become logits times this
 
@@ -62,27 +62,27 @@ class Weighting:
             )
         return cls(similarity, rows)
 
-    def tower(self, width: int, generator: torch.Generator) -> FeedForward | None:
+    def weight_network(self, width: int, generator: torch.Generator) -> FeedForward | None:
         """Return the network of ``learned_public``, not yet trained; None for weights that learn nothing."""
         if self.similarity.reads != "learned":
             return None
-        return FeedForward([width, *_TOWER], generator=generator, activation="selu")
+        return FeedForward([width, *_WIDTHS], generator=generator, activation="selu")
 
     def learned(self, graph: Graph, rows: Tensor, context: Session) -> FeedForward | None:
         """Return what the weight learns from public labels, or None."""
         generator = context.streams.torch("weights")
-        tower = self.tower(rows.shape[1], generator)
-        if tower is not None:
+        network = self.weight_network(rows.shape[1], generator)
+        if network is not None:
             nodes = graph.mask("train")
-            _teach(tower, rows[nodes].float(), graph.y[nodes], generator)
-        return tower
+            _teach(network, rows[nodes].float(), graph.y[nodes], generator)
+        return network
 
     def keys(
         self,
         graph: Graph,
         rows: Tensor,
         encoder: nn.Module | None,
-        tower: nn.Module | None,
+        network: nn.Module | None,
         context: Session,
     ) -> Features | None:
         """Return what every hop's weights read; None for the vectors of each hop."""
@@ -93,7 +93,7 @@ class Weighting:
         if self.similarity.reads == "rows":
             return rows
         # Kept with the workspace, as the rows are: a resumed release is asked with the same bits.
-        return context.once("weights", lambda: {"keys": _computed(graph, rows, encoder, tower)})["keys"]
+        return context.once("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})["keys"]
 
 
 def charged_as_one(queries: tuple[HopQuery, ...], mu: float) -> tuple[HopQuery, ...]:
@@ -102,27 +102,27 @@ def charged_as_one(queries: tuple[HopQuery, ...], mu: float) -> tuple[HopQuery, 
 
 
 @torch.no_grad()
-def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, tower: nn.Module | None) -> Tensor:
-    """Return the tower's rows if there is one, and otherwise the encoder's probabilities."""
-    if tower is not None:
-        learned: Tensor = tower.eval()(rows.float())
+def _computed(graph: Graph, rows: Tensor, encoder: nn.Module | None, network: nn.Module | None) -> Tensor:
+    """Return the network's rows if there is one, and otherwise the encoder's probabilities."""
+    if network is not None:
+        learned: Tensor = network.eval()(rows.float())
         return learned
     assert encoder is not None
     logits: Tensor = encoder.eval()(batch_of(graph.x, device=next(encoder.parameters()).device))
     return logits.softmax(dim=1).cpu()
 
 
-def _teach(tower: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
-    """Teach the tower's rows to point the same way where labels agree, from random pairs of labelled nodes.
+def _teach(network: FeedForward, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+    """Teach the network's rows to point the same way where labels agree, from random pairs of labelled nodes.
 
     Whether an edge joins a pair is never asked. Pairs that agree count as much in total as those that do not.
     """
-    optimizer = Adam(tower.parameters())
+    optimizer = Adam(network.parameters())
     agreeing = float((y.bincount() / len(y)).square().sum())
     balance = torch.tensor((1 - agreeing) / agreeing)
     for _ in range(_STEPS):
         u, v = torch.randint(len(y), (2, _PAIRS), generator=generator)
-        cosine = (normalize(tower(x[u]), dim=1) * normalize(tower(x[v]), dim=1)).sum(dim=1)
+        cosine = (normalize(network(x[u]), dim=1) * normalize(network(x[v]), dim=1)).sum(dim=1)
         optimizer.zero_grad()
         loss = binary_cross_entropy_with_logits(_SHARP * cosine, (y[u] == y[v]).float(), pos_weight=balance)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own

@@ -1,0 +1,130 @@
+"""The networks of GAP, and how rows pass from one hop to the next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.private import count_parameters
+from graphveil.networks.hops import Encoder, HopClassifier, UnitHopClassifier, scaled_by_norm
+from graphveil.propagation import plain_unit, safe_unit, shrink_unit
+
+Classifier = HopClassifier | UnitHopClassifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapShape:
+    """Depths and widths of the encoder and the classifier, for any public sizes.
+
+    Args:
+        hops: K.
+        hidden: the width of all hidden rows.
+        encoder_layers: of the encoder, its head not counted; 0 aggregates raw features.
+        base_layers, head_layers: of the classifier, before and after hops are combined.
+        combine: how hops are combined.
+        layers: keywords of all layers.
+        paper: whether heads are a paper's.
+        paper_on_records: whether both networks are those of the paper's reference on records.
+    """
+
+    hops: int
+    hidden: int
+    encoder_layers: int
+    base_layers: int
+    head_layers: int
+    combine: str
+    layers: dict[str, Any]
+    paper: bool
+    paper_on_records: bool
+
+    def width(self, sizes: PublicSizes) -> int:
+        """Return the width of aggregated rows."""
+        return self.hidden if self.encoder_layers else sizes.width
+
+    def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
+        """Return an untrained encoder."""
+        return Encoder(
+            self._encoder_widths(sizes),
+            sizes.classes,
+            plain_head=not self.paper,
+            activated=self.paper_on_records,
+            generator=generator,
+            **self.layers,
+        )
+
+    def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> Classifier:
+        """Return an untrained classifier of own rows and K hops."""
+        views, base = self.hops + 1, self._base_widths(sizes)
+        head = [*self._head_widths, sizes.classes]
+        if self.paper_on_records:
+            activation = self.layers["activation"]
+            return UnitHopClassifier(views, base, head, generator=generator, activation=activation)
+        return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
+
+    def encoder_parameters(self, sizes: PublicSizes) -> int:
+        """Return how many weights the encoder and its head have."""
+        return count_parameters(*self._encoder_widths(sizes), sizes.classes)
+
+    def classifier_parameters(self, sizes: PublicSizes) -> int:
+        """Return how many weights the classifier has, where hops are concatenated."""
+        views = self.hops + 1
+        head = count_parameters(views * self.hidden, *self._head_widths, sizes.classes)
+        return views * count_parameters(*self._base_widths(sizes)) + head
+
+    def _encoder_widths(self, sizes: PublicSizes) -> list[int]:
+        return [sizes.width, *[self.hidden] * self.encoder_layers]
+
+    def _base_widths(self, sizes: PublicSizes) -> list[int]:
+        return [self.width(sizes), *[self.hidden] * self.base_layers]
+
+    @property
+    def _head_widths(self) -> list[int]:
+        return [self.hidden] * (self.head_layers - 1)
+
+
+@dataclass(frozen=True)
+class Passing:
+    """How rows are normalised before a hop, and what is made of its answer.
+
+    A paper normalises plainly. Otherwise a row's norm is at most one whatever the rounding, and a noisy row
+    is shrunk by how much of it may be noise. On records rows that overflowed become zero: an error would tell
+    of one protected record.
+    """
+
+    paper: bool
+    on_records: bool
+
+    def unit(self, rows: Tensor) -> Tensor:
+        """Return rows of norm at most one."""
+        if self.paper:
+            return plain_unit(rows)
+        return safe_unit(_finite(rows) if self.on_records else rows)
+
+    def onward(self, encoder: Encoder | None, rows: Tensor, answers: Sequence[Tensor], std: float) -> Tensor:
+        """Return the next hop's input from a node's own row and its noisy answers."""
+        if self.paper:
+            return plain_unit(answers[-1])
+        if self.on_records and encoder is not None:
+            return self.unit(encoder.message(rows, [scaled_by_norm(answer, std) for answer in answers]))
+        return shrink_unit(answers[-1], std)
+
+    def views(self, rows: Tensor, answers: Sequence[Tensor], stds: Sequence[float] | None) -> list[Tensor]:
+        """Return what the classifier sees of each hop: functions of own and noisy rows only.
+
+        Args:
+            rows: own rows.
+            answers: of the K hops.
+            stds: their noise; None for exact answers.
+        """
+        if stds is None or self.paper:
+            views = list(map(plain_unit, answers))
+        else:
+            views = [scaled_by_norm(answer, std) for answer, std in zip(answers, stds, strict=True)]
+        return [view.float() for view in (rows, *views)]
+
+
+def _finite(rows: Tensor) -> Tensor:
+    return torch.where(rows.isfinite().all(dim=1, keepdim=True), rows, 0.0)
