@@ -123,7 +123,7 @@ def _read_nodes(
         "num_classes": len(class_names),
         "class_names": class_names,
         "name": path.name.partition(".")[0],
-        "ids": id_array(node_ids),
+        "ids": tables.id_array(node_ids),
     }
     if "split" in roles:
         fields |= _masks(tables.column(table, roles["split"]), roles["split"])
@@ -207,9 +207,3 @@ def _masks(column: Column, name: str) -> dict[str, Any]:
         raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
     # A member without a label is no error: under a unit of records that is what a null record looks like.
     return {f"{part}_mask": torch.tensor([entry == part for entry in parts]) for part in SPLITS}
-
-
-def id_array(ids: Column) -> npt.NDArray[Any]:
-    """Return ids as an int64 array or as an array of text."""
-    array = np.asarray(ids.to_numpy(zero_copy_only=False))
-    return array.astype(np.str_) if array.dtype == object else array

@@ -23,6 +23,7 @@ Table: TypeAlias = "pa.Table"
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 WRITTEN = (".parquet", ".csv")
+MAX_ID_BYTES = 1000
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -83,8 +84,34 @@ def keys(array: Column, name: str) -> Column:
     if pa.types.is_unsigned_integer(array.type):
         return _int64(array, name)
     if pa.types.is_large_string(array.type):
+        if too_long(array):
+            raise GraphError(
+                f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+            )
         return array
     raise GraphError(f"column {name!r} is of type {array.type}; ids must be whole numbers or text")
+
+
+def too_long(ids: Column) -> bool:
+    """Whether one of the texts is longer than an id may be."""
+    import pyarrow.compute as pc
+
+    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
+
+
+def id_array(ids: Column) -> npt.NDArray[Any]:
+    """Return ids as an int64 array, or as text in an array of objects.
+
+    NumPy's own text has one width for all, so that one long id would cost its length for every node, and it
+    drops NULs at the end, which would make two ids one.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(ids.type):
+        return np.asarray(ids.to_numpy(zero_copy_only=False))
+    distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
+    texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
+    return texts
 
 
 def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
