@@ -41,7 +41,15 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.guarantee import EdgeUse, Mode, figure_up
-from graphveil.release import Engine, PushQuery, Release, ReleaseKey, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release import (
+    AccuracyCountQuery,
+    DPSGDQuery,
+    Engine,
+    PushQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
 from graphveil.release.release import check_weights
 from graphveil.train import EpochRecord
 
@@ -358,7 +366,7 @@ class Estimator(ABC):
 
     def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        of_edges = [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
+        of_edges = [query for query in plan.queries if not isinstance(query, DPSGDQuery | AccuracyCountQuery)]
         return "asked" if of_edges else "never"
 
     # -- shared parts --------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ from graphveil.networks.layers import COMBINATIONS, batch_of, batches_of
 from graphveil.privacy import NodeOwner, NoUnit, renyi
 from graphveil.propagation import plain_unit, safe_unit, shrink_unit
 from graphveil.release import (
-    AttentionStepsQuery,
-    HopQuery,
+    EdgeAttentionQuery,
+    NeighborSumQuery,
     PushQuery,
     Release,
     ReleasePlan,
@@ -209,7 +209,7 @@ class GAP(TrainedEstimator):
             return self._attention_training(num_nodes, num_classes).plan(epsilon, delta, num_nodes=num_nodes)
         similarity = None if self._weighting is None else self._weighting.similarity
 
-        def queries(mu: float) -> tuple[HopQuery, ...]:
+        def queries(mu: float) -> tuple[NeighborSumQuery, ...]:
             return equal_hops(mu, self.hops, self._width, unit, similarity)
 
         if self.mode == "paper":
@@ -363,7 +363,7 @@ class GAP(TrainedEstimator):
     ) -> State:
         """Return the network that weighs in-edges, the answer to the plan's first question."""
         query, targets = plan.queries[0], nodes_of(graph.mask("train"))
-        assert isinstance(query, AttentionStepsQuery)
+        assert isinstance(query, EdgeAttentionQuery)
         generator = context.streams.torch("attention")
         start = context.once(
             "attention", lambda: {"start": attention_start(query, rows, graph.y, targets, generator)}
@@ -587,9 +587,9 @@ class GAP(TrainedEstimator):
         )
 
 
-def _hops_of(plan: ReleasePlan) -> list[HopQuery | PushQuery]:
+def _hops_of(plan: ReleasePlan) -> list[NeighborSumQuery | PushQuery]:
     """Return what a plan asks of the edges."""
-    return [query for query in plan.queries if isinstance(query, HopQuery | PushQuery)]
+    return [query for query in plan.queries if isinstance(query, NeighborSumQuery | PushQuery)]
 
 
 def _noise_of(plan: ReleasePlan) -> list[float]:

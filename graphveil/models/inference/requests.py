@@ -15,7 +15,7 @@ from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, joint_ledger
-from graphveil.release import HopQuery, ReleasePlan
+from graphveil.release import NeighborSumQuery, ReleasePlan
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
@@ -135,7 +135,9 @@ def _of_step(model: "Estimator", new: Batch, plan: ReleasePlan, disjoint: bool) 
 
 def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
     """Return the plan for new rows, with the noise of the old ones: what else a fit asked holds for them."""
-    return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, HopQuery)))
+    return replace(
+        plan, queries=tuple(query for query in plan.queries if isinstance(query, NeighborSumQuery))
+    )
 
 
 def _before(graph: Graph, step: Step, answers: PredictionCache) -> Answer | None:

@@ -53,7 +53,7 @@ class Randomiser:
 
         Args:
             graph: labels and split.
-            x: features, one row a node.
+            x: features, one row per node.
             seed: makes the noise reproducible; None for a key of the operating system.
             kept: where reports are kept, so that a resumed fit does not randomise again.
 
@@ -72,7 +72,7 @@ class Randomiser:
         """Return the randomised features of nodes that tell no label.
 
         Args:
-            x: features, one row a node.
+            x: features, one row per node.
             seed: makes the noise reproducible; None for a key of the operating system.
             occasion: the number of this collection: no two have the same noise, whatever the seed.
         """
