@@ -135,7 +135,12 @@ class TestRefusals:
                 {},
                 "column 'user' is of type double; ids must be whole numbers",
             ),
-            ({"user": [1, 2, 3, 4]}, {}, "of different types (large_string and int64); write both as text"),
+            ({"user": [1, 2, 3, 4]}, {}, "that column 'user' of the nodes (whole numbers) lacks; add"),
+            (
+                {},
+                {"a": [1, 2, 3]},
+                "edges holds ids that column 'user' of the nodes (text) lacks",
+            ),
             ({"user": ["u1", "u2", "u3", "u4"]}, {}, "column 'a' of the edges holds ids that column 'user'"),
             ({}, {"b": ["u2", None, "u1"]}, "column 'b' has missing values"),
             ({"age": [1.0, float("nan"), 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
