@@ -10,23 +10,23 @@ from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curv
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import (
-    AttentionStepsQuery,
-    CellQuery,
-    HopQuery,
+    AccuracyCountQuery,
+    DPSGDQuery,
+    EdgeAttentionQuery,
+    EdgeCountQuery,
+    NeighborSumQuery,
     PushQuery,
     ReleasePlan,
-    StepsQuery,
-    TallyQuery,
 )
 from graphveil.release.plan import Query
 
 _KINDS: dict[type[Query], str] = {
-    StepsQuery: "training",
-    AttentionStepsQuery: "training on edges",
+    DPSGDQuery: "training",
+    EdgeAttentionQuery: "training on edges",
     PushQuery: "push",
-    HopQuery: "hop",
-    CellQuery: "edge counts",
-    TallyQuery: "tally",
+    NeighborSumQuery: "hop",
+    EdgeCountQuery: "edge counts",
+    AccuracyCountQuery: "tally",
 }
 _UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
 _ROUNDING = 1e-6
@@ -178,6 +178,6 @@ def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
 
 
 def _noise_of(query: Query) -> dict[str, Any]:
-    if not isinstance(query, StepsQuery | AttentionStepsQuery):
+    if not isinstance(query, DPSGDQuery | EdgeAttentionQuery):
         return {"noise_std": query.noise}
     return {name: getattr(query, name) for name in ("steps", "sampling_rate", "noise_multiplier")}

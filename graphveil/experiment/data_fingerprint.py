@@ -81,6 +81,6 @@ def _arrays(graph: "Graph") -> Iterator[Tensor]:
     yield from (x,) if isinstance(x, Tensor) else map(torch.from_numpy, (x.indptr, x.indices, x.data))
     yield from (graph.y, *graph.adjacency.arrays)
     yield from (mask for mask in masks if mask is not None)
-    ids = b"" if graph.ids is None else graph.ids.astype("U").tobytes()  # objects would give their addresses
-    names = json.dumps(graph.class_names).encode() + ids
+    ids = [] if graph.ids is None else list(map(str, graph.ids.tolist()))  # numbers or text alike
+    names = json.dumps([graph.class_names, ids]).encode()
     yield torch.frombuffer(bytearray(names), dtype=torch.uint8)

@@ -79,9 +79,9 @@ def read_graph(
     ends = [source, target] if weight is None else [source, target, weight]
     check_columns(edge_path, ends)
     fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
-    table = tables.read(edge_path, ends)
+    table = tables.read(edge_path, ends, _edge_types(ends, node_ids))
     tail, head = (_positions(table, end, node_ids, id) for end in (source, target))
-    weights = None if weight is None else tables.matrix(table, [weight])[:, 0]
+    weights = None if weight is None else tables.vector(table, weight)
     return Graph.from_edges(
         source=tail, target=head, directed=directed, weight=weights, max_weight=max_weight, **fields
     )
@@ -123,7 +123,7 @@ def _read_nodes(
         "num_classes": len(class_names),
         "class_names": class_names,
         "name": path.name.partition(".")[0],
-        "ids": id_array(node_ids),
+        "ids": tables.id_array(node_ids),
     }
     if "split" in roles:
         fields |= _masks(tables.column(table, roles["split"]), roles["split"])
@@ -140,22 +140,24 @@ def distinct_ids(table: Table, name: str) -> Column:
     return ids
 
 
+def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
+    """Return what the columns of a table of edges are, whatever edges there are: ids, ids, weights."""
+    import pyarrow as pa
+
+    return dict(zip(ends, (node_ids.type, node_ids.type, pa.float64()), strict=False))
+
+
 def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArray[np.integer]:
     """Return the row of every id in the table of nodes."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = tables.keys(tables.column(table, name), name)
-    if len(ids) == 0:
-        return np.empty(0, dtype=np.int32)
-    if ids.type != node_ids.type:
-        raise GraphError(
-            f"column {name!r} of the edges and column {id!r} of the nodes are of different types "
-            f"({ids.type} and {node_ids.type}); write both as text or both as whole numbers"
-        )
+    ids = tables.keys_like(tables.column(table, name), name, node_ids)
     positions = pc.index_in(ids, value_set=node_ids)
     if positions.null_count:
+        kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
         raise GraphError(
-            f"column {name!r} of the edges holds ids that column {id!r} of the nodes lacks; "
+            f"column {name!r} of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; "
             "add those nodes or drop those edges"
         )
     return np.asarray(positions.to_numpy(zero_copy_only=False))
@@ -207,9 +209,3 @@ def _masks(column: Column, name: str) -> dict[str, Any]:
         raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
     # A member without a label is no error: under a unit of records that is what a null record looks like.
     return {f"{part}_mask": torch.tensor([entry == part for entry in parts]) for part in SPLITS}
-
-
-def id_array(ids: Column) -> npt.NDArray[Any]:
-    """Return ids as an int64 array or as an array of text."""
-    array = np.asarray(ids.to_numpy(zero_copy_only=False))
-    return array.astype(np.str_) if array.dtype == object else array

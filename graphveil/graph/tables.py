@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,6 +23,7 @@ Table: TypeAlias = "pa.Table"
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 WRITTEN = (".parquet", ".csv")
+MAX_ID_BYTES = 1000
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -44,12 +45,17 @@ def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def read(path: Path, columns: Sequence[str]) -> Table:
-    """Return the chosen columns of a parquet or CSV file."""
+def read(path: Path, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Table:
+    """Return the chosen columns of a parquet or CSV file.
+
+    A CSV has no types, and what is guessed from all rows may turn with one of them. Columns in ``types`` have
+    the type given there if all their values can be read as it; otherwise they come back as they are written,
+    for a reader that looks at each value by itself.
+    """
     import pyarrow as pa
 
     try:
-        table = _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns)
+        table = _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns, types or {})
         table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
     except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
         raise _unreadable(path) from None
@@ -83,8 +89,66 @@ def keys(array: Column, name: str) -> Column:
     if pa.types.is_unsigned_integer(array.type):
         return _int64(array, name)
     if pa.types.is_large_string(array.type):
+        if too_long(array):
+            raise GraphError(
+                f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+            )
         return array
     raise GraphError(f"column {name!r} is of type {array.type}; ids must be whole numbers or text")
+
+
+def keys_like(array: Column, name: str, ids: Column) -> Column:
+    """Return a column of references as the type of the ids that they refer to; null where a value has none.
+
+    The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
+    references would let one of them, a secret edge, decide what becomes of the others.
+    """
+    import pyarrow as pa
+
+    if array.null_count:
+        raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
+    if not len(array):
+        return pa.array([], ids.type)
+    if pa.types.is_int64(ids.type):
+        return _whole(array)
+    return array if pa.types.is_large_string(array.type) else pa.nulls(len(array), ids.type)
+
+
+def _whole(array: Column) -> Column:
+    """Return whole numbers as int64, all null if one is none: then a value is unknown, whichever it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        array = pc.ascii_trim_whitespace(array)  # as numbers in a CSV are read
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return pa.nulls(len(array), pa.int64())
+
+
+def too_long(ids: Column) -> bool:
+    """Whether one of the texts is longer than an id may be."""
+    import pyarrow.compute as pc
+
+    return (pc.max(pc.binary_length(ids)).as_py() or 0) > MAX_ID_BYTES
+
+
+def id_array(ids: Column) -> npt.NDArray[Any]:
+    """Return ids as an int64 array, or as text in an array of objects.
+
+    NumPy's own text has one width for all, so that one long id would cost its length for every node, and it
+    drops NULs at the end, which would make two ids one.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(ids.type):
+        return np.asarray(ids.to_numpy(zero_copy_only=False))
+    distinct = np.array(ids.dictionary.to_pylist(), dtype=object)
+    texts: npt.NDArray[Any] = distinct[ids.indices.to_numpy(zero_copy_only=False)]
+    return texts
 
 
 def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -102,6 +166,22 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
             )
         start = stop
     return out
+
+
+def vector(table: Table, name: str) -> npt.NDArray[np.float32]:
+    """Return one number a row, of a column of numbers or of text that :func:`read` left as it is written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = column(table, name)
+    if pa.types.is_large_string(array.type):
+        try:
+            array = pc.ascii_trim_whitespace(array).cast(pa.float64())
+        except pa.ArrowInvalid:
+            raise GraphError(f"column {name!r} holds text that is not a number; correct or drop it") from None
+    if pa.types.is_nested(array.type):
+        raise GraphError(f"column {name!r} is of type {array.type}; give one number per row")
+    return matrix(pa.table({name: array}), [name])[:, 0]
 
 
 def encode(table: Table, suffix: str) -> bytes:
@@ -210,12 +290,21 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
     return pyarrow.parquet.read_table(path, columns=list(columns))
 
 
-def _read_csv(path: Path, columns: Sequence[str]) -> Table:
+def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Table:
+    import pyarrow as pa
     from pyarrow import csv
 
-    # Only an empty field is missing: "NA" is a country code, and "nan" in a column of numbers is refused.
-    convert = csv.ConvertOptions(include_columns=list(columns), null_values=[""], strings_can_be_null=True)
-    return csv.read_csv(path, convert_options=convert)
+    def table(types: Mapping[str, pa.DataType]) -> Table:
+        # Only an empty field is missing: "NA" is a country code, and "nan" in a column of numbers is refused.
+        convert = csv.ConvertOptions(
+            include_columns=list(columns), column_types=types, null_values=[""], strings_can_be_null=True
+        )
+        return csv.read_csv(path, convert_options=convert)
+
+    try:
+        return table(types)
+    except pa.ArrowInvalid:
+        return table(dict.fromkeys(types, pa.large_string()))
 
 
 def _unreadable(path: Path) -> GraphError:

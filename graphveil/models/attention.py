@@ -22,7 +22,7 @@ from graphveil.privacy import (
     renyi,
 )
 from graphveil.privacy.guarantee import figure_up
-from graphveil.release import AttentionStepsQuery, HopQuery, Query, Release, ReleasePlan
+from graphveil.release import EdgeAttentionQuery, NeighborSumQuery, Query, Release, ReleasePlan
 from graphveil.release import calibrate_plan as calibrated
 from graphveil.release.plan import hops
 from graphveil.train.adam import Adam
@@ -52,7 +52,7 @@ class AttentionTraining:
     A network of two layers that halves its input weighs each in-edge, w = sigmoid(w . tanh(A z_u + B z_v + b)
     + c), so a sum over in-neighbours moves by at most one (sqrt 2 for an undirected edge) whatever it has
     learned. It is trained with a linear head by DP-Adam on batches of target nodes
-    (:class:`graphveil.release.AttentionStepsQuery`); ``hops`` noisy sums follow, and nothing else.
+    (:class:`graphveil.release.EdgeAttentionQuery`); ``hops`` noisy sums follow, and nothing else.
 
     Guarantee (edge units): T Poisson-subsampled Gaussian steps under the REPLACE relation and K Gaussian
     releases, composed in one privacy-loss distribution. Passes in training are not released, so they need no
@@ -131,13 +131,13 @@ class AttentionTraining:
 
     def _queries(self, multiplier: float, mu: float) -> tuple[Query, ...]:
         """Return the questions when the hops cost mu."""
-        asked: tuple[HopQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
+        asked: tuple[NeighborSumQuery, ...] = hops(mu, self.hops, self.dim, self.unit, SIMILARITY)
         # Half of an undirected graph's edges are used in training: half the sum, half the noise.
         shown = asked[0].sigma[0] / (2 if isinstance(self.unit, UndirectedEdge) else 1)
         return (self._asked(multiplier, shown), *asked)
 
-    def _asked(self, multiplier: float, shown: float) -> AttentionStepsQuery:
-        return AttentionStepsQuery(
+    def _asked(self, multiplier: float, shown: float) -> EdgeAttentionQuery:
+        return EdgeAttentionQuery(
             dim=self.dim,
             classes=self.classes,
             steps=self._steps,
@@ -171,7 +171,7 @@ class AttentionTraining:
 
 def learn_attention(
     release: Release,
-    query: AttentionStepsQuery,
+    query: EdgeAttentionQuery,
     start: Tensor,
     rows: Tensor,
     labels: Tensor,
@@ -216,7 +216,7 @@ def attention_keys(network: Mapping[str, Tensor], rows: Tensor) -> tuple[Tensor,
 
 
 def attention_start(
-    query: AttentionStepsQuery, rows: Tensor, labels: Tensor, targets: Tensor, generator: torch.Generator
+    query: EdgeAttentionQuery, rows: Tensor, labels: Tensor, targets: Tensor, generator: torch.Generator
 ) -> Tensor:
     """Return the first weights: hidden units at random, a readout of zero, and a head for rows as they are.
 

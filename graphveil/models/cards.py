@@ -86,15 +86,15 @@ class Card:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.release import AttentionStepsQuery, HopQuery, PushQuery, StepsQuery
+    from graphveil.release import DPSGDQuery, EdgeAttentionQuery, NeighborSumQuery, PushQuery
 
     return tuple(
         ReleaseRow(
             kind=query.kind,
             sensitivity=query.sensitivity(plan.unit),
             noise_std=list(query.noise),
-            values_per_node=query.dim if isinstance(query, HopQuery | PushQuery) else None,
-            steps=query.steps if isinstance(query, StepsQuery | AttentionStepsQuery) else None,
+            values_per_node=query.dim if isinstance(query, NeighborSumQuery | PushQuery) else None,
+            steps=query.steps if isinstance(query, DPSGDQuery | EdgeAttentionQuery) else None,
             pays=list(payers(query.event(plan.unit), plan.unit)),
         )
         for query in plan.queries

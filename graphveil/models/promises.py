@@ -7,7 +7,7 @@ from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
 from graphveil.privacy.guarantee import figure_up
-from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release import PushQuery, ReleasePlan, DPSGDQuery, AccuracyCountQuery
 
 SEEDED = "the noise is reproducible from a seed"
 _SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
@@ -15,7 +15,7 @@ _SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge 
 
 def asks_edges(plan: ReleasePlan) -> bool:
     """Whether any of the plan's queries reads edges; steps and counts read records alone."""
-    return any(not isinstance(query, StepsQuery | TallyQuery) for query in plan.queries)
+    return any(not isinstance(query, DPSGDQuery | AccuracyCountQuery) for query in plan.queries)
 
 
 def edge_mu_of(plan: ReleasePlan, num_nodes: int) -> float | None:

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Features, Graph
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward, batch_of
-from graphveil.release import HopQuery
+from graphveil.release import NeighborSumQuery
 from graphveil.train.adam import Adam
 from graphveil.weights import Similarity, parse_weight
 
@@ -96,7 +96,7 @@ class Weighting:
         return context.once("weights", lambda: {"keys": _computed(graph, rows, encoder, network)})["keys"]
 
 
-def charged_as_one(queries: tuple[HopQuery, ...], mu: float) -> tuple[HopQuery, ...]:
+def charged_as_one(queries: tuple[NeighborSumQuery, ...], mu: float) -> tuple[NeighborSumQuery, ...]:
     """Return the hops with the noise of the paper's Lemma 1, which is that of sensitivity one."""
     return tuple(replace(query, sigma=(math.sqrt(len(queries)) / mu,)) for query in queries)
 

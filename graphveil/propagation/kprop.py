@@ -110,5 +110,5 @@ class KProp:
 
     def _checked(self, rows: Tensor) -> Tensor:
         if rows.shape[0] != self.num_nodes:
-            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row a node")
+            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row per node")
         return rows

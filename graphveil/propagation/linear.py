@@ -1,4 +1,4 @@
-"""Public linear maps of rows, one row a node, with gradients: what a server does to reports it may read.
+"""Public linear maps of rows, one row per node, with gradients: what a server does to reports it may read.
 
 Under unit ``node-features`` edges are public and records arrive randomised, so these maps cost nothing. They
 are not for protected edges: nothing here adds noise.
@@ -18,7 +18,7 @@ from graphveil.errors import GraphError
 
 
 class Propagation(Protocol):
-    """A public linear map H -> P H of rows, one row a node.
+    """A public linear map H -> P H of rows, one row per node.
 
     Whatever has these four can stand in for :class:`~graphveil.propagation.KProp`: more hops, other weights,
     rows of similar nodes.
@@ -108,7 +108,7 @@ class SparseMap:
     def apply(self, rows: Tensor) -> Tensor:
         """Return the product with rows (N, d)."""
         if rows.shape[0] != self.num_nodes:
-            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row a node")
+            raise GraphError(f"{rows.shape[0]} rows for {self.num_nodes} nodes; give one row per node")
         return embedding_bag(
             self.columns,
             rows.contiguous(),

@@ -16,7 +16,9 @@ from graphveil._random import RowStream
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.mechanisms import IntegerNoise
-from graphveil.release.queries import FLOAT32_EXACT, CellQuery, HopQuery
+from graphveil.release.edge_counts import EdgeCountQuery
+from graphveil.release.neighbor_sums import NeighborSumQuery
+from graphveil.release.query import FLOAT32_EXACT
 from graphveil.weights.compiled.fused_sum import FusedSum
 from graphveil.weights.tables import PairWeights
 
@@ -48,7 +50,7 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RowLaws:
+class RowNoise:
     """For each kind of row, the law of its noise (None: not released) and what its grid step is worth.
 
     ``kinds`` are the rows' kinds, None where there is one.
@@ -72,7 +74,7 @@ class RowLaws:
             rows[torch.tensor([law is None for law in self.noise])[torch.from_numpy(kinds)]] = 0.0
 
 
-def noisy_rows(edges: Edges, *, sums: Sums, laws: RowLaws, stream: RowStream) -> Tensor:
+def noisy_rows(edges: Edges, *, sums: Sums, laws: RowNoise, stream: RowStream) -> Tensor:
     """Return the noisy sums of one block; the exact sums live and die here.
 
     Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
@@ -89,7 +91,7 @@ def noisy_rows(edges: Edges, *, sums: Sums, laws: RowLaws, stream: RowStream) ->
     return rows.to(torch.float32)
 
 
-def noise_rows(edges: Edges, laws: RowLaws, stream: RowStream, dim: int) -> Tensor:
+def noise_rows(edges: Edges, laws: RowNoise, stream: RowStream, dim: int) -> Tensor:
     """Return the integer noise of a block's rows, each by the law of its kind, in a float type."""
     drawn = {law for law in laws.noise if law is not None}
     fits = max(law.sigma for law in drawn) * SIGMAS < FLOAT32_EXACT
@@ -130,7 +132,9 @@ def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
     return total.to(torch.float64)
 
 
-def grid_table(vectors: Tensor, groups: Tensor | None, query: HopQuery, used: Tensor | None = None) -> Tensor:
+def grid_table(
+    vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, used: Tensor | None = None
+) -> Tensor:
     """Return the weighted contributions as integers in float32, one copy a destination group.
 
     Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The table
@@ -166,7 +170,7 @@ def noisy_cells(
     adjacency: Adjacency,
     labels: Tensor,
     inside: Tensor,
-    query: CellQuery,
+    query: EdgeCountQuery,
     noise: IntegerNoise,
     stream: RowStream,
 ) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Adjacency
-from graphveil.release.edge_training import AttentionStepsQuery
+from graphveil.release.edge_training import EdgeAttentionQuery
 from graphveil.release.orientation import used_once
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
@@ -48,7 +48,7 @@ class _InEdges(NamedTuple):
 
 
 def clipped_sum(
-    weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: AttentionStepsQuery
+    weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
 ) -> Tensor:
     """Return the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), shape (p).
 
@@ -75,7 +75,7 @@ def clipped_sum(
 
 
 def _gradients(
-    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: AttentionStepsQuery
+    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
 ) -> Tensor:
     """Return each target's gradient, shape (B, p)."""
     nodes = examples.targets[batch]
@@ -112,7 +112,7 @@ def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Te
 
 
 def _head(
-    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: AttentionStepsQuery
+    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: EdgeAttentionQuery
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss's gradients by the logits (B, C) and by the sums (B, d), and the scaled sums."""
     soft = max(1.0, query.forward_noise) * query.dim**0.5
@@ -154,7 +154,7 @@ class _Network(NamedTuple):
             self.source[place].addmm_(u.t(), g)
 
 
-def _in_edges(examples: Examples, nodes: Tensor, query: AttentionStepsQuery) -> _InEdges:
+def _in_edges(examples: Examples, nodes: Tensor, query: EdgeAttentionQuery) -> _InEdges:
     """Return the in-edges of some targets, of a friendship in its one direction if that is asked for."""
     indptr, indices = examples.adjacency.indptr.numpy(), examples.adjacency.indices.numpy()
     starts, counts = indptr[nodes.numpy()], np.diff(indptr)[nodes.numpy()]

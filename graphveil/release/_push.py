@@ -19,7 +19,7 @@ Sums = npt.NDArray[np.int64]
 def own_sums(adjacency: Adjacency, weights: Sums) -> Sums:
     """Return, for each source, the sum of integer weights over its own list (the edges that it sends), exact.
 
-    ``weights`` has an entry a node, or a single one for all.
+    ``weights`` has an entry per node, or a single one for all.
     """
     count = adjacency.num_nodes
     if len(weights) == 1:

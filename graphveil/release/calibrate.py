@@ -10,7 +10,7 @@ from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import CERTIFY_INTERVAL, SEARCH_INTERVAL, total_mu
 from graphveil.release.plan import ReleasePlan
-from graphveil.release.queries import Query
+from graphveil.release.query import Query
 
 Queries = Callable[[float], tuple[Query, ...]]
 Point = tuple[float, float]

@@ -11,11 +11,11 @@ from graphveil import _check
 from graphveil.errors import UnitError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
-from graphveil.release.queries import Query
+from graphveil.release.query import Query
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionStepsQuery(Query):
+class EdgeAttentionQuery(Query):
     """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
 
     The example of target v is the loss of its class, given its own row and the sum of its in-neighbours'
@@ -46,7 +46,7 @@ class AttentionStepsQuery(Query):
         ConfigError: a field is outside its range.
         CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
 
-    >>> query = AttentionStepsQuery(
+    >>> query = EdgeAttentionQuery(
     ...     dim=2, classes=3, steps=100, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.01
     ... )
     >>> query.event(UndirectedEdge()), query.parameters
@@ -54,6 +54,7 @@ class AttentionStepsQuery(Query):
     """
 
     kind: ClassVar[str] = "attention"
+    wire: ClassVar[str] = "AttentionStepsQuery"
 
     dim: int
     classes: int

@@ -51,11 +51,13 @@ class GroupWeights:
         return cls("train/val/target", ((s, 1.0, 1.0), (0.0, s, 1.0), (0.0, 0.0, s)))
 
     @classmethod
-    def few_labels(cls, back: float) -> "GroupWeights":
-        """Return the table for few labels: targets also speak to labelled nodes, with weight ``back``."""
-        _check.within(0, 1, back=back)
-        s, forward = math.sqrt(0.5), math.sqrt(1 - back**2)
-        return cls("train/val/target", ((s, s, forward), (s, s, forward), (back, back, s)))
+    def few_labels(cls, reverse_weight: float) -> "GroupWeights":
+        """Return the table for few labels: targets also speak to labelled nodes, with the reverse weight."""
+        _check.within(0, 1, reverse_weight=reverse_weight)
+        s, forward = math.sqrt(0.5), math.sqrt(1 - reverse_weight**2)
+        return cls(
+            "train/val/target", ((s, s, forward), (s, s, forward), (reverse_weight, reverse_weight, s))
+        )
 
     @classmethod
     def equal(cls, partition: str, groups: int) -> "GroupWeights":

@@ -8,7 +8,7 @@ from torch import Tensor
 from graphveil._random import PublicStreams
 from graphveil.errors import ReleaseError
 from graphveil.release._edge_gradients import MOST_WEIGHT, Examples, clipped_sum
-from graphveil.release.edge_training import AttentionStepsQuery
+from graphveil.release.edge_training import EdgeAttentionQuery
 
 Gradients = Callable[[Tensor], Tensor]
 Descent = Callable[[Tensor, Gradients], Tensor]
@@ -24,11 +24,11 @@ class NoisyGradients:
     with the sum truncated toward zero to the grid C / m and noise in whole grid steps
     (:class:`graphveil.mechanisms.StepNoise`). An empty batch is a step of noise alone.
 
-    Guarantee: see :class:`AttentionStepsQuery`. Each step's noise serves one call. The weights of a call may
+    Guarantee: see :class:`EdgeAttentionQuery`. Each step's noise serves one call. The weights of a call may
     depend on the answers before it.
     """
 
-    def __init__(self, examples: Examples, query: AttentionStepsQuery, key: bytes) -> None:
+    def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
         """Fix data, law and randomness; nothing is read yet."""
         self._examples, self._query = examples, query
         self._noise = query.randomness(key)

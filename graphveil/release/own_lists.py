@@ -28,7 +28,7 @@ def read_own_lists(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
         rows: published rows (N, d).
 
     Raises:
-        ConfigError: not one row a node.
+        ConfigError: not one row per node.
 
     >>> pair = Adjacency.from_edges([0, 0], [1, 2], num_nodes=3, directed=True)
     >>> sums, lengths = read_own_lists(pair, torch.tensor([[1.0], [2.0], [4.0]]))

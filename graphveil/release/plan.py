@@ -14,9 +14,10 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.accountant import total_mu
 from graphveil.release.group_weights import GroupWeights
-from graphveil.release.queries import GRID_BITS, SIMILARITY_GRID_BITS, HopQuery
-from graphveil.release.queries import Query as Query  # a plan's word, too
-from graphveil.release.records import StepsQuery
+from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
+from graphveil.release.query import GRID_BITS
+from graphveil.release.query import Query as Query  # a plan's word, too
+from graphveil.release.training_steps import DPSGDQuery
 from graphveil.weights.base import Similarity
 
 
@@ -45,7 +46,7 @@ class ReleasePlan:
         """Check that the sampler suits the grid, and set its slack aside."""
         if not self.queries:
             return
-        if self.sampler is RoundedGaussian and any(isinstance(query, StepsQuery) for query in self.queries):
+        if self.sampler is RoundedGaussian and any(isinstance(query, DPSGDQuery) for query in self.queries):
             raise CalibrationError(
                 "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
                 "does not set aside; use DiscreteGaussian"
@@ -100,12 +101,12 @@ MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is th
 
 def hops(
     mu: float, count: int, dim: int, unit: Unit | None = None, similarity: Similarity | None = None
-) -> tuple[HopQuery, ...]:
+) -> tuple[NeighborSumQuery, ...]:
     """Return equal hops that together cost mu (for a unit, one undirected edge by default).
 
     Their weights are one, or those of a similarity.
     """
     bits = GRID_BITS if similarity is None else SIMILARITY_GRID_BITS
-    unscaled = HopQuery(GroupWeights.one(), (1.0,), dim, bits, similarity)
+    unscaled = NeighborSumQuery(GroupWeights.one(), (1.0,), dim, bits, similarity)
     sigma = math.sqrt(count) * unscaled.sensitivity(unit or UndirectedEdge()) / mu
     return (replace(unscaled, sigma=(sigma,)),) * count

@@ -9,7 +9,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph.adjacency import MAX_NODES
 from graphveil.privacy import ByGroup, Event, Gaussian, NodeOwner, Unit
-from graphveil.release.queries import FLOAT32_EXACT, MAX_DIM, Query, check_noise, grid_steps
+from graphveil.release.query import FLOAT32_EXACT, MAX_DIM, Query, check_noise, grid_steps
 
 LEVEL = 16  # the squared weight of one
 MAX_LEVEL = 1 << 16  # squared weights up to here add up exactly
@@ -52,6 +52,7 @@ class PushQuery(Query):
     """
 
     kind: ClassVar[str] = "rows"
+    wire: ClassVar[str] = "PushQuery"
 
     dim: int
     sigma: float
@@ -165,7 +166,7 @@ def _change(unit: Unit) -> float:
     if not isinstance(unit, NodeOwner):
         raise UnitError(
             "a push divides one budget over each source's own list, which unit 'node-owner' protects; "
-            f"it has no bound under unit {unit.name!r}: ask with a HopQuery"
+            f"it has no bound under unit {unit.name!r}: ask with a NeighborSumQuery"
         )
     return unit.change
 

@@ -24,16 +24,19 @@ from graphveil.privacy import Entry, PrivacyLedger, UndirectedEdge, within_parti
 from graphveil.privacy.unit import NodePromise
 from graphveil.release import _blocks, _push
 from graphveil.release._edge_gradients import Examples
-from graphveil.release.edge_training import AttentionStepsQuery
+from graphveil.release.accuracy_counts import AccuracyCountQuery, noisy_tally
+from graphveil.release.edge_counts import EdgeCountQuery
+from graphveil.release.edge_training import EdgeAttentionQuery
 from graphveil.release.engines.base import Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
 from graphveil.release.journal import Journal, MemoryJournal
 from graphveil.release.keys import ReleaseKey
+from graphveil.release.neighbor_sums import NeighborSumQuery
 from graphveil.release.noisy_gradients import Descent, NoisyGradients
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.pushes import PushQuery
-from graphveil.release.queries import FLOAT32_EXACT, CellQuery, HopQuery, Query
-from graphveil.release.records import StepsQuery, TallyQuery, noisy_tally
+from graphveil.release.query import FLOAT32_EXACT, Query
+from graphveil.release.training_steps import DPSGDQuery
 from graphveil.weights.compiled.fused_sum import VECTOR_BITS, fused_sum
 from graphveil.weights.given import GivenWeight
 from graphveil.weights.tables import PairWeights
@@ -43,12 +46,12 @@ _VERSION = 2
 Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
 _Asked = TypeVar("_Asked", bound=Query)
 _ASK: dict[type[Query], str] = {
-    HopQuery: "rows",
+    NeighborSumQuery: "rows",
     PushQuery: "push",
-    CellQuery: "cells",
-    StepsQuery: "steps",
-    AttentionStepsQuery: "learn",
-    TallyQuery: "tally",
+    EdgeCountQuery: "cells",
+    DPSGDQuery: "steps",
+    EdgeAttentionQuery: "learn",
+    AccuracyCountQuery: "tally",
 }
 
 
@@ -136,7 +139,7 @@ class Release:
             keys: what the query's similarity reads of each node, public or released earlier; by default the
                 vectors.
         """
-        query = self._next(HopQuery)
+        query = self._next(NeighborSumQuery)
         self._check_rows(vectors, query.dim)
         pairs = self._pairs(query, vectors, keys)
         data = (vectors,) if pairs is None else (vectors, *pairs.tables)
@@ -168,7 +171,7 @@ class Release:
         ``labels`` are class numbers, shape (N); those outside the labelled groups are not read. For a
         directed graph the row is the source's class, and every cell is filled.
         """
-        query = self._next(CellQuery)
+        query = self._next(EdgeCountQuery)
         inside = torch.tensor(query.labelled)[self._groups]
         if labels.shape != inside.shape or _outside(labels[inside], query.classes):
             raise ReleaseError(
@@ -187,7 +190,7 @@ class Release:
         Args:
             data: all that the steps read: the records of paying groups, and initial weights.
         """
-        query = self._next(StepsQuery)
+        query = self._next(DPSGDQuery)
         if not data:
             raise ReleaseError("the noise of training steps is bound to data, and none were given")
         key = self._commit(data)[1]
@@ -204,7 +207,7 @@ class Release:
             descend: maps the start and the noisy gradients to the last weights. It must do the same again
                 for the same numbers: a resumed release draws the same noise.
         """
-        query = self._next(AttentionStepsQuery)
+        query = self._next(EdgeAttentionQuery)
         self._check_rows(rows, query.dim)
         _check_examples(query, labels, targets, self._adjacency.num_nodes)
         data = (rows.to(torch.float64), targets, labels[targets], start)
@@ -216,7 +219,7 @@ class Release:
         Args:
             correct: bool, shape (M, candidates), one row for each record of a paying group.
         """
-        query = self._next(TallyQuery)
+        query = self._next(AccuracyCountQuery)
         if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != query.candidates:
             raise ReleaseError(
                 f"the plan's tally takes a table of bool with {query.candidates} columns, one for each "
@@ -233,7 +236,7 @@ class Release:
             )
         self._journal.close()
 
-    def _pairs(self, query: HopQuery, vectors: Tensor, keys: Keys | None) -> PairWeights | None:
+    def _pairs(self, query: NeighborSumQuery, vectors: Tensor, keys: Keys | None) -> PairWeights | None:
         """Return the tables of the query's similarity, made of its keys before any edge is read."""
         if query.similarity is None:
             if keys is not None:
@@ -244,11 +247,11 @@ class Release:
         return pairs
 
     def _draw_rows(
-        self, query: HopQuery, vectors: Tensor, pairs: PairWeights | None, stream: RowStream
+        self, query: NeighborSumQuery, vectors: Tensor, pairs: PairWeights | None, stream: RowStream
     ) -> Tensor:
         groups = self._groups if query.groups > 1 else None
         self._table = table = _blocks.grid_table(vectors, groups, query, self._table)
-        laws = _blocks.RowLaws(
+        laws = _blocks.RowNoise(
             groups,
             tuple(self._plan.sampler(s * query.steps) for s in query.sigma),
             (1 / query.steps,) * query.groups,
@@ -265,7 +268,7 @@ class Release:
         listed = _push.own_sums(self._adjacency, squared[levels.numpy()] if steered else squared)
         groups = self._groups if query.groups > 1 else None
         self._table = table = _push.push_table(vectors, groups, listed, query, self._table)
-        laws = _blocks.RowLaws(
+        laws = _blocks.RowNoise(
             levels if steered else None,
             tuple(self._plan.sampler(query.sigma * query.steps / g) if g else None for g in query.weights),
             tuple(g / query.steps for g in query.weights),
@@ -275,22 +278,22 @@ class Release:
         finally:
             table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
 
-    def _draw(self, sums: _blocks.Sums, laws: _blocks.RowLaws, stream: RowStream) -> Tensor:
+    def _draw(self, sums: _blocks.Sums, laws: _blocks.RowNoise, stream: RowStream) -> Tensor:
         block = partial(_blocks.noisy_rows, sums=sums, laws=laws, stream=stream)
         return self._engine.map(self._adjacency, block)
 
-    def _draw_cells(self, query: CellQuery, labels: Tensor, inside: Tensor, stream: RowStream) -> Tensor:
+    def _draw_cells(self, query: EdgeCountQuery, labels: Tensor, inside: Tensor, stream: RowStream) -> Tensor:
         noise = self._plan.sampler(query.sigma[0] * query.steps)
         return _blocks.noisy_cells(self._adjacency, labels, inside, query, noise, stream)
 
     def _draw_learned(
-        self, query: AttentionStepsQuery, data: tuple[Tensor, ...], descend: Descent, key: bytes
+        self, query: EdgeAttentionQuery, data: tuple[Tensor, ...], descend: Descent, key: bytes
     ) -> Tensor:
         rows, targets, classes, start = data
         gradients = NoisyGradients(Examples(self._adjacency, rows, targets, classes), query, key)
         return descend(start.to(torch.float64), gradients).to(torch.float64)
 
-    def _draw_tally(self, query: TallyQuery, correct: Tensor, stream: RowStream) -> Tensor:
+    def _draw_tally(self, query: AccuracyCountQuery, correct: Tensor, stream: RowStream) -> Tensor:
         return noisy_tally(correct, query, self._plan.sampler(query.widest), stream)
 
     def _next(self, kind: type[_Asked]) -> _Asked:
@@ -378,7 +381,7 @@ def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
             "assured_max_degree (--assured-max-degree); promise a larger degree, or use unit 'node-owner'"
         )
     # One friendship that is stored as two directed edges would move two cells.
-    counts = any(isinstance(query, CellQuery) for query in plan.queries)
+    counts = any(isinstance(query, EdgeCountQuery) for query in plan.queries)
     if counts and adjacency.directed and isinstance(plan.unit, UndirectedEdge):
         raise UnitError(
             "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
@@ -388,7 +391,7 @@ def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
 
 def _of_edges(plan: ReleasePlan) -> list[Query]:
     """Return the queries that ask the edges; training steps and counts ask records alone."""
-    return [query for query in plan.queries if not isinstance(query, StepsQuery | TallyQuery)]
+    return [query for query in plan.queries if not isinstance(query, DPSGDQuery | AccuracyCountQuery)]
 
 
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
@@ -412,7 +415,7 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
 
 def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) -> Tensor | None:
     """Refuse groups that do not fit the plan: a node outside every group would go without noise."""
-    sizes = {query.groups for query in plan.queries if isinstance(query, CellQuery) or query.groups > 1}
+    sizes = {query.groups for query in plan.queries if isinstance(query, EdgeCountQuery) or query.groups > 1}
     if not sizes:
         return None
     if not _are_numbers(groups, num_nodes):
@@ -422,7 +425,7 @@ def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) ->
     return groups.to(torch.int64)
 
 
-def _check_examples(query: AttentionStepsQuery, labels: Tensor, targets: Tensor, num_nodes: int) -> None:
+def _check_examples(query: EdgeAttentionQuery, labels: Tensor, targets: Tensor, num_nodes: int) -> None:
     """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
     nodes = _are_numbers(targets, len(targets)) and not _outside(targets, num_nodes)
     if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
@@ -435,7 +438,7 @@ def _check_examples(query: AttentionStepsQuery, labels: Tensor, targets: Tensor,
 
 
 def _are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
-    """Whether these are whole numbers, one a node."""
+    """Whether these are whole numbers, one per node."""
     whole = values is not None and not (values.is_floating_point() or values.is_complex())
     return whole and values is not None and values.shape == (count,)
 
@@ -465,4 +468,4 @@ def _plain(query: Query) -> dict[str, object]:
     similarity = getattr(query, "similarity", None)
     if similarity is not None:
         values["similarity"] = similarity.describe()
-    return {"query": type(query).__name__, **values, "sigma": [s.hex() for s in query.noise]}
+    return {"query": query.wire, **values, "sigma": [s.hex() for s in query.noise]}

@@ -5,19 +5,19 @@ from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.weights.given import GivenWeight
 from graphveil.weights.jaccard import Jaccard
-from graphveil.weights.landmarks import Coarse
+from graphveil.weights.landmarks import Landmarks
 from graphveil.weights.posterior import ClassAgree, PosteriorDot
 from graphveil.weights.registry import parse_weight, register_weight
 
 __all__ = [
     "Attention",
     "ClassAgree",
-    "Coarse",
     "DotWeight",
     "ExpCos",
     "GivenWeight",
     "HalfCos",
     "Jaccard",
+    "Landmarks",
     "LearnedPublic",
     "PosteriorDot",
     "ReluCos",

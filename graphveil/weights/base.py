@@ -111,6 +111,6 @@ class DotWeight(Similarity):
         psi = phi if self.symmetric else on_grid(self.psi(keys))
         if phi.shape != psi.shape:
             raise InputError(
-                f"phi and psi of {type(self).__name__} must return rows of one width, one row a node"
+                f"phi and psi of {type(self).__name__} must return rows of one width, one row per node"
             )
         return Dots(phi, psi, levels_of(self.values, self.bound))

@@ -19,7 +19,7 @@ _ROWS = 1 << 14  # placed at a time
 
 
 @dataclass(frozen=True)
-class Coarse(Similarity):
+class Landmarks(Similarity):
     """w(c_u, c_v) for a weight by dot product w, with c_v the landmark nearest to v's row.
 
     Landmarks are means of rows, found by Lloyd's algorithm in every (N / 2048)th row. The dot product of two
@@ -27,7 +27,7 @@ class Coarse(Similarity):
     two bytes up instead of multiplying two rows. The bound is that of w.
 
     >>> from graphveil.weights import SigmoidCos
-    >>> round(Coarse(SigmoidCos(), 32).bound, 6)
+    >>> round(Landmarks(SigmoidCos(), 32).bound, 6)
     0.731059
     """
 

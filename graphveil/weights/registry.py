@@ -10,7 +10,7 @@ from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.weights.given import GivenWeight
 from graphveil.weights.jaccard import Jaccard
-from graphveil.weights.landmarks import Coarse
+from graphveil.weights.landmarks import Landmarks
 from graphveil.weights.posterior import ClassAgree, PosteriorDot
 
 ONE = "one"
@@ -50,7 +50,7 @@ def parse_weight(text: str) -> Similarity | None:
     >>> parse_weight("exp_cos(0.5)")
     ExpCos(temperature=0.5)
     >>> parse_weight("half_cos@32")
-    Coarse(weight=HalfCos(), landmarks=32)
+    Landmarks(weight=HalfCos(), landmarks=32)
     >>> parse_weight("one") is None
     True
 
@@ -70,7 +70,7 @@ def parse_weight(text: str) -> Similarity | None:
     try:
         numbers = [float(part) for part in (form[2] or "").split(",") if part.strip()]
         weight = _NAMED[form[1]](*numbers)
-        return weight if form[3] is None else Coarse(weight, int(form[3]))
+        return weight if form[3] is None else Landmarks(weight, int(form[3]))
     except (TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise

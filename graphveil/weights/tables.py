@@ -191,7 +191,7 @@ def on_grid(rows: Tensor) -> Tensor:
     Zero columns fill the width up to what vector instructions take.
     """
     if rows.ndim != 2 or not bool(torch.isfinite(rows.sum(dtype=torch.float64))):
-        raise InputError("the maps of a weight must return finite numbers, one row a node")
+        raise InputError("the maps of a weight must return finite numbers, one row per node")
     wide = np.zeros((len(rows), math.ceil(rows.shape[1] / _LANES) * _LANES), dtype=np.int16)
     at_once = max(1, _ENTRIES // max(1, rows.shape[1]))
     scratch = np.empty((min(len(rows), at_once), rows.shape[1]))

@@ -20,14 +20,14 @@ from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibratio
 from graphveil.privacy import accountant as accounting
 from graphveil.propagation import normalize
 from graphveil.release import (
-    CellQuery,
+    AccuracyCountQuery,
+    EdgeCountQuery,
     FolderJournal,
     GroupWeights,
-    HopQuery,
+    NeighborSumQuery,
     PushQuery,
     Release,
     ReleaseKey,
-    TallyQuery,
     _blocks,
     _push,
     journal,
@@ -52,7 +52,7 @@ def caught_by(check: Callable[[], None]) -> Callable[[Bug], Bug]:
 def table(
     vectors: Tensor,
     groups: Tensor | None,
-    query: HopQuery,
+    query: NeighborSumQuery,
     *,
     to_grid: Callable[[Tensor], Tensor] = torch.trunc,
     checked: bool = True,
@@ -116,12 +116,12 @@ def an_edge_is_counted_in_both_directions(patch: Patch) -> None:
 
 @caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
 def counts_are_not_charged(patch: Patch) -> None:
-    event = CellQuery.event
+    event = EdgeCountQuery.event
 
-    def free(query: CellQuery, unit: Any) -> Any:
+    def free(query: EdgeCountQuery, unit: Any) -> Any:
         return replace(event(query, unit), mu_squared=((0.0,) * len(query.labelled),) * len(query.labelled))
 
-    patch.setattr(CellQuery, "event", free)
+    patch.setattr(EdgeCountQuery, "event", free)
 
 
 @caught_by(checks.few_labels_cost_what_they_are_booked_with)
@@ -139,7 +139,7 @@ def the_weight_back_is_not_charged(patch: Patch) -> None:
 def contributions_are_divided_by_the_senders_degree(patch: Patch) -> None:
     draw = Release._draw_rows
 
-    def by_degree(self: Release, query: HopQuery, vectors: Tensor, *rest: Any) -> Tensor:
+    def by_degree(self: Release, query: NeighborSumQuery, vectors: Tensor, *rest: Any) -> Tensor:
         out_degree = torch.bincount(self._adjacency.indices, minlength=len(vectors)).clamp_min(1)
         return draw(self, query, vectors / out_degree[:, None], *rest)
 
@@ -247,7 +247,7 @@ def only_degrees_of_one_direction_are_promised(patch: Patch) -> None:
 
 @caught_by(checks.tallies_cost_what_they_are_booked_with)
 def all_candidates_of_a_tally_are_charged_as_one(patch: Patch) -> None:
-    patch.setattr(TallyQuery, "sensitivity", lambda query, unit: 1.0)
+    patch.setattr(AccuracyCountQuery, "sensitivity", lambda query, unit: 1.0)
 
 
 @caught_by(checks.every_pushed_row_has_its_noise)
@@ -263,13 +263,13 @@ def heavy_rows_get_the_noise_of_all(patch: Patch) -> None:
 
 @caught_by(checks.rows_that_are_not_released_are_zeros)
 def rows_of_no_weight_are_released(patch: Patch) -> None:
-    patch.setattr(_blocks.RowLaws, "scale", lambda laws, rows, kinds: rows.mul_(max(laws.scales)))
+    patch.setattr(_blocks.RowNoise, "scale", lambda laws, rows, kinds: rows.mul_(max(laws.scales)))
 
 
 @caught_by(checks.rows_that_are_not_released_are_zeros)
 def rows_of_no_weight_keep_the_sign_of_their_sum(patch: Patch) -> None:
     patch.setattr(
-        _blocks.RowLaws,
+        _blocks.RowNoise,
         "scale",
         lambda laws, rows, kinds: rows.mul_(torch.tensor(laws.scales)[torch.from_numpy(kinds), None]),
     )

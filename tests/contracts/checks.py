@@ -31,18 +31,18 @@ from graphveil.privacy.accountant import GaussianCurve, total_mu
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import (
-    CellQuery,
+    AccuracyCountQuery,
+    DPSGDQuery,
+    EdgeCountQuery,
     FolderJournal,
     GroupWeights,
-    HopQuery,
     InMemoryEngine,
     KeyStore,
+    NeighborSumQuery,
     PushQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
-    StepsQuery,
-    TallyQuery,
     calibrate_plan,
 )
 from graphveil.release.engines.base import Engine
@@ -157,7 +157,7 @@ def a_broken_promise_is_refused() -> None:
 
 def tallies_cost_what_they_are_booked_with() -> None:
     """Null or replace a record's row of a tally: the counts move by at most its price, which is attained."""
-    query = TallyQuery(candidates=5, sigma=4.0)
+    query = AccuracyCountQuery(candidates=5, sigma=4.0)
     correct = torch.from_numpy(np.random.default_rng(0).random((6, 5)) < 0.5)
     for unit in (NodeOwner(), NodeOwner(replace_one=True)):
         plan, largest = unnoised(unit, (query,)), 0.0
@@ -204,7 +204,7 @@ def rows_that_are_not_released_are_zeros() -> None:
 
 def every_count_of_a_tally_has_noise() -> None:
     """The noise of a tally has its law, count by count."""
-    query = TallyQuery(candidates=NODES, sigma=6.0)
+    query = AccuracyCountQuery(candidates=NODES, sigma=6.0)
     release = Release(
         ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
     )
@@ -216,7 +216,7 @@ def every_count_of_a_tally_has_noise() -> None:
 def every_row_has_its_groups_noise() -> None:
     """The noise of each group of rows has that group's law, in every row and column."""
     sigma = (3.0, 2.0, 1.0)
-    query = HopQuery(GroupWeights.steered(), sigma, DIM)
+    query = NeighborSumQuery(GroupWeights.steered(), sigma, DIM)
     groups = torch.arange(NODES) % 3
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
@@ -232,7 +232,7 @@ def every_row_has_its_groups_noise() -> None:
 
 def every_cell_has_noise() -> None:
     """Many counts of few cells: each cell of the triangle has the law, and no two share it."""
-    query = CellQuery("train", (True,), 3, (5.0,))
+    query = EdgeCountQuery("train", (True,), 3, (5.0,))
     plan = ReleasePlan(UndirectedEdge(), (query,) * 400, delta=1e-2)
     labels, groups = torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.int64)
     release = Release(plan, edgeless(3), groups, budget=MemoryLedger(), key=KEY)
@@ -285,7 +285,7 @@ def pushes_share_no_noise_under_one_key() -> None:
 
 def training_noise_is_bound_to_its_data() -> None:
     """One key draws the same noise for the same data, and other noise for other data."""
-    query = StepsQuery(parameters=200, steps=5, noise_multiplier=1.0, sampling_rate=0.5)
+    query = DPSGDQuery(parameters=200, steps=5, noise_multiplier=1.0, sampling_rate=0.5)
     plan = ReleasePlan(NodeOwner(), (query, query), delta=1e-5)
     data, drawn = torch.arange(6.0), []
     for records_read in (data, data, data + 1):
@@ -396,7 +396,7 @@ def _certified(plan: ReleasePlan) -> float:
     """Account for a plan anew: from sigmas and the pair's two rows, not from the plan's own event."""
     squares = 0.0
     for query in plan.queries:
-        assert isinstance(query, HopQuery)
+        assert isinstance(query, NeighborSumQuery)
         ends = 2 if isinstance(plan.unit, UndirectedEdge) else 1
         squares += ends / query.sigma[0] ** 2
     noise = plan.sampler(max(query.sigma[0] * query.steps for query in plan.queries))
@@ -445,12 +445,12 @@ def a_refused_release_computes_nothing() -> None:
 def two_splits_add_up() -> None:
     """Releases under two splits are not composed pair by pair: their worst pairs may meet in one edge."""
     weights = GroupWeights("train/test", ((0.0, 0.0), (0.0, 1.0)))
-    plan = ReleasePlan(UndirectedEdge(), (HopQuery(weights, (1.0, 1.0), 2),), delta=1e-3)
+    plan = ReleasePlan(UndirectedEdge(), (NeighborSumQuery(weights, (1.0, 1.0), 2),), delta=1e-3)
     budget = MemoryLedger()
     worst = plan.mu**2
     flipped = ReleasePlan(
         UndirectedEdge(),
-        (HopQuery(GroupWeights("train/test", ((1.0, 0.0), (0.0, 0.0))), (1.0, 1.0), 2),),
+        (NeighborSumQuery(GroupWeights("train/test", ((1.0, 0.0), (0.0, 0.0))), (1.0, 1.0), 2),),
         delta=1e-3,
     )
     # A pair inside group 1 of the first split and inside group 0 of the second pays for both.
@@ -478,13 +478,13 @@ class DiesOnStore(FolderJournal):
 def resume_cases() -> dict[str, tuple[ReleasePlan, Adjacency, Tensor, Tensor]]:
     """The first run, and what a resume may have changed: each must be refused but the first."""
     rows, groups = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 2, 2, 0])
-    hop = HopQuery(GroupWeights.steered(), (2.0, 2.0, 1.0), 2)
+    hop = NeighborSumQuery(GroupWeights.steered(), (2.0, 2.0, 1.0), 2)
     plan = ReleasePlan(UndirectedEdge(), (hop, hop), delta=1e-3)
-    quieter = HopQuery(GroupWeights.steered(), (2.0, 2.0, 0.9), 2)
+    quieter = NeighborSumQuery(GroupWeights.steered(), (2.0, 2.0, 0.9), 2)
     other = rows.clone()
     other[0] = other[2]
     with_more = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 4], num_nodes=5, directed=False)
-    few = HopQuery(GroupWeights.few_labels(0.3), (2.0, 2.0, 1.0), 2)
+    few = NeighborSumQuery(GroupWeights.few_labels(0.3), (2.0, 2.0, 1.0), 2)
     return {
         "nothing": (plan, path(), groups, rows),
         "an edge": (plan, with_more, groups, rows),

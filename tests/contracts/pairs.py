@@ -20,11 +20,11 @@ from graphveil.release.plan import hops
 from graphveil.weights import (
     Attention,
     ClassAgree,
-    Coarse,
     DotWeight,
     ExpCos,
     HalfCos,
     Jaccard,
+    Landmarks,
     LearnedPublic,
     PosteriorDot,
     ReluCos,
@@ -110,8 +110,8 @@ WEIGHINGS = (
     Weighing(ClassAgree(0.2), posteriors),
     Weighing(PosteriorDot(), posteriors),
     Weighing(Attention(), networks),
-    Weighing(Coarse(HalfCos(), 3), directions),
-    Weighing(Coarse(OneSided(), 2), directions),
+    Weighing(Landmarks(HalfCos(), 3), directions),
+    Weighing(Landmarks(OneSided(), 2), directions),
 )
 SHARP, ONE_SIDED = WEIGHINGS[5:7]
 

@@ -19,7 +19,7 @@ from contracts.graphs import KINDS, draw
 from graphveil.graph import Adjacency
 from graphveil.privacy import ByGroup, MemoryLedger, NodeOwner, NodePromise, NodeUnit
 from graphveil.propagation import safe_unit
-from graphveil.release import HopQuery, PushQuery, Release
+from graphveil.release import NeighborSumQuery, PushQuery, Release
 from graphveil.release.plan import hops
 
 DIM = 3
@@ -226,6 +226,6 @@ def _without(records: Records, q: int, unit: NodePromise) -> Iterator[Records]:
         yield records.replaced(q, records.lists[q], [-x[q] for x in records.vectors])
 
 
-def _hop(unit: NodePromise, queries: tuple[HopQuery, ...], records: Records) -> Tensor:
+def _hop(unit: NodePromise, queries: tuple[NeighborSumQuery, ...], records: Records) -> Tensor:
     release = Release(unnoised(unit, queries), records.adjacency(), budget=MemoryLedger())
     return release.rows(records.vectors[0]).double()

@@ -17,8 +17,8 @@ from contracts.doubles import NoNoise, unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
-from graphveil.release import CellQuery, GroupWeights, HopQuery, Release
-from graphveil.release.queries import GRID_BITS, Query
+from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery, Release
+from graphveil.release.query import GRID_BITS, Query
 
 MU = 0.7
 CLASSES, DIM = 3, 2
@@ -43,32 +43,32 @@ def _hops(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
     weights = GroupWeights.one()
     shares = (0.5, 0.3, 0.2)
     return tuple(
-        HopQuery(weights, (weights.sensitivity(unit) / (mu * math.sqrt(share)),), DIM, bits)
+        NeighborSumQuery(weights, (weights.sensitivity(unit) / (mu * math.sqrt(share)),), DIM, bits)
         for share in shares
     )
 
 
 def _equal(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
     weights = GroupWeights.equal("train/val/target", 3)
-    return (HopQuery(weights, (weights.sensitivity(unit) / mu,) * 3, DIM, bits),)
+    return (NeighborSumQuery(weights, (weights.sensitivity(unit) / mu,) * 3, DIM, bits),)
 
 
-def _counts(mu: float, bits: int) -> CellQuery:
+def _counts(mu: float, bits: int) -> EdgeCountQuery:
     sigma = 1 / (mu * math.sqrt(COUNT_SHARE))
-    return CellQuery("train/val/target", (True, True, False), CLASSES, (sigma,), bits)
+    return EdgeCountQuery("train/val/target", (True, True, False), CLASSES, (sigma,), bits)
 
 
 def _steered(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
     labelled = 1 / (mu * math.sqrt(1 - COUNT_SHARE))
     return (
-        HopQuery(GroupWeights.steered(), (labelled, labelled, 1 / mu), DIM, bits),
+        NeighborSumQuery(GroupWeights.steered(), (labelled, labelled, 1 / mu), DIM, bits),
         _counts(mu, bits),
     )
 
 
 def _few_labels(unit: Unit, mu: float, bits: int) -> tuple[Query, ...]:
     labelled = 1 / (mu * math.sqrt((1 - COUNT_SHARE) / 2))
-    hop = HopQuery(GroupWeights.few_labels(0.3), (labelled, labelled, math.sqrt(2) / mu), DIM, bits)
+    hop = NeighborSumQuery(GroupWeights.few_labels(0.3), (labelled, labelled, math.sqrt(2) / mu), DIM, bits)
     return (hop, hop, _counts(mu, bits))
 
 
@@ -104,7 +104,7 @@ class Case:
         plan, adjacency = unnoised(self.unit, self.queries), graph.adjacency()
         release = Release(plan, adjacency, self.groups, budget=MemoryLedger())
         return [
-            release.rows(rows).double() if isinstance(query, HopQuery) else release.cells(self.labels)
+            release.rows(rows).double() if isinstance(query, NeighborSumQuery) else release.cells(self.labels)
             for query, rows in zip(self.queries, self.vectors, strict=True)
         ]
 
@@ -177,7 +177,7 @@ def only_the_two_ends_hear_of_it(case: Case, pair: Pair, before: list[Tensor], a
     ends = set(pair[1:] if isinstance(case.unit, DirectedEdge) else pair)
     for query, x, y in zip(case.queries, before, after, strict=True):
         moved = (x != y).nonzero()
-        if isinstance(query, HopQuery):
+        if isinstance(query, NeighborSumQuery):
             assert set(moved[:, 0].tolist()) <= ends, "a third row has changed"
         else:
             assert len(moved) <= 1, "more than one cell has changed"
@@ -188,7 +188,7 @@ def neighbours_draw_the_same_noise(method: Method, unit: Unit, *, pairs: int = 6
     for case, graph, chosen in cases(method, unit, pairs=pairs, seed=seed, bits=GRID_BITS):
         shapes, asked = _asked(case, graph)
         rows = sorted(row for _, drawn, dim in asked if dim == DIM for row in drawn)
-        hops = sum(isinstance(query, HopQuery) for query in case.queries)
+        hops = sum(isinstance(query, NeighborSumQuery) for query in case.queries)
         assert rows == sorted([*range(graph.nodes)] * hops), "a row goes without noise"
         for pair in chosen:
             others, noise = _asked(case, graph.toggled(pair))

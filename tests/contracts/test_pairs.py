@@ -14,9 +14,9 @@ from contracts.graphs import Drawn
 from contracts.pairs import CHECKS, WEIGHINGS, Weighing
 from graphveil.graph.blocks import Edges
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import HopQuery, Release, _blocks, release
+from graphveil.release import NeighborSumQuery, Release, _blocks, release
 from graphveil.release.plan import hops
-from graphveil.weights import Coarse, DotWeight, SigmoidCos
+from graphveil.weights import DotWeight, Landmarks, SigmoidCos
 from graphveil.weights import base as similarity
 from graphveil.weights import tables as _pairs
 from graphveil.weights.compiled import fused_sum as _fused
@@ -79,7 +79,7 @@ def weights_are_divided_by_the_degree(patch: Patch) -> None:
 def keys_are_exact_sums_over_neighbours(patch: Patch) -> None:
     made = Release._pairs
 
-    def from_the_edges(self: Release, query: HopQuery, vectors: Tensor, keys: Any) -> Any:
+    def from_the_edges(self: Release, query: NeighborSumQuery, vectors: Tensor, keys: Any) -> Any:
         if not isinstance(query.similarity, SigmoidCos):
             return made(self, query, vectors, keys)
         exact = torch.zeros(len(keys), keys.shape[1], dtype=keys.dtype)
@@ -204,13 +204,15 @@ def test_the_price_is_attained_by_two_nodes_that_are_alike(weighing: Weighing, u
 @pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
 @pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
 def test_no_weight_could_be_charged_less(weighing: Weighing, unit: Unit, monkeypatch: Patch) -> None:
-    largest = HopQuery._largest_similarity
-    monkeypatch.setattr(HopQuery, "_largest_similarity", lambda self, unit: 0.99 * largest(self, unit))
+    largest = NeighborSumQuery._largest_similarity
+    monkeypatch.setattr(
+        NeighborSumQuery, "_largest_similarity", lambda self, unit: 0.99 * largest(self, unit)
+    )
     (query,) = hops(1.0, 1, 2, unit, weighing.weight)
     assert moved_by_twins(weighing, unit) > query.sensitivity(unit)
 
 
-@pytest.mark.parametrize("weighing", [w for w in WEIGHINGS if not isinstance(w.weight, Coarse)], ids=str)
+@pytest.mark.parametrize("weighing", [w for w in WEIGHINGS if not isinstance(w.weight, Landmarks)], ids=str)
 def test_other_numbers_for_the_nodes_permute_the_answers(weighing: Weighing) -> None:
     # Not so for landmarks, which are means of every so many rows.
     rng, nodes, unit = np.random.default_rng(8), 12, DirectedEdge()

@@ -7,8 +7,8 @@ from contracts import replay
 from contracts.graphs import KINDS, Drawn
 from contracts.replay import EQUAL, FEW_LABELS, METHODS, MU, ONE, STEERED, UNITS, Case, Method
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import GroupWeights, HopQuery
-from graphveil.release.queries import GRID_BITS
+from graphveil.release import GroupWeights, NeighborSumQuery
+from graphveil.release.query import GRID_BITS
 
 FINE = 20  # grid bits: a step is below 1e-6
 EVERY = [pytest.param(method, unit, id=f"{method}, {unit.name}") for method in METHODS for unit in UNITS]
@@ -83,7 +83,7 @@ def test_one_toggled_edge_moves_the_release_by_the_golden_length(
 ) -> None:
     # guarantees.md, 9.5: rows (1,0), (0,1), (0.6,0.8); the edge 1 -> 2, or the friendship {1, 2}.
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=torch.float64)
-    query = HopQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
+    query = NeighborSumQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
     case = Case(unit, (query,), torch.zeros(3, dtype=torch.int64), torch.zeros(3), (rows,))
     graph = Drawn(3, ((0, 1),), directed=isinstance(unit, DirectedEdge))
     change = case.changed(case.answers(graph), case.answers(graph.toggled((1, 2))))

@@ -8,7 +8,7 @@ import torch
 from contracts.bugs import BUGS, Bug, table
 from contracts.checks import CHECKS
 from contracts.replay import CODES
-from graphveil.release import GroupWeights, HopQuery
+from graphveil.release import GroupWeights, NeighborSumQuery
 from graphveil.release._blocks import grid_table
 
 
@@ -30,7 +30,7 @@ def test_there_are_enough_bugs_and_each_check_catches_one() -> None:
 
 
 def test_the_copy_that_bugs_are_seeded_in_is_faithful() -> None:
-    query = HopQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2)
+    query = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2)
     rows = torch.cat([CODES, 1.5 * CODES, torch.zeros(3, 2)])
     groups = torch.tensor([0, 1, 2] * 3)
     assert torch.equal(table(rows, groups, query), grid_table(rows, groups, query))

@@ -20,7 +20,7 @@ from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import HopQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release import NeighborSumQuery, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 
 COPIES, DIM, HOPS, MU, BITS = 100_000, 4, 3, 1.0, 16
@@ -44,7 +44,7 @@ def ratios(
     sampler: type[IntegerNoise], between: Callable[[Tensor, float], Tensor], *, with_edge: bool, seed: int
 ) -> np.ndarray:
     """Return each copy's log-likelihood ratio of "edge" to "no edge" over the whole transcript."""
-    queries = tuple(HopQuery(query.weights, query.sigma, DIM, BITS) for query in hops(MU, HOPS, DIM))
+    queries = tuple(NeighborSumQuery(query.weights, query.sigma, DIM, BITS) for query in hops(MU, HOPS, DIM))
     plan = ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler)
     assert plan.mu == pytest.approx(MU)
     release = Release(

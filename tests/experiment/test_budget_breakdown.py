@@ -6,15 +6,15 @@ from graphveil.models.cards import release_rows
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
 from graphveil.release.plan import Query, hops
 
 GROUPS = 3
 TRAIN, OTHERS = (True, False, False), (False, True, True)
 
 
-def steps(noise_multiplier: float, rate: float = 0.0625) -> StepsQuery:
-    return StepsQuery(
+def steps(noise_multiplier: float, rate: float = 0.0625) -> DPSGDQuery:
+    return DPSGDQuery(
         parameters=40, steps=300, noise_multiplier=noise_multiplier, sampling_rate=rate, pays=TRAIN
     )
 
@@ -28,7 +28,7 @@ def pipeline(*queries: Query) -> tuple[Stage, ...]:
 
 
 def test_a_pipeline_says_who_spends_what() -> None:
-    tally = TallyQuery(candidates=2, sigma=9.0, pays=OTHERS)
+    tally = AccuracyCountQuery(candidates=2, sigma=9.0, pays=OTHERS)
     found = pipeline(steps(2.0), push(4.0), push(4.0), steps(2.0), tally)
     assert [(stage.kind, stage.count, stage.pays) for stage in found] == [
         ("training", 1, ("train",)),
@@ -44,14 +44,16 @@ def test_a_pipeline_says_who_spends_what() -> None:
 
 
 def test_the_shares_of_the_records_that_pay_most_add_up_to_the_whole() -> None:
-    found = pipeline(steps(2.0), push(4.0), steps(3.0), TallyQuery(candidates=2, sigma=9.0, pays=OTHERS))
+    found = pipeline(
+        steps(2.0), push(4.0), steps(3.0), AccuracyCountQuery(candidates=2, sigma=9.0, pays=OTHERS)
+    )
     assert sum(stage.share for stage in found[:3]) == pytest.approx(1)
     assert found[0].share > found[2].share
     assert found[3].share < 1 - found[1].share  # others pay for counts with what training leaves
 
 
 def test_the_renyi_bound_lies_above_what_is_certified() -> None:
-    for stage in pipeline(steps(2.0), push(4.0), TallyQuery(candidates=2, sigma=9.0, pays=OTHERS)):
+    for stage in pipeline(steps(2.0), push(4.0), AccuracyCountQuery(candidates=2, sigma=9.0, pays=OTHERS)):
         assert stage.epsilon < stage.epsilon_renyi < 2 * stage.epsilon
 
 
@@ -72,9 +74,9 @@ def test_a_whole_plan_in_one_kind_of_group_is_paid_by_every_record() -> None:
 
 
 def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
-    query = TallyQuery(candidates=2, sigma=9.0, partition="labelled/unlabelled", pays=(False, True))
+    query = AccuracyCountQuery(candidates=2, sigma=9.0, partition="labelled/unlabelled", pays=(False, True))
     assert pipeline(query)[0].pays == ("unlabelled",)
-    unnamed = TallyQuery(candidates=2, sigma=9.0, partition="records", pays=(False, True))
+    unnamed = AccuracyCountQuery(candidates=2, sigma=9.0, partition="records", pays=(False, True))
     assert pipeline(unnamed)[0].pays == ("group 2",)
 
 

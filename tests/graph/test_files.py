@@ -135,7 +135,12 @@ class TestRefusals:
                 {},
                 "column 'user' is of type double; ids must be whole numbers",
             ),
-            ({"user": [1, 2, 3, 4]}, {}, "of different types (large_string and int64); write both as text"),
+            ({"user": [1, 2, 3, 4]}, {}, "that column 'user' of the nodes (whole numbers) lacks; add"),
+            (
+                {},
+                {"a": [1, 2, 3]},
+                "edges holds ids that column 'user' of the nodes (text) lacks",
+            ),
             ({"user": ["u1", "u2", "u3", "u4"]}, {}, "column 'a' of the edges holds ids that column 'user'"),
             ({}, {"b": ["u2", None, "u1"]}, "column 'b' has missing values"),
             ({"age": [1.0, float("nan"), 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
@@ -318,6 +323,18 @@ class TestParquetTypes:
     def test_ids_beyond_64_bits_are_refused(self, tmp_path):
         nodes = NODES | {"user": pa.array([3, 1, 2, 2**64 - 1], pa.uint64())}
         assert "beyond 64-bit integers; write them as text" in refused(self.read, tmp_path, nodes)
+
+    def test_ids_may_differ_in_a_nul_at_the_end(self, tmp_path):
+        names = ["u", "u\0", SECRET, "u\0\0"]
+        graph = self.read(tmp_path, NODES | {"user": names}, {"a": ["u\0"], "b": ["u"]})
+        assert graph.ids.tolist() == names and graph.adjacency.edge_index().tolist() == [[1, 0], [0, 1]]
+
+    def test_a_long_id_costs_its_own_length_only_and_a_longer_one_is_refused(self, tmp_path):
+        names = ["u1", "ü" * 500, SECRET, "u4"]
+        graph = self.read(tmp_path, NODES | {"user": names}, {"a": ["u1"], "b": ["u4"]})
+        assert graph.ids.tolist() == names and graph.ids.nbytes == 8 * 4
+        longer = NODES | {"user": ["u1", "ü" * 501, SECRET, "u4"]}
+        assert "more than 1,000 bytes" in refused(self.read, tmp_path, longer)
 
     def test_decimals_and_small_floats_are_numbers(self, tmp_path):
         decimals = pa.array([1, 2, 3, 4], pa.decimal128(5, 2))

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from graphveil.privacy import MemoryLedger, PairwiseGaussian, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import HopQuery, Release
-from graphveil.release.queries import Query
+from graphveil.release import NeighborSumQuery, Release
+from graphveil.release.query import Query
 
 ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
 Pair = tuple[int, int]
@@ -97,7 +97,7 @@ def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> flo
         change = now - was
         moved = float(change.norm())
         assert moved <= price * (1 + 1e-6), f"it moves {moved:.6f}, priced {price:.6f}"
-        if isinstance(query, HopQuery):
+        if isinstance(query, NeighborSumQuery):
             skipped = len(asked[0]) - len(change)  # nodes that keep their rows
             assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
             largest = max(largest, moved / price if price else 0.0)

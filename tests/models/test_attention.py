@@ -33,8 +33,8 @@ from graphveil.privacy import (
     renyi,
 )
 from graphveil.release import (
-    AttentionStepsQuery,
-    HopQuery,
+    EdgeAttentionQuery,
+    NeighborSumQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -45,11 +45,13 @@ FACEBOOK, COMPUTERS, REDDIT = 22_470, 13_752, 231_443  # nodes; of Reddit those 
 CONFIG = AttentionTraining(unit=UndirectedEdge(), dim=16, classes=4, targets=round(0.8 * FACEBOOK))
 
 
-def planned(config: AttentionTraining, epsilon: float) -> tuple[ReleasePlan, AttentionStepsQuery, HopQuery]:
+def planned(
+    config: AttentionTraining, epsilon: float
+) -> tuple[ReleasePlan, EdgeAttentionQuery, NeighborSumQuery]:
     plan = config.plan(epsilon, 1e-5, num_nodes=FACEBOOK)
     steps, hop = plan.queries
-    assert isinstance(steps, AttentionStepsQuery)
-    assert isinstance(hop, HopQuery)
+    assert isinstance(steps, EdgeAttentionQuery)
+    assert isinstance(hop, NeighborSumQuery)
     return plan, steps, hop
 
 
@@ -162,7 +164,7 @@ def trained(
     release: Release, plan: ReleasePlan, rows: Tensor, labels: Tensor, **more: Any
 ) -> dict[str, Tensor]:
     query, targets = plan.queries[0], torch.arange(len(rows))
-    assert isinstance(query, AttentionStepsQuery)
+    assert isinstance(query, EdgeAttentionQuery)
     start = attention_start(query, rows, labels, targets, torch.Generator().manual_seed(0))
     return learn_attention(release, query, start, rows, labels, targets, **more)
 

@@ -22,7 +22,7 @@ from graphveil.models.base import Estimator
 from graphveil.models.training.private import TRAIN, record_groups
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import PushQuery, Release, StepsQuery
+from graphveil.release import DPSGDQuery, PushQuery, Release
 from graphveil.train import dpsgd
 from graphveil.train.clipped import ClippedSum
 
@@ -135,7 +135,7 @@ def scales(model: Estimator) -> list[float]:
     """Return the noise of each sum, in clipping norms for steps."""
     found: list[float] = []
     for query in model.plan_.queries:
-        count = query.steps if isinstance(query, StepsQuery) else 1
+        count = query.steps if isinstance(query, DPSGDQuery) else 1
         found += [query.noise[-1]] * count
     return found
 
@@ -144,7 +144,7 @@ def bounds(model: Estimator, group: int) -> list[float]:
     """Return how far a record of the group may move each sum."""
     found: list[float] = []
     for query in model.plan_.queries:
-        if isinstance(query, StepsQuery):
+        if isinstance(query, DPSGDQuery):
             grid = 1 + 2 * math.sqrt(query.parameters) / 2**20
             found += [grid if group == TRAIN else 0.0] * query.steps
         else:

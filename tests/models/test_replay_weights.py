@@ -21,7 +21,7 @@ from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import rounds
 from graphveil.privacy import UndirectedEdge
-from graphveil.release import HopQuery, Release
+from graphveil.release import NeighborSumQuery, Release
 from graphveil.weights.registry import _NAMED, ONE
 from tests.models.replayed import Pair, Replay, share_of_price
 
@@ -116,8 +116,8 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_weight_is_charged_at_nine_tenths(patch: pytest.MonkeyPatch) -> None:
-    largest = HopQuery._largest_similarity
-    patch.setattr(HopQuery, "_largest_similarity", lambda self, unit: 0.9 * largest(self, unit))
+    largest = NeighborSumQuery._largest_similarity
+    patch.setattr(NeighborSumQuery, "_largest_similarity", lambda self, unit: 0.9 * largest(self, unit))
     patch.setattr("graphveil.release.calibrate._costs", lambda *_: True)
 
 
@@ -128,7 +128,7 @@ def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:
 def weights_read_what_neighbours_look_like(patch: pytest.MonkeyPatch) -> None:
     pairs = Release._pairs
 
-    def from_edges(self: Release, query: HopQuery, vectors: Tensor, keys: Any) -> Any:
+    def from_edges(self: Release, query: NeighborSumQuery, vectors: Tensor, keys: Any) -> Any:
         rows = vectors if keys is None else keys
         summed = torch.zeros_like(rows)
         into = torch.arange(len(rows)).repeat_interleave(self._adjacency.indptr.diff())

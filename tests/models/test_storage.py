@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -221,6 +224,32 @@ def test_predictions_must_be_of_this_models_classes(copy: Path, graph: Graph, tm
     gv.MLP(seed=0, **SMALL["mlp"]).fit(two).save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "predictions.parquet", copy)
     with pytest.raises(ArtifactError, match="columns"):
+        load_model(copy)
+
+
+def test_ids_are_held_once_however_often_they_stand_in_the_file(copy: Path) -> None:
+    path = copy / "predictions.parquet"
+    table = pq.read_table(path)
+    rows = np.zeros(100_000, dtype=np.int64)  # one long id in a kilobyte, which fixed widths make 400 MB
+    repeated = table.set_column(0, "node", pa.array(["x" * 1000] * len(table))).take(rows)
+    pq.write_table(repeated, path)
+    ids = load_model(copy).ids_
+    assert ids is not None and ids.tolist()[-1] == "x" * 1000 and ids.nbytes == 8 * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("ids", "codec", "refusal"),
+    [("x" * 1001, "snappy", "1,000 bytes"), ("x", "zstd", "packed"), (None, "snappy", "node id")],
+)
+def test_predictions_cannot_grow_beyond_their_file(
+    copy: Path, ids: str | None, codec: str, refusal: str
+) -> None:
+    path = copy / "predictions.parquet"
+    table = pq.read_table(path)
+    pq.write_table(
+        table.set_column(0, "node", pa.array([ids] * len(table), pa.string())), path, compression=codec
+    )
+    with pytest.raises(ArtifactError, match=refusal):
         load_model(copy)
 
 

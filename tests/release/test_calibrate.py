@@ -12,12 +12,12 @@ from graphveil.mechanisms import RoundedGaussian, public_rate
 from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, Unit, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import (
-    HopQuery,
+    AccuracyCountQuery,
+    DPSGDQuery,
+    NeighborSumQuery,
     PushQuery,
     Query,
     ReleasePlan,
-    StepsQuery,
-    TallyQuery,
     calibrate,
     calibrate_plan,
 )
@@ -28,9 +28,9 @@ RATE = public_rate(256, 20_000)
 JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # guarantees.md, 9.3
 
 
-def steps(z: float, count: int = 781, rate: float = RATE, **more: object) -> StepsQuery:
+def steps(z: float, count: int = 781, rate: float = RATE, **more: object) -> DPSGDQuery:
     fields = {"parameters": 500, "steps": count, "noise_multiplier": z, "sampling_rate": rate} | more
-    return StepsQuery(**fields)  # type: ignore[arg-type]
+    return DPSGDQuery(**fields)  # type: ignore[arg-type]
 
 
 def joint(scale: float) -> tuple[Query, ...]:
@@ -83,7 +83,7 @@ def test_gaussian_plans_whose_scale_is_mu_stay_in_closed_form(
 
 def test_a_gaussian_plan_of_another_scale_is_searched_for() -> None:
     def by_sigma(scale: float) -> tuple[Query, ...]:
-        return (HopQuery(GroupWeights.one(), (7.0 / scale,), 4),)
+        return (NeighborSumQuery(GroupWeights.one(), (7.0 / scale,), 4),)
 
     plan = calibrate_plan(DirectedEdge(), 1.0, 1e-5, by_sigma, num_nodes=100)
     exact = calibrate_plan(DirectedEdge(), 1.0, 1e-5, lambda mu: hops(mu, 1, 4, DirectedEdge()), num_nodes=9)
@@ -92,7 +92,7 @@ def test_a_gaussian_plan_of_another_scale_is_searched_for() -> None:
 
 
 def test_what_does_not_depend_on_the_scale_is_paid_first() -> None:
-    fixed = TallyQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
+    fixed = AccuracyCountQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
     plan = calibrate_plan(NodeOwner(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
     assert (1 - 1e-3) * 2 <= plan.epsilon <= 2
     with pytest.raises(CalibrationError, match="whatever the scale"):
@@ -130,7 +130,7 @@ def mixed(z: float, rate: float, count: int, shares: float) -> Callable[[float],
     def queries(scale: float) -> tuple[Query, ...]:
         train = steps(z / scale, count, rate, pays=(True, False))
         push = PushQuery(dim=4, sigma=shares * z / scale, bounds=(1.0, 0.7))
-        tally = TallyQuery(candidates=5, sigma=3 * z / scale, pays=(False, True))
+        tally = AccuracyCountQuery(candidates=5, sigma=3 * z / scale, pays=(False, True))
         return (train, push, tally)
 
     return queries

@@ -28,7 +28,7 @@ from graphveil.privacy import (
     privacy_curve,
 )
 from graphveil.release import (
-    AttentionStepsQuery,
+    EdgeAttentionQuery,
     FolderJournal,
     KeyStore,
     Release,
@@ -41,7 +41,7 @@ from graphveil.release.plan import hops
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))
-QUERY = AttentionStepsQuery(
+QUERY = EdgeAttentionQuery(
     dim=DIM, classes=CLASSES, steps=3, noise_multiplier=2.0, sampling_rate=1.0, learning_rate=0.1, clip=0.01
 )
 Patch = pytest.MonkeyPatch
@@ -64,7 +64,7 @@ def graph(pairs: set[tuple[int, int]], *, directed: bool = False, nodes: int = N
 
 def gradient(
     adjacency: Adjacency,
-    query: AttentionStepsQuery = QUERY,
+    query: EdgeAttentionQuery = QUERY,
     *,
     rows: Tensor = ROWS,
     weights: Tensor = START,
@@ -99,7 +99,7 @@ def test_each_target_s_gradient_is_that_of_its_loss(monkeypatch: Patch, pieces: 
 
 
 def loss_of(
-    weights: Tensor, adjacency: Adjacency, target: int, query: AttentionStepsQuery, shown: float
+    weights: Tensor, adjacency: Adjacency, target: int, query: EdgeAttentionQuery, shown: float
 ) -> Tensor:
     """Return a target's loss from the formula, by plain means."""
     shapes = query.shapes
@@ -236,13 +236,13 @@ def test_an_undirected_edge_that_counts_in_both_directions_is_charged_twice() ->
 
 
 def half_the_change(patch: Patch) -> None:
-    patch.setattr(AttentionStepsQuery, "sensitivity", lambda query, unit: query.clip)
+    patch.setattr(EdgeAttentionQuery, "sensitivity", lambda query, unit: query.clip)
 
 
 def the_wrong_relation(patch: Patch) -> None:
-    event = AttentionStepsQuery.event
+    event = EdgeAttentionQuery.event
     patch.setattr(
-        AttentionStepsQuery, "event", lambda query, unit: replace(event(query, unit), relation="add_remove")
+        EdgeAttentionQuery, "event", lambda query, unit: replace(event(query, unit), relation="add_remove")
     )
 
 
@@ -255,7 +255,7 @@ def towards_many_friends(patch: Patch) -> None:
     shipped = attention._in_edges
 
     def by_degree(
-        examples: attention.Examples, nodes: Tensor, query: AttentionStepsQuery
+        examples: attention.Examples, nodes: Tensor, query: EdgeAttentionQuery
     ) -> attention._InEdges:
         degrees = examples.adjacency.indptr.diff()
         edges = shipped(examples, nodes, replace(query, oriented=False))
@@ -311,7 +311,7 @@ UNITS = {DirectedEdge(): 0, UndirectedEdge(): 1}
 @pytest.mark.parametrize("row", ATTENTION_AND_RELEASE)
 def test_what_training_leaves_for_the_release(unit: Unit, row: tuple[float, float, float]) -> None:
     epsilon, *sigmas = row
-    steps = AttentionStepsQuery(
+    steps = EdgeAttentionQuery(
         dim=16,
         classes=4,
         steps=100,
@@ -356,7 +356,7 @@ def test_noise_that_leaves_no_grid_is_refused() -> None:
 # -- the release -------------------------------------------------------------------------------------------
 
 
-def opened(query: AttentionStepsQuery = QUERY, **more: object) -> Release:
+def opened(query: EdgeAttentionQuery = QUERY, **more: object) -> Release:
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-5)
     key = ReleaseKey.from_seed(0, "test")
     given = {"key": key, "budget": MemoryLedger(), **more}

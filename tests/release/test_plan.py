@@ -6,7 +6,7 @@ import pytest
 
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import DirectedEdge, UndirectedEdge
-from graphveil.release import GroupWeights, HopQuery, ReleasePlan
+from graphveil.release import GroupWeights, NeighborSumQuery, ReleasePlan
 from graphveil.release.plan import hops
 
 
@@ -14,7 +14,7 @@ from graphveil.release.plan import hops
 def test_grid_steps_are_a_power_of_two_for_any_weights(back: float) -> None:
     # Only then does going back to vectors round nothing, whatever float type a block's sums needed.
     weights = GroupWeights.few_labels(back)
-    steps = HopQuery(weights, (1.0, 1.0, 1.0), dim=2).steps
+    steps = NeighborSumQuery(weights, (1.0, 1.0, 1.0), dim=2).steps
     assert math.log2(steps).is_integer()
     assert 2**9 < steps * weights.largest <= 2**10
 
@@ -24,5 +24,5 @@ def test_only_rows_of_equal_weight_and_noise_get_the_smaller_group_figure() -> N
     assert not ReleasePlan(unit, hops(0.5, 2, 4, unit), delta=1e-7).one_way
     counted = Steering.choose(unit, 0.05, few_labels=False, back=0.3).queries(0.5, classes=3)
     assert ReleasePlan(unit, counted, delta=1e-7).one_way
-    steered = HopQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), dim=2)
+    steered = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), dim=2)
     assert ReleasePlan(UndirectedEdge(), (steered,), delta=1e-7).one_way

@@ -25,7 +25,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import delta_of, mu_of
-from graphveil.release import CellQuery, HopQuery, PushQuery, Query, Release, ReleasePlan, _push
+from graphveil.release import EdgeCountQuery, NeighborSumQuery, PushQuery, Query, Release, ReleasePlan, _push
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.plan import hops
 
@@ -228,12 +228,12 @@ def test_a_record_pays_for_its_own_groups_bound(replace_one: bool, change: float
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), DirectedEdge(), NodePromise(max_degree=3), NoUnit()])
 def test_a_push_has_a_price_for_owners_only(unit: Unit) -> None:
-    with pytest.raises(UnitError, match="HopQuery"):
+    with pytest.raises(UnitError, match="NeighborSumQuery"):
         ReleasePlan(unit, (PushQuery(dim=2, sigma=4.0),), delta=1e-5)
 
 
 @pytest.mark.parametrize(
-    "query", [hops(1.0, 1, 2)[0], CellQuery("all", (True,), 3, (4.0,))], ids=["hop", "cells"]
+    "query", [hops(1.0, 1, 2)[0], EdgeCountQuery("all", (True,), 3, (4.0,))], ids=["hop", "cells"]
 )
 def test_what_has_no_bound_for_owners_is_refused(query: Query) -> None:
     with pytest.raises(UnitError, match="no bound"):
@@ -241,13 +241,13 @@ def test_what_has_no_bound_for_owners_is_refused(query: Query) -> None:
 
 
 def test_hops_under_a_promised_degree_pay_for_its_root_and_counts_are_refused() -> None:
-    query = HopQuery(GroupWeights.one(), (6.0,), 2)
+    query = NeighborSumQuery(GroupWeights.one(), (6.0,), 2)
     assert ReleasePlan(NodePromise(max_degree=9), (query,), delta=1e-5).mu == pytest.approx(0.5)
     assert ReleasePlan(NodePromise(max_degree=9, replace_one=True), (query,), delta=1e-5).mu == pytest.approx(
         1
     )
     with pytest.raises(UnitError, match="no bound"):
-        ReleasePlan(NodePromise(max_degree=9), (CellQuery("all", (True,), 3, (4.0,)),), delta=1e-5)
+        ReleasePlan(NodePromise(max_degree=9), (EdgeCountQuery("all", (True,), 3, (4.0,)),), delta=1e-5)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------

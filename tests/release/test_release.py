@@ -19,11 +19,11 @@ from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
-    CellQuery,
+    EdgeCountQuery,
     FolderJournal,
     GroupWeights,
-    HopQuery,
     KeyStore,
+    NeighborSumQuery,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -31,8 +31,8 @@ from graphveil.release import (
 from graphveil.release.plan import hops
 
 ROWS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
-STEERED = HopQuery(GroupWeights.steered(), (3.0, 3.0, 2.0), 2)
-COUNTS = CellQuery("train/val/target", (True, True, False), 3, (4.0,))
+STEERED = NeighborSumQuery(GroupWeights.steered(), (3.0, 3.0, 2.0), 2)
+COUNTS = EdgeCountQuery("train/val/target", (True, True, False), 3, (4.0,))
 GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
 
 
@@ -52,7 +52,7 @@ def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
 
 
 def test_steered_rows_weigh_each_message_by_both_groups() -> None:
-    fine = HopQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2, grid_bits=20)
+    fine = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2, grid_bits=20)
     answer = opened(unnoised(UndirectedEdge(), (fine,)), groups=GROUPS).rows(ROWS)
     s = math.sqrt(0.5)
     into = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [s * 0.6 - 1.0, s * 0.8], [0.0, 0.0]]
@@ -62,7 +62,7 @@ def test_steered_rows_weigh_each_message_by_both_groups() -> None:
 def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
     # labelled: 0, 1, 2, 3 of classes 0, 1, 1, 2; node 4 is not.
     graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
-    query = CellQuery("labels", (True, False), 3, (4.0,))
+    query = EdgeCountQuery("labels", (True, False), 3, (4.0,))
     labels, groups = torch.tensor([0, 1, 1, 2, 99]), torch.tensor([0, 0, 0, 0, 1])
     cells = opened(unnoised(UndirectedEdge(), (query,)), graph, groups=groups).cells(labels)
     assert cells.dtype == torch.float64
@@ -71,7 +71,7 @@ def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
 
 def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
     graph = Adjacency.from_edges([0, 1, 2], [1, 0, 1], num_nodes=3, directed=True)
-    query = CellQuery("labels", (True,), 2, (4.0,))
+    query = EdgeCountQuery("labels", (True,), 2, (4.0,))
     plan = unnoised(DirectedEdge(), (query,))
     cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).cells(torch.tensor([0, 1, 0]))
     assert cells.tolist() == [[0, 2], [1, 0]]
@@ -94,7 +94,7 @@ def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
 
 @pytest.mark.parametrize("sigma", [50.0, 2000.0])  # below and above what float32 can hold
 def test_noise_of_any_size_is_added_exactly_and_rounded_once(sigma: float) -> None:
-    query = HopQuery(GroupWeights.one(), (sigma,), 3)
+    query = NeighborSumQuery(GroupWeights.one(), (sigma,), 3)
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3, sampler=RoundedGaussian)
     answer = opened(plan, edgeless(30_000), key=KEY).rows(torch.zeros(30_000, 3))
     has_the_law(answer.double().numpy() * 1024, sigma * 1024)
@@ -169,7 +169,7 @@ def test_a_node_without_a_group_would_go_without_noise_and_is_refused(groups: Te
 
 
 def test_queries_with_different_groups_are_refused() -> None:
-    two = CellQuery("split", (True, False), 3, (4.0,))
+    two = EdgeCountQuery("split", (True, False), 3, (4.0,))
     with pytest.raises(ConfigError, match="groups"):
         opened(ReleasePlan(UndirectedEdge(), (STEERED, two), delta=1e-3), groups=GROUPS)
 
@@ -277,8 +277,8 @@ def test_a_release_knows_whether_its_noise_can_be_reproduced() -> None:
 def test_another_descriptor_draws_other_noise_under_one_key(change: dict[str, Any]) -> None:
     fields = {"weights": GroupWeights.one(), "sigma": (1.0,), "dim": 2} | change
     plans = [
-        ReleasePlan(UndirectedEdge(), (HopQuery(GroupWeights.one(), (1.0,), 2),), delta=1e-3),
-        ReleasePlan(UndirectedEdge(), (HopQuery(**fields),), delta=1e-3),
+        ReleasePlan(UndirectedEdge(), (NeighborSumQuery(GroupWeights.one(), (1.0,), 2),), delta=1e-3),
+        ReleasePlan(UndirectedEdge(), (NeighborSumQuery(**fields),), delta=1e-3),
     ]
     first, second = (opened(plan, edgeless(400), key=KEY).rows(torch.zeros(400, 2)) for plan in plans)
     assert abs(np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]) < 0.25

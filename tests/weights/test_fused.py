@@ -17,10 +17,10 @@ from graphveil.release.plan import hops
 from graphveil.weights import (
     Attention,
     ClassAgree,
-    Coarse,
     ExpCos,
     HalfCos,
     Jaccard,
+    Landmarks,
     LearnedPublic,
     PosteriorDot,
     Similarity,
@@ -74,7 +74,7 @@ def test_dot_products_of_any_width_give_the_same_sums(width: int, keys: int) -> 
 
 
 @pytest.mark.parametrize(
-    "weight", [ClassAgree(0.3), PosteriorDot(), Coarse(HalfCos(), 7), Coarse(HalfCos(), 128)]
+    "weight", [ClassAgree(0.3), PosteriorDot(), Landmarks(HalfCos(), 7), Landmarks(HalfCos(), 128)]
 )
 def test_weights_of_kinds_and_posteriors_give_the_same_sums(weight: Similarity) -> None:
     p = torch.from_numpy(np.random.default_rng(1).dirichlet([0.3] * 6, NODES))
@@ -156,7 +156,7 @@ def test_rows_of_any_length_give_the_same_sums(degree: int) -> None:
     z = torch.from_numpy(np.random.default_rng(degree).normal(size=(NODES, 4)))
     for pairs in (
         HalfCos().prepare(z),
-        Coarse(HalfCos(), 9).prepare(z),
+        Landmarks(HalfCos(), 9).prepare(z),
         network(4),
         Jaccard().prepare(sets(30, 0.5)),
         Jaccard().prepare(sets(3000, 0.005)),

@@ -13,8 +13,9 @@ from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
 from graphveil.release import Release, ReleasePlan, _blocks
+from graphveil.release.edge_counts import EdgeCountQuery
 from graphveil.release.plan import hops
-from graphveil.release.queries import FLOAT32_EXACT, CellQuery
+from graphveil.release.query import FLOAT32_EXACT
 from graphveil.weights import GivenWeight
 from graphveil.weights.tables import WEIGHT_BITS
 
@@ -87,7 +88,7 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
     unit, budget = UndirectedEdge(), MemoryLedger()
     adjacency = edges(np.triu(np.ones((NODES, NODES)), 1), False)
     plain, given = (ReleasePlan(unit, hops(0.5, 1, DIM, unit, s), delta=1e-5) for s in (None, GivenWeight()))
-    counts = ReleasePlan(unit, (CellQuery("split", (True, False), 2, (9.0,)),), delta=1e-5)
+    counts = ReleasePlan(unit, (EdgeCountQuery("split", (True, False), 2, (9.0,)),), delta=1e-5)
     for plan in (plain, counts):
         with pytest.raises(ConfigError, match="this release would not read"):
             Release(plan, adjacency, torch.zeros(NODES, dtype=torch.int64), budget=budget)

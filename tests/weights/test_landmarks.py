@@ -6,7 +6,7 @@ from torch import Tensor
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
-from graphveil.weights import Coarse, DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
+from graphveil.weights import DotWeight, HalfCos, Landmarks, SigmoidCos, Similarity, parse_weight
 from graphveil.weights import tables as _pairs
 from graphveil.weights.landmarks import _landmarks, _nearest
 
@@ -37,13 +37,13 @@ def test_as_many_landmarks_as_distinct_rows_lose_nothing(weight: DotWeight) -> N
     distinct = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 3)))
     keys = distinct / distinct.norm(dim=1, keepdim=True)
     keys = keys.repeat(NODES // 5, 1)
-    assert torch.equal(weights_of(Coarse(weight, NODES), keys), weights_of(weight, keys))
+    assert torch.equal(weights_of(Landmarks(weight, NODES), keys), weights_of(weight, keys))
 
 
 def test_fewer_landmarks_come_close() -> None:
     rng = np.random.default_rng(1)
     keys = torch.from_numpy(np.eye(4)[np.arange(NODES) % 4] + 0.2 * rng.normal(size=(NODES, 4)))
-    coarse, exact = weights_of(Coarse(HalfCos(), 4), keys), weights_of(HalfCos(), keys)
+    coarse, exact = weights_of(Landmarks(HalfCos(), 4), keys), weights_of(HalfCos(), keys)
     assert float((coarse - exact).abs().mean()) / _pairs.FULL < 0.1
 
 
@@ -55,9 +55,9 @@ def test_landmarks_are_means_of_the_rows_nearest_to_them() -> None:
 
 
 def test_landmarks_keep_the_bound_and_what_is_read() -> None:
-    assert Coarse(SigmoidCos(), 8).bound == SigmoidCos().bound
+    assert Landmarks(SigmoidCos(), 8).bound == SigmoidCos().bound
     assert parse_weight("posterior_dot@8").reads == "posteriors"
-    described = Coarse(SigmoidCos(), 8).describe()
+    described = Landmarks(SigmoidCos(), 8).describe()
     assert described == {"weight": "Coarse", "of": SigmoidCos().describe(), "landmarks": 8}
 
 

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, InputError, NeverError, NotYetError, R
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise, UndirectedEdge
-from graphveil.release import HopQuery, Release, ReleasePlan
+from graphveil.release import NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import hops
 from graphveil.release.release import _plain
 from graphveil.weights import (
@@ -403,7 +403,7 @@ def test_the_grid_has_bits_for_vectors_and_for_weights() -> None:
     assert (query.grid_bits, query.contribution_bits, query.finest) == (9, 14, 2.0**14)
     assert query.steps == pytest.approx(2**14 / query.similarity.bound)
     with pytest.raises(ConfigError):
-        HopQuery(query.weights, (1.0,), 3, 20, SigmoidCos())
+        NeighborSumQuery(query.weights, (1.0,), 3, 20, SigmoidCos())
 
 
 # -- names -------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from graphveil.graph import Graph
 from graphveil.privacy import DirectedEdge, Unit
-from graphveil.release import CellQuery, GroupWeights, HopQuery
+from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery
+from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS
 from graphveil.release.plan import Query
-from graphveil.release.queries import GRID_BITS, SIMILARITY_GRID_BITS
+from graphveil.release.query import GRID_BITS
 from graphveil.weights import Similarity
 
 TRAIN, VAL, TARGET = 0, 1, 2
@@ -61,21 +62,21 @@ class Steering:
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
         """Return the counts and the rounds of rows that together cost mu in every pair of groups."""
-        cells = CellQuery(
+        cells = EdgeCountQuery(
             self.weights.partition, (True, True, False), classes, (1 / (mu * math.sqrt(self.count_share)),)
         )
         return (cells, *self.rows(mu, classes))
 
-    def rows(self, mu: float, classes: int) -> tuple[HopQuery, ...]:
+    def rows(self, mu: float, classes: int) -> tuple[NeighborSumQuery, ...]:
         """Return the rounds of rows alone."""
         return tuple(self._round(mu * math.sqrt(share), classes) for share in self.shares)
 
-    def _round(self, mu: float, classes: int) -> HopQuery:
+    def _round(self, mu: float, classes: int) -> NeighborSumQuery:
         bound = 1.0 if self.similarity is None else self.similarity.bound
         bits = GRID_BITS if self.similarity is None else SIMILARITY_GRID_BITS
         labelled = bound / (mu * math.sqrt(1 - self.count_share))
         sigma = (labelled, labelled, bound / mu)
-        return HopQuery(self.weights, sigma, classes - 1, bits, self.similarity)
+        return NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity)
 
 
 def public_labels(graph: Graph, groups: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ def public_labels(graph: Graph, groups: Tensor) -> Tensor:
     return torch.where(groups != TARGET, graph.y, -1)
 
 
-def expected_length(query: HopQuery, groups: Tensor, mean_degree: float) -> Tensor:
+def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:
     """Return each node's expected row length in noise units, per unit of mean code, shape (N)."""
     share = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
     quality = torch.tensor([1.0, 1.0, _SOFT_QUALITY], dtype=torch.float64)
@@ -91,6 +92,6 @@ def expected_length(query: HopQuery, groups: Tensor, mean_degree: float) -> Tens
     return (mean_degree * gain / torch.tensor(query.sigma, dtype=torch.float64))[groups]
 
 
-def in_noise_units(rows: Tensor, query: HopQuery, groups: Tensor) -> Tensor:
+def in_noise_units(rows: Tensor, query: NeighborSumQuery, groups: Tensor) -> Tensor:
     """Return rows divided by their noise's standard deviation, float64."""
     return rows.to(torch.float64) / torch.tensor(query.sigma, dtype=torch.float64)[groups][:, None]

@@ -18,29 +18,31 @@ from graphveil.models.classcode.likelihood import Affinity, Signal, affinity_fro
 from graphveil.models.classcode.queries import TARGET, expected_length, in_noise_units
 from graphveil.models.classcode.weights import Moments, Weigher, weighted
 from graphveil.propagation import safe_unit
-from graphveil.release import CellQuery, HopQuery, Release, ReleasePlan
+from graphveil.release import EdgeCountQuery, NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import Query
 
 _LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
 
 
-def parts_of(plan: ReleasePlan) -> tuple[CellQuery, list[HopQuery]]:
+def parts_of(plan: ReleasePlan) -> tuple[EdgeCountQuery, list[NeighborSumQuery]]:
     """Return a fit's questions: its counts and its rounds of rows."""
     cells, *hops = plan.queries
-    if not isinstance(cells, CellQuery):
+    if not isinstance(cells, EdgeCountQuery):
         raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
     return cells, rounds_of(hops)
 
 
-def rounds_of(queries: Sequence[Query]) -> list[HopQuery]:
+def rounds_of(queries: Sequence[Query]) -> list[NeighborSumQuery]:
     """Return the rounds of rows, which must be all that there is."""
-    hops = [query for query in queries if isinstance(query, HopQuery)]
+    hops = [query for query in queries if isinstance(query, NeighborSumQuery)]
     if len(hops) != len(queries):
         raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
     return hops
 
 
-def ask_counts(release: Release, query: CellQuery, graph: Graph, groups: Tensor) -> tuple[Tensor, Affinity]:
+def ask_counts(
+    release: Release, query: EdgeCountQuery, graph: Graph, groups: Tensor
+) -> tuple[Tensor, Affinity]:
     """Ask for the class-pair counts of labelled pairs; return them, and what they say."""
     labelled = groups != TARGET
     cells = release.cells(torch.where(labelled, graph.y, 0))
@@ -66,7 +68,7 @@ class Rounds:
         graph: Graph,
         groups: Tensor,
         labels: Tensor,
-        hops: Sequence[HopQuery],
+        hops: Sequence[NeighborSumQuery],
         release: Release,
         weigher: Weigher | None = None,
         first: int = 0,
@@ -142,7 +144,7 @@ class Rounds:
         classes[labelled] = one_hot(self._labels[labelled], classes.shape[1]).to(torch.float64)
         return classes
 
-    def _mean_codes(self, codes: Tensor, classes: Tensor, hop: HopQuery) -> Tensor:
+    def _mean_codes(self, codes: Tensor, classes: Tensor, hop: NeighborSumQuery) -> Tensor:
         """Return what a node of each class sends to each group on average, (groups, C, C-1).
 
         If posteriors are right on average, sum_u p_uj c_u / sum_u p_uj is the mean code of class j.

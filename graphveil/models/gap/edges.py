@@ -22,7 +22,7 @@ from graphveil.models.weighting import PAPER_WEIGHTED, charged_as_one
 from graphveil.networks.hops import Encoder
 from graphveil.networks.layers import batches_of
 from graphveil.privacy import renyi
-from graphveil.release import AttentionStepsQuery, HopQuery, Release, ReleasePlan, calibrate_plan
+from graphveil.release import EdgeAttentionQuery, NeighborSumQuery, Release, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops as equal_hops
 
 
@@ -55,7 +55,7 @@ class GapOnEdges(GapMethod):
             return training.plan(terms.budget, delta, num_nodes=sizes.nodes)
         similarity = None if self.weighting is None else self.weighting.similarity
 
-        def queries(mu: float) -> tuple[HopQuery, ...]:
+        def queries(mu: float) -> tuple[NeighborSumQuery, ...]:
             return equal_hops(mu, self.shape.hops, self.shape.width(sizes), unit, similarity)
 
         if terms.paper:
@@ -135,7 +135,7 @@ class GapOnEdges(GapMethod):
         """Return the aggregation with the network that weighs in-edges: the answer to the first question."""
         assert session.plan is not None
         query, targets = session.plan.queries[0], nodes_of(graph.mask("train"))
-        assert isinstance(query, AttentionStepsQuery)
+        assert isinstance(query, EdgeAttentionQuery)
         generator = session.streams.torch("attention")
         start = session.once(
             "attention", lambda: {"start": attention_start(query, rows, graph.y, targets, generator)}

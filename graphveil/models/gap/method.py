@@ -24,7 +24,7 @@ from graphveil.models.weighting import Weighting
 from graphveil.networks.hops import Encoder, FixedRows
 from graphveil.networks.layers import batch_of
 from graphveil.release import (
-    HopQuery,
+    NeighborSumQuery,
     PushQuery,
     Release,
     ReleasePlan,
@@ -226,9 +226,9 @@ class TrainedGap(Trained):
         }
 
 
-def hops_of(plan: ReleasePlan) -> list[HopQuery | PushQuery]:
+def hops_of(plan: ReleasePlan) -> list[NeighborSumQuery | PushQuery]:
     """Return what a plan asks of the edges."""
-    return [query for query in plan.queries if isinstance(query, HopQuery | PushQuery)]
+    return [query for query in plan.queries if isinstance(query, NeighborSumQuery | PushQuery)]
 
 
 def noise_of(plan: ReleasePlan | None) -> list[float]:

@@ -113,7 +113,8 @@ class LocalEstimator(LocalPromise):
         """Return public features in the place of estimates, where the survey asks for none."""
         if (given is None) != (survey.features is not None):
             raise ConfigError(
-                "the survey asks for no features, so public ones are needed: public_features=, one row a node"
+                "the survey asks for no features, so public ones are needed: public_features=, one row per "
+                "node"
                 if given is None
                 else "the survey asks for features, and what was said is learned from; drop public_features"
             )

@@ -1,6 +1,7 @@
 """Each node randomises its record; the server keeps what it gets. Nothing behind this sees a raw record."""
 
 import hashlib
+import json
 import math
 import secrets
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ class Randomiser:
 
         Args:
             graph: labels and split.
-            x: features, one row a node.
+            x: features, one row per node.
             seed: makes the noise reproducible; None for a key of the operating system.
             kept: where reports are kept, so that a resumed fit does not randomise again.
 
@@ -71,7 +72,7 @@ class Randomiser:
         """Return the randomised features of nodes that tell no label.
 
         Args:
-            x: features, one row a node.
+            x: features, one row per node.
             seed: makes the noise reproducible; None for a key of the operating system.
             occasion: the number of this collection: no two have the same noise, whatever the seed.
         """
@@ -128,9 +129,14 @@ class Randomiser:
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
             "telling": _digest(np.packbits(telling)),
-            "ids": None if graph.ids is None else _digest(np.array(list(map(str, graph.ids)))),
+            "ids": None if graph.ids is None else _digest(_text_of(graph.ids)),
             "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
         }
+
+
+def _text_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Return what the ids say, numbers or text, as bytes that no two lists share."""
+    return np.frombuffer(json.dumps(list(map(str, ids.tolist()))).encode(), dtype=np.uint8)
 
 
 def _digest(*arrays: npt.NDArray[Any]) -> str:

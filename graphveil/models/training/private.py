@@ -18,7 +18,7 @@ from graphveil.graph import Features, Graph, rows
 from graphveil.models.membership import PARTITION, members
 from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
-from graphveil.release import Release, StepsQuery
+from graphveil.release import DPSGDQuery, Release
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
@@ -97,9 +97,9 @@ class Training:
             return unit.change * math.sqrt(self.steps) / multiplier
         return self.rate * math.sqrt(self.steps * math.expm1((unit.change / multiplier) ** 2))
 
-    def query(self, multiplier: float) -> StepsQuery:
+    def query(self, multiplier: float) -> DPSGDQuery:
         """Return the steps as a question to the training records."""
-        return StepsQuery(
+        return DPSGDQuery(
             parameters=self.parameters,
             steps=self.steps,
             noise_multiplier=multiplier,

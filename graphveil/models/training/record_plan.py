@@ -10,7 +10,7 @@ from graphveil.graph import Graph
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, NodeUnit
-from graphveil.release import GroupWeights, HopQuery, PushQuery, Query, Release, TallyQuery
+from graphveil.release import AccuracyCountQuery, GroupWeights, NeighborSumQuery, PushQuery, Query, Release
 
 _REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
 
@@ -77,13 +77,13 @@ class RecordPlan:
             )
             return (push,) * self.hops
         weights = GroupWeights.one()
-        return (HopQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
+        return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
 
     def _tallies(self, spare: float) -> tuple[Query, ...]:
         chosen = ((self.candidates, VAL),) if self.candidates else ()
         reported = tuple((1, group) for group in _REPORTED.values()) if self.metrics else ()
         return tuple(
-            TallyQuery(
+            AccuracyCountQuery(
                 candidates=count,
                 sigma=math.sqrt(count * self._counted(group)) / spare,
                 partition=PARTITION,

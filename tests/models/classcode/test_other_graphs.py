@@ -17,7 +17,7 @@ from graphveil.models.classcode.likelihood import Shape, Signal, fit_length
 from graphveil.models.classcode.queries import TARGET, TRAIN
 from graphveil.models.storage import load_model
 from graphveil.privacy import ledger_of
-from graphveil.release import HopQuery, Release
+from graphveil.release import NeighborSumQuery, Release
 from tests.models.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
@@ -189,7 +189,7 @@ def test_new_rows_have_the_noise_of_old_ones() -> None:
     assert kept is not None
     assert kept.plan is not None
     assert model.plan_ is not None
-    assert kept.plan.queries == tuple(q for q in model.plan_.queries if isinstance(q, HopQuery))
+    assert kept.plan.queries == tuple(q for q in model.plan_.queries if isinstance(q, NeighborSumQuery))
 
 
 def test_the_length_of_rows_is_found_in_rows() -> None:

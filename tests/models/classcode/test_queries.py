@@ -11,7 +11,7 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.queries import GROUPS, TARGET, TRAIN, VAL, Steering
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import GroupWeights, HopQuery
+from graphveil.release import GroupWeights, NeighborSumQuery
 
 
 def pair_costs(steering: Steering, mu: float, unit: UndirectedEdge | DirectedEdge) -> torch.Tensor:
@@ -53,7 +53,7 @@ def test_a_target_row_at_epsilon_one_has_the_golden_noise() -> None:
     plan = model.plan(num_nodes=10_000, num_classes=6)
     assert plan is not None
     row = plan.queries[1]
-    assert isinstance(row, HopQuery)
+    assert isinstance(row, NeighborSumQuery)
     assert row.sigma[TARGET] == pytest.approx(4.6787, rel=1e-4)
     assert row.sigma[TRAIN] == pytest.approx(4.6787 / math.sqrt(0.95), rel=1e-4)
     assert plan.epsilon <= 1.0

@@ -8,7 +8,7 @@ from graphveil.models.training.private import Training
 from graphveil.models.training.record_plan import RecordPlan
 from graphveil.privacy import ByGroup, NodeOwner, NodePromise, NodeUnit, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import HopQuery, PushQuery, StepsQuery, TallyQuery
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, NeighborSumQuery, PushQuery
 from graphveil.train import PrivateSchedule
 
 UNITS = [
@@ -51,7 +51,15 @@ def test_no_group_pays_more_than_the_scale(unit: NodeUnit, fields: dict[str, Any
 def test_the_order_is_that_of_the_fit():
     plan = RecordPlan(unit=NodeOwner(), **BOTH, metrics=True, candidates=7)
     kinds = [type(query) for query in plan.queries(1.0)]
-    assert kinds == [StepsQuery, PushQuery, PushQuery, StepsQuery, TallyQuery, TallyQuery, TallyQuery]
+    assert kinds == [
+        DPSGDQuery,
+        PushQuery,
+        PushQuery,
+        DPSGDQuery,
+        AccuracyCountQuery,
+        AccuracyCountQuery,
+        AccuracyCountQuery,
+    ]
     assert [query.pays for query in plan.queries(1.0)[4:]] == [
         (False, True, False),
         (False, True, False),
@@ -72,5 +80,5 @@ def test_papers_take_one_multiplier_for_everything(unit: NodeUnit):
     steps, *hops, last = RecordPlan(unit=unit, **BOTH).equal_queries(1.3)
     assert steps.noise_multiplier == last.noise_multiplier == 1.3
     for hop in hops:
-        assert isinstance(hop, PushQuery if isinstance(unit, NodeOwner) else HopQuery)
+        assert isinstance(hop, PushQuery if isinstance(unit, NodeOwner) else NeighborSumQuery)
         assert hop.noise[0] / hop.sensitivity(unit) == pytest.approx(1.3 / unit.change)

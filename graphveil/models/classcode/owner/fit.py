@@ -21,7 +21,7 @@ from graphveil.models.classcode.owner.reader import (
 from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing, fit_weighing
 from graphveil.models.session import Session
 from graphveil.models.training.private import OTHER, members, record_groups
-from graphveil.release import PushQuery, Release, ReleasePlan, StepsQuery
+from graphveil.release import DPSGDQuery, PushQuery, Release, ReleasePlan
 from graphveil.release.own_lists import read_own_lists
 
 Targets = str | tuple[int | str, ...] | None
@@ -126,7 +126,7 @@ def _positions(graph: Graph, targets: Targets) -> list[int]:
 
 def _teachers(graph: Graph, plan: ReleasePlan) -> Tensor:
     """Return the public members of the groups that teach, with or without a label, bool (N)."""
-    pays = next(query.pays for query in plan.queries if isinstance(query, StepsQuery))
+    pays = next(query.pays for query in plan.queries if isinstance(query, DPSGDQuery))
     return torch.tensor(pays)[record_groups(graph)]
 
 
@@ -136,7 +136,7 @@ class _Fit:
     def __init__(self, graph: Graph, plan: ReleasePlan, release: Release, context: Session) -> None:
         """Check that the plan is one of ours."""
         self._graph, self._release, self._context = graph, release, context
-        steps = [query for query in plan.queries if isinstance(query, StepsQuery)]
+        steps = [query for query in plan.queries if isinstance(query, DPSGDQuery)]
         self.pushes = [query for query in plan.queries if isinstance(query, PushQuery)]
         if not steps or not self.pushes:
             raise ReleaseError("a plan of ClassCode on records begins with steps and goes on with pushes")

@@ -8,7 +8,7 @@ from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
 from graphveil.models.training.private import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.privacy import NodeOwner
-from graphveil.release import PushQuery, Query, StepsQuery, TallyQuery
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, Query
 
 _WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it
@@ -71,8 +71,8 @@ class OwnerPlan:
         last = [self._steps(weights, division.combiner_steps, noise.combiner)] if noise.combiner else []
         return (first, *pushes, *last, *self._tallies(mu * math.sqrt(1 - division.aggregation)))
 
-    def _steps(self, parameters: int, steps: int, noise_multiplier: float) -> StepsQuery:
-        return StepsQuery(
+    def _steps(self, parameters: int, steps: int, noise_multiplier: float) -> DPSGDQuery:
+        return DPSGDQuery(
             parameters=parameters,
             steps=steps,
             noise_multiplier=noise_multiplier,
@@ -96,7 +96,7 @@ class OwnerPlan:
     def _tallies(self, mu: float) -> tuple[Query, ...]:
         """Return one count of validation and one of test nodes, at what teaching costs the others."""
         return tuple(
-            TallyQuery(
+            AccuracyCountQuery(
                 candidates=1,
                 sigma=1 / mu,
                 partition=PARTITION,

@@ -357,7 +357,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
     from graphveil.models.classcode.owner import OwnerPlan, fit_owner, released_rows
     from graphveil.models.session import Session
     from graphveil.privacy import NodeOwner
-    from graphveil.release import ReleasePlan, StepsQuery
+    from graphveil.release import DPSGDQuery, ReleasePlan
 
     graph = release.graph
     asked = OwnerPlan(
@@ -381,5 +381,5 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
     )  # type: ignore[arg-type]
     noise = list[float]()
     for query in queries:
-        noise += [query.noise[0]] * (query.steps if isinstance(query, StepsQuery) else 1)
+        noise += [query.noise[0]] * (query.steps if isinstance(query, DPSGDQuery) else 1)
     return noise

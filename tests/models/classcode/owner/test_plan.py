@@ -7,7 +7,7 @@ from graphveil.models.classcode.owner.plan import OwnerPlan
 from graphveil.privacy import ByGroup, NodeOwner, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import PushQuery, ReleasePlan, StepsQuery, TallyQuery
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
 
 
 def make(**changes: object) -> OwnerPlan:
@@ -42,7 +42,7 @@ def test_silent_nodes_pay_nothing() -> None:
 
 def test_recipe_s_is_encoder_and_three_pushes() -> None:
     first, *pushes = make(share=0.1, val_teaches=False, weighs=False).queries(mu_of(1.0, 1e-5))
-    assert isinstance(first, StepsQuery) and first.parameters == 438 * 6 and first.steps == 60
+    assert isinstance(first, DPSGDQuery) and first.parameters == 438 * 6 and first.steps == 60
     assert first.noise_multiplier == pytest.approx(91.3814, abs=1e-4)
     assert first.pays == (True, False, False)
     assert all(isinstance(push, PushQuery) for push in pushes)
@@ -53,7 +53,7 @@ def test_recipe_s_is_encoder_and_three_pushes() -> None:
 
 def test_recipe_s_weighs_with_a_small_share() -> None:
     first, *_, last = make(share=0.1).queries(0.5)
-    assert isinstance(last, StepsQuery) and (last.parameters, last.steps) == (2, 20)
+    assert isinstance(last, DPSGDQuery) and (last.parameters, last.steps) == (2, 20)
     assert last.pays == first.pays
     assert last.event(NodeOwner()).events[0].mu == pytest.approx(0.5 * 0.02**0.5)
 
@@ -67,7 +67,7 @@ def test_recipe_r_is_encoder_push_and_combiner() -> None:
 
 def test_metrics_are_counted_on_records_that_do_not_teach() -> None:
     plan = make(metrics=True).queries(0.5)
-    tallies = [query for query in plan if isinstance(query, TallyQuery)]
+    tallies = [query for query in plan if isinstance(query, AccuracyCountQuery)]
     assert [tally.pays for tally in tallies] == [(False, True, False), (False, False, True)]
     assert plan[0].pays == (True, False, False)
 

@@ -1,24 +1,22 @@
-"""Questions about records alone, not about edges: noisy training steps, and noisy counts for selection."""
+"""Noisy training steps on records, whose gradients are clipped."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil._random import KEY_BYTES, RowStream
-from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.mechanisms import IntegerNoise, StepNoise
+from graphveil._random import KEY_BYTES
+from graphveil.errors import ReleaseError
+from graphveil.mechanisms import StepNoise
 from graphveil.mechanisms.additive import Noise
-from graphveil.privacy import ByGroup, Composed, Event, Gaussian, NodeUnit, PoissonGaussian, Unit
-from graphveil.release.queries import GRID_BITS, MAX_DIM, Query, check_noise
+from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
+from graphveil.release.query import Query, by_group, check_pays, of_records
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepsQuery(Query):
+class DPSGDQuery(Query):
     """Noisy training steps on records, whose gradients are each clipped to a norm C.
 
     Step t releases the sum of the clipped gradients of its batch, of p coordinates, plus N(0, (z C)^2). With
@@ -48,11 +46,12 @@ class StepsQuery(Query):
         CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
 
     >>> from graphveil.privacy import NodeOwner
-    >>> StepsQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeOwner())
+    >>> DPSGDQuery(parameters=10, steps=100, noise_multiplier=20.0).event(NodeOwner())
     Gaussian(mu=0.5)
     """
 
     kind: ClassVar[str] = "steps"
+    wire: ClassVar[str] = "StepsQuery"
 
     parameters: int
     steps: int
@@ -68,7 +67,7 @@ class StepsQuery(Query):
         _check.integer_at_least(1, parameters=self.parameters, steps=self.steps)
         _check.positive(noise_multiplier=self.noise_multiplier, clip=self.clip)
         _check.integer_at_least(0, reach=self.reach)
-        _check_pays(self.pays)
+        check_pays(self.pays)
         self.spent()
 
     def randomness(self, key: bytes) -> StepNoise:
@@ -93,7 +92,7 @@ class StepsQuery(Query):
         Raises:
             UnitError: the unit is not about records.
         """
-        protected = _of_records(unit)
+        protected = of_records(unit)
         if self.reach:
             whole = protected.change * math.sqrt(self.steps) / self.noise_multiplier
             return ByGroup(
@@ -101,11 +100,11 @@ class StepsQuery(Query):
             )
         sampled = PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, protected.relation)
         full = Gaussian(protected.change * math.sqrt(self.steps) / self.noise_multiplier)
-        return _by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
+        return by_group(self.partition, self.pays, full if self.sampling_rate == 1 else sampled)
 
     def sensitivity(self, unit: Unit) -> float:
         """Return change * C, for the sum of one step; a reach D makes that 2 D + 1 times as much."""
-        return _of_records(unit).change * (2 * self.reach + 1) * self.clip
+        return of_records(unit).change * (2 * self.reach + 1) * self.clip
 
     def changed(self, unit: Unit) -> int:
         """Return the coordinates of all steps."""
@@ -148,111 +147,3 @@ _ERASED = (
     "this release is closed and its noise key erased, so its training cannot go on; start a new run in a new "
     "folder, which is a new release"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TallyQuery(Query):
-    """How many of some records each candidate classifies correctly, noisy: to choose one, or to publish.
-
-    Guarantee (units of records): a record that ``pays`` changes each count by at most one, whether it is
-    nulled or replaced, so the counts move by at most sqrt(candidates): mu = sqrt(candidates) / sigma.
-
-    Args:
-        candidates: how many counts.
-        sigma: the noise's standard deviation, in records.
-        partition: the name of the public groups of records.
-        pays: by group, whether its records are counted.
-        grid_bits: one record is 2^grid_bits grid steps.
-
-    Raises:
-        ConfigError: a field is outside its range.
-
-    >>> from graphveil.privacy import NodeOwner
-    >>> TallyQuery(candidates=4, sigma=10.0).event(NodeOwner())
-    Gaussian(mu=0.2)
-    """
-
-    kind: ClassVar[str] = "tally"
-
-    candidates: int
-    sigma: float
-    partition: str = "records"
-    pays: tuple[bool, ...] = (True,)
-    grid_bits: int = GRID_BITS
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        _check.integer_at_least(1, candidates=self.candidates)
-        _check.within(1, MAX_DIM, candidates=self.candidates)
-        check_noise((self.sigma,), 1, self.grid_bits)
-        _check_pays(self.pays)
-
-    def event(self, unit: Unit) -> Event:
-        """Return one Gaussian for every record that pays.
-
-        Raises:
-            UnitError: the unit is not about records.
-        """
-        return _by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
-
-    def sensitivity(self, unit: Unit) -> float:
-        """Return sqrt(candidates), under either relation."""
-        _of_records(unit)
-        return math.sqrt(self.candidates)
-
-    def changed(self, unit: Unit) -> int:
-        """Return the number of counts."""
-        return self.candidates
-
-    @property
-    def groups(self) -> int:
-        """The number of groups of records."""
-        return len(self.pays)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation."""
-        return (self.sigma,)
-
-    @property
-    def steps(self) -> float:
-        """Grid steps in one record."""
-        return 2.0**self.grid_bits
-
-    @property
-    def finest(self) -> float:
-        """Grid steps in one record."""
-        return self.steps
-
-    @property
-    def widest(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma * self.steps
-
-
-def noisy_tally(correct: Tensor, query: TallyQuery, noise: IntegerNoise, stream: RowStream) -> Tensor:
-    """Return the noisy counts, float64; the exact ones live and die here."""
-    counts = correct.sum(dim=0).numpy()
-    drawn = noise.draw(stream, np.arange(query.candidates), 1)[:, 0]
-    return torch.from_numpy((counts * int(query.steps) + drawn) / query.steps)
-
-
-def _of_records(unit: Unit) -> NodeUnit:
-    if not isinstance(unit, NodeUnit):
-        raise UnitError(
-            f"unit {unit.name!r} does not protect records: features and labels are public there and need no "
-            "noise; use a unit of records, or none of this"
-        )
-    return unit
-
-
-def _by_group(partition: str, pays: tuple[bool, ...], event: Event) -> Event:
-    """Return what a step costs each group; groups that do not pay are not touched."""
-    if all(pays):
-        return event
-    return ByGroup(partition, tuple(event if one else Composed(()) for one in pays))
-
-
-def _check_pays(pays: tuple[bool, ...]) -> None:
-    if not any(pays):
-        raise ConfigError(f"pays={pays!r} must name a group whose records are read")

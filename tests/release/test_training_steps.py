@@ -27,22 +27,22 @@ from graphveil.privacy import (
     Unit,
 )
 from graphveil.release import (
+    AccuracyCountQuery,
+    DPSGDQuery,
     FolderJournal,
-    HopQuery,
     KeyStore,
+    NeighborSumQuery,
     Query,
     Release,
     ReleaseKey,
     ReleasePlan,
-    StepsQuery,
-    TallyQuery,
 )
 from graphveil.release.plan import hops
 
 EMPTY = Adjacency.from_edges([], [], num_nodes=4, directed=True)
-FULL = StepsQuery(parameters=3, steps=50, noise_multiplier=30.0)
-SAMPLED = StepsQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25)
-TALLY = TallyQuery(candidates=4, sigma=10.0)
+FULL = DPSGDQuery(parameters=3, steps=50, noise_multiplier=30.0)
+SAMPLED = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25)
+TALLY = AccuracyCountQuery(candidates=4, sigma=10.0)
 DATA = torch.arange(12.0).reshape(4, 3)
 
 
@@ -66,19 +66,19 @@ def test_replacing_a_record_changes_a_step_by_two_and_a_tally_by_as_much_as_null
     unit = NodeOwner(replace_one=True)
     assert FULL.event(unit) == Gaussian(2 * math.sqrt(50) / 30)
     assert SAMPLED.event(unit) == PoissonGaussian(3.0, 0.25, 50, "replace")
-    assert StepsQuery(parameters=3, steps=5, noise_multiplier=9.0, clip=0.5).sensitivity(unit) == 1.0
+    assert DPSGDQuery(parameters=3, steps=5, noise_multiplier=9.0, clip=0.5).sensitivity(unit) == 1.0
     assert TALLY.event(unit) == TALLY.event(NodeOwner()) == Gaussian(0.2)
     assert TALLY.sensitivity(unit) == 2.0
 
 
 def test_only_groups_that_pay_are_charged() -> None:
     train, val = (True, False, False), (False, True, False)
-    steps = StepsQuery(parameters=2, steps=9, noise_multiplier=10.0, partition="split", pays=train)
-    tally = TallyQuery(candidates=9, sigma=10.0, partition="split", pays=val)
+    steps = DPSGDQuery(parameters=2, steps=9, noise_multiplier=10.0, partition="split", pays=train)
+    tally = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=val)
     assert steps.event(NodeOwner()) == ByGroup("split", (Gaussian(0.3), Composed(()), Composed(())))
     assert tally.event(NodeOwner()) == ByGroup("split", (Composed(()), Gaussian(0.3), Composed(())))
     assert ReleasePlan(NodeOwner(), (steps, tally), delta=1e-5).mu == pytest.approx(0.3)  # nobody pays twice
-    everybody = TallyQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
+    everybody = AccuracyCountQuery(candidates=9, sigma=10.0, partition="split", pays=(True,) * 3)
     assert ReleasePlan(NodeOwner(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
 
 
@@ -120,23 +120,23 @@ def test_the_rounded_sampler_is_refused_beside_training_steps() -> None:
 )
 def test_steps_outside_their_range_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        StepsQuery(**({"parameters": 2, "steps": 3, "noise_multiplier": 1.0} | fields))  # type: ignore[arg-type]
+        DPSGDQuery(**({"parameters": 2, "steps": 3, "noise_multiplier": 1.0} | fields))  # type: ignore[arg-type]
 
 
 def test_noise_that_no_grid_holds_is_refused_before_anything_is_booked() -> None:
     with pytest.raises(CalibrationError, match="grid"):
-        StepsQuery(parameters=2, steps=3, noise_multiplier=1e7)
+        DPSGDQuery(parameters=2, steps=3, noise_multiplier=1e7)
 
 
 @pytest.mark.parametrize("fields", [{"candidates": 0}, {"sigma": 0.0}, {"grid_bits": 40}, {"pays": (False,)}])
 def test_a_tally_outside_its_range_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        TallyQuery(**({"candidates": 2, "sigma": 3.0} | fields))  # type: ignore[arg-type]
+        AccuracyCountQuery(**({"candidates": 2, "sigma": 3.0} | fields))  # type: ignore[arg-type]
 
 
 def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
     with pytest.raises(CalibrationError, match="finer grid"):
-        ReleasePlan(NodeOwner(), (TallyQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
+        ReleasePlan(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
 
 
 # -- the answers -------------------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
 
 def test_a_tally_counts_each_candidates_hits() -> None:
     correct = torch.tensor([[True, False], [True, True], [True, False]])
-    plan = unnoised(NodeOwner(), (TallyQuery(candidates=2, sigma=3.0),))
+    plan = unnoised(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0),))
     counts = Release(plan, EMPTY, budget=MemoryLedger()).tally(correct)
     assert counts.dtype == torch.float64
     assert counts.tolist() == [3.0, 1.0]
 
 
 def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
-    query = TallyQuery(candidates=40_000, sigma=7.0)
+    query = AccuracyCountQuery(candidates=40_000, sigma=7.0)
     noise = opened(query, key=KEY).tally(torch.zeros(3, 40_000, dtype=torch.bool))
     has_the_law(noise.numpy() * query.steps, 7.0 * query.steps)
 
@@ -203,7 +203,7 @@ def test_the_queries_are_asked_for_by_name() -> None:
 
 
 def test_groups_must_fit_those_that_pay() -> None:
-    query = TallyQuery(candidates=2, sigma=30.0, pays=(False, True))
+    query = AccuracyCountQuery(candidates=2, sigma=30.0, pays=(False, True))
     with pytest.raises(ConfigError, match="groups"):
         opened(query)
     entry = MemoryLedger()
@@ -234,7 +234,7 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
         resumed(SAMPLED, TALLY).steps(DATA + 1)
     with pytest.raises(ReleaseError, match="same noise for different data"):
         resumed(SAMPLED, TALLY).steps(DATA, DATA)
-    other = StepsQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
+    other = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
     with pytest.raises(ReleaseError, match="same noise for different data"):
         resumed(other, TALLY)
     first.close()
@@ -267,7 +267,7 @@ def test_a_resume_under_another_unit_is_refused(tmp_path: Path, unit: Unit) -> N
 
 def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
-    hop: tuple[HopQuery, ...] = hops(1.0, 1, 2)
+    hop: tuple[NeighborSumQuery, ...] = hops(1.0, 1, 2)
     for degree, refused in ((4, False), (5, True)):
         plan = ReleasePlan(NodePromise(max_degree=degree), hop, delta=1e-3)
         if not refused:
