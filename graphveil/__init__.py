@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
     from graphveil.models.sage import SAGE
+    from graphveil.models.saved import load_model
     from graphveil.models.simgat import SimGAT
-    from graphveil.models.storage import load_model
     from graphveil.privacy import Guarantee, MemoryLedger, attach_ledger, ledger_of
 
 __version__ = "0.1.0"
@@ -48,7 +48,7 @@ _HOMES = {
     "ledger_of": "graphveil.privacy",
     "list_datasets": "graphveil.graph",
     "load_dataset": "graphveil.graph",
-    "load_model": "graphveil.models.storage",
+    "load_model": "graphveil.models.saved",
     "mechanisms": "",
     "read_graph": "graphveil.graph",
 }

@@ -29,15 +29,15 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CIRCULAR = {  # modules that still import each other: this list may only shrink
     "graphveil.models",
     "graphveil.models.base",
-    "graphveil.models.cards",
+    "graphveil.artifacts.cards",
     "graphveil.models.classcode.estimator",
     "graphveil.models.classcode.owner",
     "graphveil.models.classcode.owner.options",
     "graphveil.models.inference.requests",
-    "graphveil.models.predictions",
-    "graphveil.models.records",
+    "graphveil.artifacts.predictions",
+    "graphveil.artifacts.files",
     "graphveil.models.requirements",
-    "graphveil.models.storage",
+    "graphveil.models.saved",
 }
 
 HOMES = {  # foreign packages that only one part may import

@@ -150,8 +150,8 @@ def calibrate(
 
 
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
+    from graphveil.artifacts import cards
     from graphveil.experiment.budget_breakdown import unequal
-    from graphveil.models import cards
     from graphveil.privacy.guarantee import figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
@@ -195,8 +195,8 @@ def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str,
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
-    from graphveil.models import cards
-    from graphveil.models.storage import read_promise
+    from graphveil.artifacts import cards
+    from graphveil.artifacts.release_folder import read_promise
     from graphveil.privacy.guarantee import figure_up
 
     promise = read_promise(run)

@@ -73,6 +73,15 @@ DisjointPeople = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
+AcceptPrice = Annotated[
+    bool,
+    typer.Option(
+        "--accept-price",
+        help="Ask this graph though it may be the one trained on, which a release without its run's internal "
+        "folder cannot tell.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
 Split = Annotated[
     str | None,
     typer.Option("--split", help="Column of the nodes with train, val or test.", rich_help_panel=_DATA),

@@ -10,9 +10,9 @@ from graphveil.cli.failures import spending
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.artifacts.predictions import Table
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
-    from graphveil.models.predictions import Table
     from graphveil.privacy import Guarantee
 
 _ADDS_UP = {
@@ -36,14 +36,15 @@ def predict(
     directed: options.Directed = False,
     disjoint_edges: options.DisjointEdges = False,
     disjoint_people: options.DisjointPeople = False,
+    accept_price: options.AcceptPrice = False,
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    from graphveil.artifacts.cards import secrets_of
+    from graphveil.artifacts.predictions import predictions_table
     from graphveil.graph import tables
-    from graphveil.models.cards import secrets_of
-    from graphveil.models.predictions import predictions_of
-    from graphveil.models.storage import load_model
+    from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
 
     screen = Screen(as_json=json)
@@ -54,13 +55,13 @@ def predict(
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight}
     if nodes is None and edges is None:
-        described = directed or disjoint_edges or disjoint_people
+        described = directed or disjoint_edges or disjoint_people or accept_price
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people and --disjoint-edges describe another graph; add its "
+                "column flags, --disjoint-people, --disjoint-edges and --accept-price are about another graph; add its "
                 "--nodes and --edges, or drop them"
             )
-        table = predictions_of(model)
+        table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         screen.notes.print(
             f"Predictions of {run}: stored with the run, so free{_audience(model)}.", markup=False
         )
@@ -74,14 +75,14 @@ def predict(
     why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
     screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, after, about, why))
     with spending(ledger_of(graph.edge_set)):
-        proba = model.predict_proba(graph, **words)
-        table = predictions_of(model, proba, graph.ids)
+        proba = model.predict_proba(graph, **words, accept_price=accept_price)
+        table = predictions_table(proba, model.named_classes, graph.ids)
         _deliver(model, table, out, screen, price=price)
 
 
 def _audience(model: "Estimator") -> str:
     """Return who may see predictions, if not everybody."""
-    from graphveil.models.storage import withheld
+    from graphveil.artifacts.release_folder import withheld
 
     everybody = not withheld(model.guarantee.unit)
     return "" if everybody else "; row v only for someone entitled to v's record"
@@ -93,14 +94,13 @@ def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed:
     It needs no labels and no split. Columns that were no features in training are none here.
     """
     from graphveil.experiment.source import Source
-    from graphveil.models.predictions import class_names
 
     known = _trained_columns(run)
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
     wanted = {name: known.get(name) for name in flags if name != "label"}
     given = wanted | {name: value for name, value in flags.items() if value is not None}
     origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True, aside=aside)
-    return origin.load(classes=class_names(model))
+    return origin.load(classes=model.named_classes)
 
 
 def _trained_columns(run: Path) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
 ) -> list[tuple[str, str]]:
-    from graphveil.models.cards import catch_rate
+    from graphveil.artifacts.cards import catch_rate
     from graphveil.privacy.guarantee import figure_up
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
@@ -143,8 +143,8 @@ def _facts(
 def _deliver(
     model: "Estimator", table: "Table", out: Path | None, screen: Screen, *, price: "Guarantee | None"
 ) -> None:
+    from graphveil.artifacts.predictions import NODE, PREDICTION
     from graphveil.graph import tables
-    from graphveil.models.predictions import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()

@@ -45,8 +45,8 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
 
 
 def _budget(plan: "Preview") -> list[Fact]:
+    from graphveil.artifacts.cards import catch_rate
     from graphveil.experiment.budget_breakdown import unequal
-    from graphveil.models.cards import catch_rate
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -120,8 +120,8 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics. It
     is the head that says if they tell about protected records: it folds on a narrow screen, not the figures.
     """
+    from graphveil.artifacts.cards import NOT_COVERED
     from graphveil.experiment.results import Cost, baseline_cost
-    from graphveil.models.cards import NOT_COVERED
 
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
     counted = " from noisy counts" if metrics["private_accuracy"] else ""
@@ -134,7 +134,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
-    from graphveil.models.cards import percent_up
+    from graphveil.artifacts.cards import percent_up
     from graphveil.privacy.guarantee import figure_up
 
     delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
@@ -158,8 +158,8 @@ def _tells(metrics: dict[str, Any]) -> bool:
 
 
 def _remarks(metrics: dict[str, Any]) -> list[str]:
+    from graphveil.artifacts.cards import percent_up, protected_things
     from graphveil.experiment.results import Cost, cost_remarks
-    from graphveil.models.cards import percent_up, protected_things
 
     about, cost = protected_things(metrics["unit"])[:-1], Cost.of(metrics["guarantee"])
     lines = []
@@ -173,8 +173,8 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
 
 def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
+    from graphveil.artifacts.cards import TEST_LABELS, percent_up, protected_things
     from graphveil.experiment.results import Cost
-    from graphveil.models.cards import TEST_LABELS, percent_up, protected_things
     from graphveil.privacy.guarantee import figure_up
 
     total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]

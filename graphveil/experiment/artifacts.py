@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from graphveil._files import write_atomic
+from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.errors import ConfigError
-from graphveil.models.storage import PER_NODE
+from graphveil.models.inference.own_graph import FILE as OWN_GRAPH
 
 _FORMAT = {"format": "graphveil-run", "version": 1}
 _PACKAGES = (
@@ -127,9 +128,9 @@ class RunFolder:
     def publish(self, workspace: Path) -> None:
         """Move a workspace's whole release into place, in one step, and drop the working state.
 
-        What is withheld from it goes first: a run that has its release lacks nothing.
+        What is withheld from it goes first, and what recognises the fitted graph: a run that has its release lacks nothing.
         """
-        for place in (self.per_node, self.release):
+        for place in (self.internal / OWN_GRAPH, self.per_node, self.release):
             staged = workspace / place.name
             if staged.exists() and not place.exists():
                 staged.replace(place)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.models.cards import payers
+from graphveil.artifacts.rows import payers
 from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of

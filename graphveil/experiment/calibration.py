@@ -10,6 +10,7 @@ from graphveil import _check
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.parameters import check_names, method_class
+from graphveil.models.sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
 from graphveil.privacy import Composed, Guarantee, NodeUnit, NoUnit, check_delta, parse_unit, renyi
 from graphveil.privacy.accountant import total_mu
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from graphveil.models.base import Estimator
     from graphveil.release import ReleasePlan
 
-_NODES, _CLASSES = 10_000, 10  # stand in for an unknown graph; they move the noise by less than 1e-4
 _EPSILONS = (1e-2, 50.0)
 _STRIDE = 1.5  # of the logarithm of epsilon, while looking for two that enclose the answer
 
@@ -107,21 +107,31 @@ def calibrate(
             "(--max-units)"
         )
     config = {"unit": unit, "delta": delta, "max_units": nodes or 1, **config}
-    shape = {"num_nodes": nodes or _NODES, "num_classes": classes or _CLASSES}
-    sizes = {"features": dim, "records": training}
-    known = {name: size for name, size in sizes.items() if size is not None}
+    sizes = PublicSizes(
+        nodes=nodes or TYPICAL_NODES,
+        classes=classes or TYPICAL_CLASSES,
+        features=dim,
+        train_records=training,
+    )
 
     def model(at: float) -> "Estimator":
-        built = method_class(method)(epsilon=at, **config)
-        built._sizes = known
-        return built
+        return method_class(method)(epsilon=at, **config)
 
     check_names(method_class(method), config)
     if epsilon is None:
         assert noise_std is not None
         of_records = isinstance(model(1.0).protected_unit, NodeUnit)
-        epsilon = _epsilon_of(noise_std, lambda at: model(at).plan(**shape), sampled=of_records)
-    return _figures(model(epsilon), shape)
+        epsilon = _epsilon_of(noise_std, lambda at: _plan_of(model(at), sizes), sampled=of_records)
+    return _figures(model(epsilon), sizes)
+
+
+def _plan_of(model: "Estimator", sizes: PublicSizes) -> "ReleasePlan | None":
+    return model.plan(
+        num_nodes=sizes.nodes,
+        num_classes=sizes.classes,
+        num_features=sizes.features,
+        num_training=sizes.train_records,
+    )
 
 
 def _finite(value: float) -> float | None:
@@ -158,13 +168,13 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
     )
 
 
-def _figures(model: "Estimator", shape: dict[str, int]) -> Calibration:
-    plan, unit = model.plan(**shape), model.protected_unit
+def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
+    plan, unit = _plan_of(model, sizes), model.protected_unit
     queries = () if plan is None else plan.queries
     guarantee = Guarantee.of(
         unit,
         Composed(()) if plan is None else plan.event,
-        delta=check_delta(unit, model.delta, shape["num_nodes"]) if plan is None else plan.delta,
+        delta=check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta,
         releases=len(queries),
         slack=0.0 if plan is None else plan.slack,
     )

@@ -46,7 +46,7 @@ def check_names(cls: "type[Estimator]", names: Iterable[str]) -> None:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: 'hoops' is not a parameter of gap; did you mean 'hops'?
     """
-    from graphveil.models.records import parameter_types
+    from graphveil.models.saved import parameter_types
 
     for name in names:
         if name not in parameter_types(cls):
@@ -65,7 +65,7 @@ def parse_settings(cls: "type[Estimator]", settings: Iterable[str]) -> dict[str,
     >>> parse_settings(METHODS["mlp"], ["hidden=32", "batch_norm=no", "patience=none"])
     {'hidden': 32, 'batch_norm': False, 'patience': None}
     """
-    from graphveil.models.records import parameter_types
+    from graphveil.models.saved import parameter_types
 
     return read_settings(settings, parameter_types(cls), cls.method)
 

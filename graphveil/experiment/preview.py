@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import PrivacyError
 from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.experiment import Experiment
-from graphveil.models.cards import ReleaseRow
 from graphveil.privacy import Guarantee, NodeFeatures, NoUnit
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         GraphError: the data cannot be used.
     """
     model, baseline, split = experiment.model(0), experiment.baseline(0), experiment.split(graph, 0)
-    plan, guarantee = model.promise(split)
-    beside = None if baseline is None else charged(baseline.promise(split)[1])
+    plan, guarantee, rows = model.preview(split)
+    beside = None if baseline is None else charged(baseline.preview(split).guarantee)
     a_run = [guarantee] if beside is None else [guarantee, beside]
     return Preview(
         experiment=experiment,
@@ -83,7 +83,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         guarantee=guarantee,
         baseline=beside,
         guarantee_all_runs=together(a_run * experiment.runs),
-        releases=model.release_rows(plan),
+        releases=rows,
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),

@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from graphveil.experiment._style import STYLE
-from graphveil.experiment.charts import Line, Point, line_chart
-from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
-from graphveil.models.cards import (
+from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
     ReleaseRow,
@@ -19,6 +16,9 @@ from graphveil.models.cards import (
     secrets_of,
     void_mark,
 )
+from graphveil.experiment._style import STYLE
+from graphveil.experiment.charts import Line, Point, line_chart
+from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphveil.models.cards import void_mark
+from graphveil.artifacts.cards import void_mark
 from graphveil.privacy import NodeFeatures
 from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
 

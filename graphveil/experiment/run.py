@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil.artifacts.cards import Card, other_runs, secrets_of
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
 from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
-from graphveil.models.cards import Card, other_runs, secrets_of
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
@@ -154,7 +154,10 @@ def _stage_release(
     model: "Estimator", experiment: Experiment, record: RunRecord, folder: RunFolder, workspace: Path
 ) -> None:
     """Save the release, and what is withheld from it, beside the run's state, replacing earlier attempts."""
-    from graphveil.models.storage import save_model, withheld
+    from graphveil.artifacts.files import write_record
+    from graphveil.artifacts.release_folder import withheld
+    from graphveil.models.inference import own_graph
+    from graphveil.models.saved import save_fitted
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):
@@ -171,7 +174,10 @@ def _stage_release(
             compared=record.baseline_guarantee is not None,
         ),
     )
-    save_model(model, release, card, per_node=per_node if withheld(model.guarantee.unit) else None)
+    kept_back = per_node if withheld(model.guarantee.unit) else None
+    save_fitted(model.fitted, release, card, per_node=kept_back)
+    if model.own_graph is not None:
+        write_record(workspace / own_graph.FILE, model.own_graph.as_record())
 
 
 def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, float]:

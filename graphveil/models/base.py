@@ -13,11 +13,12 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
-from graphveil.models.cards import ReleaseRow
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.inference.predictions import Predictions
 from graphveil.models.inference.requests import Requesting, Words, requests_of_graph
 from graphveil.models.learned import Learned, nothing
@@ -215,6 +216,7 @@ class Estimator(ABC):
             proba=outcome.proba,
             released=outcome.released,
             rows=previewed.rows,
+            sampler=None if previewed.plan is None else previewed.plan.sampler.__name__,
             private_accuracy=outcome.private_accuracy,
             learned=outcome.learned,
             class_names=graph.class_names,
@@ -222,16 +224,22 @@ class Estimator(ABC):
             history=session.history,
             seconds={**session.seconds, "total": time.perf_counter() - started},
         )
-        self._take(fitted, graph.edge_set)
+        self._take(fitted, graph.edge_set, OwnGraph.of(graph))
         self._books.keep(graph, self._known_of(fitted))
         return self
 
     def predict_proba(
-        self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
+        self,
+        graph: Graph | None = None,
+        *,
+        disjoint_edges: bool = False,
+        disjoint_people: bool = False,
+        accept_price: bool = False,
     ) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
 
-        What was predicted once is free from then on, and the same to the last bit, as long as the graph's
+        The fitted graph is recognised, also when it was read from its files once more. What was predicted
+        once is free from then on, and the same to the last bit, as long as the graph's
         edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
         its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
         another question.
@@ -243,18 +251,20 @@ class Estimator(ABC):
                 beside the others, not on top of them. Without it, it counts on top of all of them.
             disjoint_people: the same for people, under unit ``node-features``: your word that nobody in the
                 graph is in the fitted one, nor in any other that this model has predicted.
+            accept_price: ask a graph, and book it, although it may be the fitted one: a model that was
+                loaded without its run's ``internal`` folder cannot know.
 
         Raises:
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
-            ConfigError: the edges are known to be those of the fitted graph.
+            ConfigError: the edges are known to be those of the fitted graph, or may be and no word was given.
             GraphError: the graph has other features than the fitted one.
             BudgetError: a ledger refuses the release, which is then not booked; of a graph that has grown in
                 several steps, those before it may be, and are kept.
             NotYetError: the method does not predict other graphs.
         """
         if graph is None:
-            return self._own_proba()
-        return self._books.of(graph, Words(disjoint_edges, disjoint_people))
+            return self.fitted.own_proba
+        return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price))
 
     def price(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
@@ -274,10 +284,20 @@ class Estimator(ABC):
         return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
 
     def predict(
-        self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
+        self,
+        graph: Graph | None = None,
+        *,
+        disjoint_edges: bool = False,
+        disjoint_people: bool = False,
+        accept_price: bool = False,
     ) -> Tensor:
         """Return class numbers, shape (N); see :meth:`predict_proba`."""
-        proba = self.predict_proba(graph, disjoint_edges=disjoint_edges, disjoint_people=disjoint_people)
+        proba = self.predict_proba(
+            graph,
+            disjoint_edges=disjoint_edges,
+            disjoint_people=disjoint_people,
+            accept_price=accept_price,
+        )
         return proba.argmax(dim=1)
 
     def score(self, graph: Graph, split: str = "test") -> float:
@@ -387,26 +407,26 @@ class Estimator(ABC):
         assert self._predictions is not None
         return self._predictions
 
-    def _take(self, fitted: Fitted, edges: EdgeSet | None = None) -> Self:
+    def _take(self, fitted: Fitted, edges: EdgeSet | None = None, own: OwnGraph | None = None) -> Self:
         """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
-        self._fit = fitted
-        self._predictions = Predictions(fitted, EdgeSet() if edges is None else edges, self._requesting())
+        self._fit, known = fitted, EdgeSet() if edges is None else edges
+        self._predictions = Predictions(fitted, known, self._requesting(), own)
         return self
+
+    @property
+    def named_classes(self) -> tuple[str, ...]:
+        """The label of each class, or its number where labels have no names."""
+        return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
+
+    @property
+    def own_graph(self) -> OwnGraph | None:
+        """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
+        return self._books.own
 
     def _known_of(self, fitted: Fitted) -> Answer:
         """Return what is known of the fitted graph."""
         assert fitted.proba is not None
         return Answer(fitted.plan, tuple(fitted.released.values()), fitted.proba)
-
-    def _own_proba(self) -> Tensor:
-        proba = self.fitted.proba
-        if proba is None:
-            raise ArtifactError(
-                f"this release holds no predictions: under unit {self.guarantee.unit!r} the prediction for a "
-                "node is only for someone entitled to its record. Load the run folder that has per_node/ "
-                "beside release/, or name that folder: load_model(..., per_node=...)"
-            )
-        return proba
 
 
 def _previewed(method: Method, graph: Graph) -> Previewed:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy.typing as npt
 from torch import Tensor
 
-from graphveil.models.cards import ReleaseRow
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.errors import ArtifactError
 from graphveil.models.method import Method, State, Trained
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import Guarantee
@@ -31,6 +32,7 @@ class Fitted:
         proba: probabilities (N, C); None where a release does not hold them.
         released: noisy answers by name.
         rows: what was released, for tables.
+        sampler: the name of the noise's sampler.
         private_accuracy: from booked noisy counts.
         learned: attributes of the method's own.
         class_names: labels by class number; empty where they have no names.
@@ -48,12 +50,28 @@ class Fitted:
     proba: Tensor | None = None
     released: State = field(default_factory=dict)
     rows: tuple[ReleaseRow, ...] = ()
+    sampler: str | None = None
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
     learned: Mapping[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     ids: npt.NDArray[Any] | None = None
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def own_proba(self) -> Tensor:
+        """Probabilities (N, C) of the fitted graph.
+
+        Raises:
+            ArtifactError: they are withheld from the release that this fit was read from.
+        """
+        if self.proba is None:
+            raise ArtifactError(
+                f"this release holds no predictions: under unit {self.guarantee.unit!r} the prediction for a "
+                "node is only for someone entitled to its record. Load the run folder that has per_node/ "
+                "beside release/, or name that folder: load_model(..., per_node=...)"
+            )
+        return self.proba
 
     def with_guarantee(self, guarantee: Guarantee) -> "Fitted":
         """Return the same fit under another guarantee, such as that of the reports it learned from."""

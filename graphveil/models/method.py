@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.graph import Graph
-from graphveil.models.cards import ReleaseRow, release_rows
 from graphveil.models.inference.cache import Answer
 from graphveil.models.promises import SEEDED, edge_mu_of, notes_on, stored_twice
 from graphveil.models.requirements import check_graph

@@ -7,7 +7,7 @@ from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
 from graphveil.privacy.guarantee import figure_up
-from graphveil.release import PushQuery, ReleasePlan, DPSGDQuery, AccuracyCountQuery
+from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
 
 SEEDED = "the noise is reproducible from a seed"
 _SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it

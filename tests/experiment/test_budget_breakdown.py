@@ -2,7 +2,7 @@ import pytest
 
 from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
-from graphveil.models.cards import release_rows
+from graphveil.artifacts.rows import release_rows
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of

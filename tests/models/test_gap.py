@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.errors import ConfigError
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.gap import GAP
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.networks.hops import scaled_by_norm
 from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of

@@ -9,7 +9,7 @@ import torch
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency, load_dataset
 from graphveil.models.sage import SAGE, SageLayer
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.networks.layers import Hidden, batch_of
 from graphveil.privacy import ledger_of, renyi
 

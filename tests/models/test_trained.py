@@ -11,7 +11,7 @@ from graphveil.errors import CalibrationError, ConfigError, GraphError, UnitErro
 from graphveil.graph import Graph
 from graphveil.models import METHODS, trained
 from graphveil.models.base import Estimator, State
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.privacy import ledger_of
 
 OWNER = {"unit": "node-owner", "degree_budget": 4}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError
 from graphveil.models.gap import GAP
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.models.weighting import PAPER_WEIGHTED
 from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of

@@ -6,10 +6,12 @@ from threading import RLock
 from torch import Tensor
 
 from graphveil._random import PublicStreams
+from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
+from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.inference.requests import Books, PredictionRequest, Requesting, Words, check_words
 from graphveil.models.requirements import check_features, check_unit
 from graphveil.models.session import Session
@@ -26,12 +28,15 @@ class Predictions:
         fitted: the model.
         edges: the edge set that it was fitted on; a fresh one for a model from a file.
         requesting: what predicting another graph has to ask, by the kind of method.
+        own: tells the fitted graph from others; None where nobody knows it.
     """
 
-    def __init__(self, fitted: Fitted, edges: EdgeSet, requesting: Requesting) -> None:
+    def __init__(
+        self, fitted: Fitted, edges: EdgeSet, requesting: Requesting, own: OwnGraph | None = None
+    ) -> None:
         """Begin with the fit alone."""
         self._books = Books(fitted=fitted, ledger=PredictionLedger(edges), cache=PredictionCache())
-        self._requesting, self._lock = requesting, RLock()
+        self._requesting, self.own, self._lock = requesting, own, RLock()
 
     def keep(self, graph: Graph, answer: Answer) -> None:
         """Keep what is known of the fitted graph, so that one that grows from it asks for what is new."""
@@ -40,7 +45,10 @@ class Predictions:
     def of(self, graph: Graph, words: Words) -> Tensor:
         """Return probabilities (N, C); what has not been asked yet is asked and booked."""
         with self._lock:
-            for request in self._requests(graph, words):
+            requests = self._requests(graph, words)
+            if requests and self.own is None and not words.settled:
+                self._refuse_unknown()
+            for request in requests:
                 request.ask(self._books)
             known = self._known(graph)
             if known is None:
@@ -76,7 +84,22 @@ class Predictions:
             return self._books.ledger.with_fit(self._books.fitted.guarantee)
 
     def _known(self, graph: Graph) -> Answer | None:
-        return self._books.cache.find(graph.adjacency.version, graph.x)
+        """Return what is kept of a graph; the fitted one is recognised though it was read anew."""
+        kept = self._books.cache.find(graph.adjacency.version, graph.x)
+        if kept is None and self.own is not None and self.own.is_of(graph):
+            fitted = self._books.fitted
+            kept = Answer(fitted.plan, tuple(fitted.released.values()), fitted.own_proba)
+            self.keep(graph, kept)
+        return kept
+
+    def _refuse_unknown(self) -> None:
+        """Refuse to book where the graph may be the fitted one, whose predictions are there for nothing."""
+        raise ConfigError(
+            "this model comes from a release without the run's internal/ folder, so nobody can tell whether "
+            "the graph is the one that it was fitted on, whose predictions are stored and free: predict() "
+            "without a graph returns them. To ask this graph anew, at the price that price(graph) names, "
+            "pass accept_price=True (--accept-price), or load the run folder"
+        )
 
     def _requests(self, graph: Graph, words: Words) -> Sequence[PredictionRequest]:
         """Return what predicting a graph asks under a budget: nothing if it was predicted before."""

@@ -27,6 +27,12 @@ class Words:
 
     disjoint_edges: bool = False
     disjoint_people: bool = False
+    accept_price: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the caller knows that another graph is asked, and is charged."""
+        return self.disjoint_edges or self.disjoint_people or self.accept_price
 
 
 @dataclass(kw_only=True, eq=False)
@@ -170,7 +176,9 @@ def _of_step(fitted: Fitted, new: Batch, plan: ReleasePlan, disjoint: bool) -> G
 
 def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
     """Return the plan for new rows, with the noise of the old ones: what else a fit asked holds for them."""
-    return replace(plan, queries=tuple(query for query in plan.queries if isinstance(query, NeighborSumQuery)))
+    return replace(
+        plan, queries=tuple(query for query in plan.queries if isinstance(query, NeighborSumQuery))
+    )
 
 
 def _before(graph: Graph, step: Step, answers: PredictionCache) -> Answer | None:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from graphveil import _check
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import (
     AnalyticGaussian,
@@ -23,7 +24,6 @@ from graphveil.mechanisms import (
 )
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
-from graphveil.models.cards import ReleaseRow
 
 Samples = int | Literal["best", "floor"]
 BinCount = int | Literal["auto"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from graphveil import _check
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, GraphError, NotYetError
 from graphveil.graph import Graph
 from graphveil.graph.recipes import RANGES_PUBLIC
@@ -15,7 +16,6 @@ from graphveil.mechanisms.local.bounds import FROM_DATA, Ends
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
 from graphveil.models.base import SEEDED, Estimator
-from graphveil.models.cards import ReleaseRow
 from graphveil.models.lpgnn.laws import GAUSSIAN_DELTA, BinCount, FeatureLaw, Samples, report_rows
 from graphveil.models.lpgnn.scaling import ROW_SCALED, SCALINGS, Scaling
 from graphveil.privacy import Guarantee, LocalReport, NodeFeatures, compose

@@ -15,7 +15,7 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.classcode.likelihood import Shape, Signal, fit_length
 from graphveil.models.classcode.queries import TARGET, TRAIN
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.privacy import ledger_of
 from graphveil.release import NeighborSumQuery, Release
 from tests.models.conftest import grouped

@@ -14,7 +14,7 @@ from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.likelihood import Signal, row_log_likelihood
 from graphveil.models.classcode.queries import GROUPS, Steering
 from graphveil.models.classcode.weights import Moments, Weigher, weighted
-from graphveil.models.storage import load_model
+from graphveil.models.saved import load_model
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import Release

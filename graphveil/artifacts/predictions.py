@@ -14,8 +14,6 @@ from graphveil.graph import tables
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from graphveil.models.base import Estimator
-
 Table: TypeAlias = "pa.Table"
 Ids: TypeAlias = npt.NDArray[Any] | None
 
@@ -25,18 +23,10 @@ _SPARE_BYTES = 1 << 26
 _CODECS = {"SNAPPY", "UNCOMPRESSED"}  # what we write; others make gigabytes of kilobytes
 
 
-def class_names(model: "Estimator") -> tuple[str, ...]:
-    """Return the label of each class, or its number where labels have no names."""
-    return model.class_names_ or tuple(str(number) for number in range(model._shape["classes"]))
-
-
-def predictions_of(model: "Estimator", proba: Tensor | None = None, ids: Ids = None) -> Table:
-    """Return the table of the fitted graph's predictions, or of those given."""
+def predictions_table(proba: Tensor, names: tuple[str, ...], ids: Ids = None) -> Table:
+    """Return predictions as a table; nodes without ids of their own are called by their numbers."""
     import pyarrow as pa
 
-    if proba is None:
-        proba, ids = model.predict_proba(), model.ids_
-    names = class_names(model)
     columns = {f"p_{name}": proba[:, index].float().numpy() for index, name in enumerate(names)}
     chosen = pa.array(names).take(pa.array(proba.argmax(dim=1).numpy()))
     return pa.table({NODE: np.arange(len(proba)) if ids is None else ids, PREDICTION: chosen, **columns})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.models.cards import Card, catch_rate, other_runs, percent_up, plain_words, privacy_page
+from graphveil.artifacts.cards import Card, catch_rate, other_runs, percent_up, plain_words, privacy_page
 from graphveil.privacy import (
     Composed,
     Gaussian,
@@ -115,7 +115,7 @@ def test_pages_about_records_speak_of_records() -> None:
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.graph.recipes import RECIPES
     from graphveil.graph.synthetic import synthetic
-    from graphveil.models.cards import model_card
+    from graphveil.artifacts.cards import model_card
     from graphveil.models.mlp import MLP
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)

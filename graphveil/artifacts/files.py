@@ -1,24 +1,17 @@
 """The JSON files of a release folder as checked records: closed fields, strict types, no surprises."""
 
-import dataclasses
-import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphveil.errors import ArtifactError, GraphveilError
-
-if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
+from graphveil.errors import ArtifactError
 
 VERSION: Literal[1] = 1
 MAX_INTEGER = 10**7  # no width, depth or count of a model is larger; seeds and public bounds may be
-_UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _MAX_BYTES = 16 << 20
 INFINITE = "inf"  # how a file writes it
 
@@ -33,10 +26,12 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class Shape(Record):
-    """The sizes that a network is built for."""
+    """The public sizes that networks and plans are for."""
 
     features: int = Field(ge=1, le=MAX_INTEGER)
     classes: int = Field(ge=2, le=MAX_INTEGER)
+    nodes: int | None = Field(default=None, ge=1)
+    train_records: int | None = Field(default=None, ge=0)
 
 
 class ModelFile(Record):
@@ -106,7 +101,9 @@ def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:
         try:
             return kind.model_validate_json(path.read_bytes())
         except ValidationError as error:
-            raise ArtifactError(f"{path.name}: {_first(error)}; take it from the original run") from None
+            raise ArtifactError(
+                f"{path.name}: {first_complaint(error)}; take it from the original run"
+            ) from None
 
 
 @contextmanager
@@ -123,30 +120,6 @@ def refusing(path: Path) -> Iterator[None]:
         ) from None
 
 
-@cache
-def parameter_types(cls: "type[Estimator]") -> dict[str, Any]:
-    """Return the type of every constructor keyword of a method."""
-    hints = get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
-
-
-def build(cls: "type[Estimator]", parameters: dict[str, Any], path: Path) -> "Estimator":
-    """Return an unfitted model from stored parameters: all present, none unknown, each of its type."""
-    try:
-        checked = dict(_parameters_of(cls).model_validate_json(json.dumps(_with_infinities(cls, parameters))))
-    except ValidationError as error:
-        raise ArtifactError(
-            f"{path.name}: parameters.{_first(error)}; take it from the original run"
-        ) from None
-    for name, value in checked.items():
-        if isinstance(value, int) and abs(value) > MAX_INTEGER and name not in _UNBOUNDED:
-            raise ArtifactError(f"{path.name}: parameters.{name} is above {MAX_INTEGER}, which no model's is")
-    try:
-        return cls(**checked)
-    except GraphveilError as error:
-        raise ArtifactError(f"{path.name}: {error}") from None
-
-
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON has them, which knows no infinity: a budget of inf becomes text.
 
@@ -156,25 +129,7 @@ def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: INFINITE if value == math.inf else value for name, value in parameters.items()}
 
 
-def _with_infinities(cls: "type[Estimator]", parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return stored parameters with the infinities of numbers that may be infinite."""
-    hints = parameter_types(cls)
-    texts = {name for name, hint in hints.items() if str in (hint, *get_args(hint))}
-    return {
-        name: math.inf if value == INFINITE and name not in texts else value
-        for name, value in parameters.items()
-    }
-
-
-@cache
-def _parameters_of(cls: "type[Estimator]") -> type[BaseModel]:
-    """Return the checked form of a method's parameters."""
-    fields: dict[str, Any] = {name: (hint, ...) for name, hint in parameter_types(cls).items()}
-    config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
-    return create_model(f"{cls.__name__}Parameters", __config__=config, **fields)
-
-
-def _first(error: ValidationError) -> str:
+def first_complaint(error: ValidationError) -> str:
     """Return the first complaint of a check, without the offending value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the file"

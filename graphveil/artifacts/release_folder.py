@@ -9,44 +9,40 @@ accounted anew.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 
 from graphveil._files import whole_folder, write_atomic
-from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import tables
-from graphveil.models import METHODS, cards
-from graphveil.models.cards import Card, ReleaseRow
-from graphveil.models.predictions import class_names, predictions_of, read_predictions
-from graphveil.models.records import (
+from graphveil.artifacts import cards
+from graphveil.artifacts.cards import Card
+from graphveil.artifacts.files import (
     GuaranteeRecord,
     ModelFile,
     PrivacyFile,
     ReleaseRecord,
     Shape,
-    build,
     plain_parameters,
     read_record,
     refusing,
     write_record,
 )
+from graphveil.artifacts.predictions import predictions_table, read_predictions
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.snapshot import Snapshot
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.graph import tables
 from graphveil.privacy import Guarantee, NodeOwner, NodePromise
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-
-if TYPE_CHECKING:
-    from graphveil.models.base import Estimator, State
 
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
 PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
 FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE)
-PER_NODE, ROWS_PAGE = "per_node", "README.md"
-_SPARE_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
-
+PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
 
 _WITHHELD: dict[str, tuple[str, ...]] = {
     NodeOwner.name: (PREDICTIONS,),  # aggregates are noisy sums of what others declare
@@ -72,72 +68,68 @@ class Promise:
     sampler: str | None
 
 
-def save_model(
-    model: "Estimator", folder: Path, card: Card | None = None, *, per_node: Path | None = None
+def write_release(
+    snapshot: Snapshot, folder: Path, card: Card | None = None, *, per_node: Path | None = None
 ) -> None:
-    """Write what may be published of a fitted model to a new folder, whole or not at all.
+    """Write what may be published of a fit to a new folder, whole or not at all.
 
     Args:
-        model: a fitted estimator.
+        snapshot: the fit as plain data.
         folder: a path that does not exist yet, or an empty folder.
         card: what the model card says about the data and the accuracy.
         per_node: a second such folder, for what the unit withholds from the first.
 
     Raises:
-        ConfigError: a folder holds something, the model is not fitted, or nothing is withheld.
+        ConfigError: a folder holds something, or nothing is withheld.
     """
-    promise = promise_of(model)
-    kept_back = withheld(promise.guarantee.unit)
+    guarantee, kept_back = snapshot.guarantee, withheld(snapshot.guarantee.unit)
     if per_node is not None and not kept_back:
         raise ConfigError(
-            f"unit {promise.guarantee.unit!r} withholds nothing: predictions are part of the release; drop "
-            "per_node"
+            f"unit {guarantee.unit!r} withholds nothing: predictions are part of the release; drop per_node"
         )
     for new in (folder, per_node):
         if new is not None:
             _check_new(new)
     if per_node is not None:
         with whole_folder(per_node, private=True) as work:
-            _write_rows(model, work, kept_back)
-            (work / ROWS_PAGE).write_text(cards.rows_page(promise.guarantee, kept_back), encoding="utf-8")
+            _write_rows(snapshot, work, kept_back)
+            (work / ROWS_PAGE).write_text(cards.rows_page(guarantee, kept_back), encoding="utf-8")
     with whole_folder(folder) as work:
-        _write_tensors(work / WEIGHTS, model._state())
-        _write_rows(model, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
-        write_record(work / MODEL, _model_file(model))
-        write_record(work / PRIVACY, _privacy_file(promise))
-        page = cards.privacy_page(promise.guarantee, promise.releases, card)
+        _write_tensors(work / WEIGHTS, snapshot.state)
+        _write_rows(snapshot, work, [name for name in (AGGREGATES, PREDICTIONS) if name not in kept_back])
+        write_record(work / MODEL, _model_file(snapshot))
+        write_record(work / PRIVACY, _privacy_file(snapshot))
+        page = cards.privacy_page(guarantee, snapshot.rows, card)
         (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
-        (work / CARD_PAGE).write_text(cards.model_card(model, promise.guarantee, card), encoding="utf-8")
+        (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
 
 
-def promise_of(model: "Estimator") -> Promise:
-    """Return a fitted model's guarantee together with what was released."""
-    sampler = None if model.plan_ is None else model.plan_.sampler.__name__
-    return Promise(model.guarantee, model.release_rows(model.plan_), sampler)
+def read_release(folder: Path, release: Path, per_node: str | Path | None = None) -> Snapshot:
+    """Return what a release folder holds as plain data, with withheld rows where they are at hand.
 
-
-def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> "Estimator":
-    """Read a saved model from a run folder, or from its ``release`` part alone.
-
-    Its guarantee and statement are there without the graph, and so are its predictions, where the unit lets
-    them be published; otherwise they are read from ``per_node``, by default the run folder's own, and missing
-    if there is none. Predicting another graph works where the method can, and is charged to that graph's
-    budget.
+    Args:
+        folder: the run folder, or the release itself.
+        release: as :func:`find_release` found it.
+        per_node: where withheld rows are, by default the run folder's own part.
 
     Raises:
-        ArtifactError: the folder holds no model, is damaged, or does not agree with itself.
+        ArtifactError: a part is damaged, or does not agree with the others.
     """
-    release = find_release(folder)
-    file = read_record(release / MODEL, ModelFile)
-    model = _unfitted(file, release / MODEL)
-    model.guarantee_ = read_promise(release).guarantee
-    if model.guarantee_.protected != model.protected_unit:
-        raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
-    _read_rows(model, release, _rows_folder(Path(folder), release, per_node))
-    state = _read_tensors(release / WEIGHTS)
-    with refusing(release / WEIGHTS), _Allowance(sum(tensor.numel() for tensor in state.values())):
-        model._restore(state)
-    return model
+    file, promise = read_record(release / MODEL, ModelFile), read_promise(release)
+    if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
+        raise ArtifactError(f"{MODEL} must hold one distinct class name for each class")
+    rows = _read_rows(promise.guarantee.unit, file, release, _rows_folder(folder, release, per_node))
+    return Snapshot(
+        method=file.method,
+        parameters=file.parameters,
+        **file.shape.model_dump(),
+        class_names=tuple(file.class_names),
+        guarantee=promise.guarantee,
+        rows=promise.releases,
+        sampler=promise.sampler,
+        state=_read_tensors(release / WEIGHTS),
+        **rows,
+    )
 
 
 def read_promise(folder: str | Path) -> Promise:
@@ -196,54 +188,43 @@ def _rows_folder(folder: Path, release: Path, per_node: str | Path | None) -> Pa
     return rows
 
 
-def _read_rows(model: "Estimator", release: Path, per_node: Path | None) -> None:
+def _read_rows(unit: str, file: ModelFile, release: Path, per_node: Path | None) -> dict[str, Any]:
     """Read predictions and aggregates from where they are; what is withheld may be missing altogether."""
-    names = withheld(model.guarantee.unit)
+    names, found = withheld(unit), dict[str, Any]()
     if names and per_node is not None:
         _require(per_node, names)
     places = {name: per_node if name in names else release for name in (PREDICTIONS, AGGREGATES)}
     predictions, aggregates = places[PREDICTIONS], places[AGGREGATES]
     if predictions is not None:
         with refusing(predictions / PREDICTIONS):
-            model.proba_, model.ids_ = read_predictions(predictions / PREDICTIONS, class_names(model))
-    model._without_rows = predictions is None
+            proba, ids = read_predictions(predictions / PREDICTIONS, tuple(file.class_names))
+        found |= {"proba": proba, "ids": ids}
     if aggregates is not None:
-        model.aggregates_ = _read_tensors(aggregates / AGGREGATES)
+        found["released"] = _read_tensors(aggregates / AGGREGATES)
+    return found
 
 
-def _model_file(model: "Estimator") -> ModelFile:
+def _model_file(snapshot: Snapshot) -> ModelFile:
     from graphveil import __version__
 
+    sizes = ("features", "classes", "nodes", "train_records")
     return ModelFile(
         library=__version__,
-        method=model.method,
-        parameters=plain_parameters(model.get_params()),
-        shape=Shape(**model._shape),
-        class_names=list(class_names(model)),
+        method=snapshot.method,
+        parameters=plain_parameters(dict(snapshot.parameters)),
+        shape=Shape(**{name: getattr(snapshot, name) for name in sizes}),
+        class_names=list(snapshot.named_classes),
     )
 
 
-def _privacy_file(promise: Promise) -> PrivacyFile:
-    record = json.loads(json.dumps(guarantee_to_plain(promise.guarantee)))
+def _privacy_file(snapshot: Snapshot) -> PrivacyFile:
+    record = json.loads(json.dumps(guarantee_to_plain(snapshot.guarantee)))
     return PrivacyFile(
-        guarantee=promise.guarantee.as_dict(),
+        guarantee=snapshot.guarantee.as_dict(),
         record=GuaranteeRecord(**record),
-        sampler=promise.sampler,
-        releases=[ReleaseRecord(**asdict(row)) for row in promise.releases],
+        sampler=snapshot.sampler,
+        releases=[ReleaseRecord(**asdict(row)) for row in snapshot.rows],
     )
-
-
-def _unfitted(file: ModelFile, path: Path) -> "Estimator":
-    if file.method not in METHODS:
-        raise ArtifactError(
-            f"{path.name} names a method that this version does not have; it has {', '.join(METHODS)}"
-        )
-    if not len(file.class_names) == len(set(file.class_names)) == file.shape.classes:
-        raise ArtifactError(f"{path.name} must hold one distinct class name for each class")
-    model = build(METHODS[file.method], file.parameters, path)
-    model._shape = file.shape.model_dump()
-    model.class_names_ = tuple(file.class_names)
-    return model
 
 
 def _check_new(folder: Path) -> None:
@@ -251,42 +232,28 @@ def _check_new(folder: Path) -> None:
         raise ConfigError(f"{folder} exists and is not an empty folder; save to a new one")
 
 
-def _write_rows(model: "Estimator", folder: Path, names: Sequence[str]) -> None:
+def _write_rows(snapshot: Snapshot, folder: Path, names: Sequence[str]) -> None:
     """Write the aggregates, the predictions, or both."""
     if AGGREGATES in names:
-        _write_tensors(folder / AGGREGATES, model.aggregates_)
+        _write_tensors(folder / AGGREGATES, snapshot.released)
     if PREDICTIONS in names:
-        write_atomic(folder / PREDICTIONS, tables.encode(predictions_of(model), ".parquet"))
+        if snapshot.proba is None:
+            raise ConfigError("these predictions are not at hand: load the run folder that has per_node/")
+        table = predictions_table(snapshot.proba, snapshot.named_classes, snapshot.ids)
+        write_atomic(folder / PREDICTIONS, tables.encode(table, ".parquet"))
 
 
-def _write_tensors(path: Path, tensors: "State") -> None:
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save
 
     write_atomic(path, save({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}))
 
 
-def _read_tensors(path: Path) -> "State":
+def _read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     with refusing(path):
         return load_file(path)
-
-
-class _Allowance(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no annotation for it
-    """Refuses to create tensors that the weights in the file do not account for, before they exist."""
-
-    def __init__(self, elements: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # nor for this
-        self._left = 4 * elements + _SPARE_ELEMENTS
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Charge a factory call, whose first argument is a size."""
-        size = args[0] if args else None
-        if isinstance(size, list | tuple) and all(isinstance(edge, int) for edge in size):
-            self._left -= math.prod(size)
-            if self._left < 0:
-                raise ArtifactError(f"{MODEL} describes a larger network than {WEIGHTS} holds")
-        return func(*args, **(kwargs or {}))
 
 
 def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:

@@ -6,24 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphveil._escape import markdown
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.privacy import (
-    ByGroup,
     DirectedEdge,
-    Event,
     Guarantee,
     NodeFeatures,
     NodeOwner,
     NodePromise,
-    NodeUnit,
     NoUnit,
-    Unit,
 )
-from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.guarantee import figure_up
 
 if TYPE_CHECKING:
-    from graphveil.models.base import Estimator
-    from graphveil.release import ReleasePlan
+    from graphveil.artifacts.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
 NOT_VALID = "not valid"  # beside every epsilon and catch rate that deviations void
@@ -31,7 +26,6 @@ _SECRET = {
     "undirected-edge": "whether two particular people are connected",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
-_PARTS = ("train", "val", "other")  # public groups of records, unless a partition's name says otherwise
 _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",
@@ -56,24 +50,6 @@ TEST_LABELS = (
 _SIDE_CHANNELS = "running times, memory and file sizes, which this release does not contain"
 
 
-@dataclass(frozen=True)
-class ReleaseRow:
-    """One noisy answer about protected data: its kind, its sensitivity, and its noise by group of rows.
-
-    For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
-    ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
-    say what randomises a report, in place of its noise.
-    """
-
-    kind: str
-    sensitivity: float
-    noise_std: list[float]
-    values_per_node: int | None
-    steps: int | None = None
-    pays: list[str] = field(default_factory=list)
-    words: str = ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """What a model card says about the data and the results; all of it covered by the guarantee."""
@@ -82,47 +58,6 @@ class Card:
     recipe: str | None = None
     accuracies: dict[str, float] = field(default_factory=dict)
     other_runs: str = ""
-
-
-def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
-    """Return a plan's answers in order."""
-    from graphveil.release import DPSGDQuery, EdgeAttentionQuery, NeighborSumQuery, PushQuery
-
-    return tuple(
-        ReleaseRow(
-            kind=query.kind,
-            sensitivity=query.sensitivity(plan.unit),
-            noise_std=list(query.noise),
-            values_per_node=query.dim if isinstance(query, NeighborSumQuery | PushQuery) else None,
-            steps=query.steps if isinstance(query, DPSGDQuery | EdgeAttentionQuery) else None,
-            pays=list(payers(query.event(plan.unit), plan.unit)),
-        )
-        for query in plan.queries
-    )
-
-
-def payers(event: Event, unit: Unit) -> tuple[str, ...]:
-    """Return the names of the public groups of records that an event can touch; edges have none.
-
-    >>> from graphveil.privacy import Composed, Gaussian
-    >>> payers(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeOwner())
-    ('train',)
-    """
-    if not isinstance(unit, NodeUnit):
-        return ()
-    if not isinstance(event, ByGroup):
-        return ("all",)
-    names = _groups_of(event)
-    paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
-    return ("all",) if len(paying) == len(names) else paying
-
-
-def _groups_of(event: ByGroup) -> Sequence[str]:
-    """Return the groups' names: those in the partition's own, if it lists them."""
-    said, count = event.partition.split("/"), len(event.events)
-    if len(said) == count:
-        return said
-    return _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]
 
 
 def catch_rate(guarantee: Guarantee) -> str:
@@ -308,12 +243,12 @@ def protected_things(unit: str) -> str:
     return "records" if unit in (*_RECORD, NodeFeatures.name) else "edges"
 
 
-def model_card(model: "Estimator", guarantee: Guarantee, card: Card | None) -> str:
+def model_card(snapshot: "Snapshot", card: Card | None) -> str:
     """Return MODEL_CARD.md."""
-    names = model.class_names_
+    names, guarantee = snapshot.class_names, snapshot.guarantee
     parts = [
-        f"# Model card: {model.method}",
-        f"A node classifier with {model._shape['features']} input features and {model._shape['classes']} "
+        f"# Model card: {snapshot.method}",
+        f"A node classifier with {snapshot.features} input features and {snapshot.classes} "
         f"classes{': ' + ', '.join(map(markdown, names)) if 0 < len(names) <= 30 else ''}.",
         *([] if card is None else _results(card)),
         "## Privacy",

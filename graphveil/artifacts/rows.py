@@ -1,0 +1,72 @@
+"""What a release holds, answer by answer, as the plan page, the cards and the files list it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphveil.privacy import ByGroup, Event, NodeUnit, Unit
+from graphveil.privacy.accountant import total_mu
+
+if TYPE_CHECKING:
+    from graphveil.release import ReleasePlan
+
+_PARTS = ("train", "val", "other")  # public groups of records, unless a partition's name says otherwise
+
+
+@dataclass(frozen=True)
+class ReleaseRow:
+    """One noisy answer about protected data: its kind, its sensitivity, and its noise by group of rows.
+
+    For training steps the noise is the multiplier of each step, and ``steps`` says how many there are.
+    ``pays`` names the public groups of records that the answer can touch; it is empty for edges. ``words``
+    say what randomises a report, in place of its noise.
+    """
+
+    kind: str
+    sensitivity: float
+    noise_std: list[float]
+    values_per_node: int | None
+    steps: int | None = None
+    pays: list[str] = field(default_factory=list)
+    words: str = ""
+
+
+def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
+    """Return a plan's answers in order."""
+    from graphveil.release import DPSGDQuery, EdgeAttentionQuery, NeighborSumQuery, PushQuery
+
+    return tuple(
+        ReleaseRow(
+            kind=query.kind,
+            sensitivity=query.sensitivity(plan.unit),
+            noise_std=list(query.noise),
+            values_per_node=query.dim if isinstance(query, NeighborSumQuery | PushQuery) else None,
+            steps=query.steps if isinstance(query, DPSGDQuery | EdgeAttentionQuery) else None,
+            pays=list(payers(query.event(plan.unit), plan.unit)),
+        )
+        for query in plan.queries
+    )
+
+
+def payers(event: Event, unit: Unit) -> tuple[str, ...]:
+    """Return the names of the public groups of records that an event can touch; edges have none.
+
+    >>> from graphveil.privacy import Composed, Gaussian
+    >>> payers(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeOwner())
+    ('train',)
+    """
+    if not isinstance(unit, NodeUnit):
+        return ()
+    if not isinstance(event, ByGroup):
+        return ("all",)
+    names = _groups_of(event)
+    paying = tuple(name for name, part in zip(names, event.events, strict=True) if total_mu(part) != 0)
+    return ("all",) if len(paying) == len(names) else paying
+
+
+def _groups_of(event: ByGroup) -> Sequence[str]:
+    """Return the groups' names: those in the partition's own, if it lists them."""
+    said, count = event.partition.split("/"), len(event.events)
+    if len(said) == count:
+        return said
+    return _PARTS if count == len(_PARTS) else [f"group {group}" for group in range(1, count + 1)]

@@ -1,0 +1,50 @@
+"""A release folder as plain data, which knows no estimator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+from torch import Tensor
+
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.privacy import Guarantee
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Snapshot:
+    """Everything that a release folder says, and what is withheld from it where that is at hand.
+
+    Args:
+        method: its name.
+        parameters: the constructor keywords.
+        features, classes, nodes, train_records: public sizes; those that a file leaves out are None.
+        class_names: labels by class number; empty where they have no names.
+        guarantee: what the release promises.
+        rows: what was released, for tables.
+        sampler: the name of the noise's sampler.
+        state: trained weights by name.
+        released: noisy answers by name.
+        proba: probabilities (N, C), or None where they are withheld.
+        ids: the nodes' own ids, or None for numbers.
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    features: int
+    classes: int
+    guarantee: Guarantee
+    nodes: int | None = None
+    train_records: int | None = None
+    class_names: tuple[str, ...] = ()
+    rows: tuple[ReleaseRow, ...] = ()
+    sampler: str | None = None
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+    released: Mapping[str, Tensor] = field(default_factory=dict)
+    proba: Tensor | None = None
+    ids: npt.NDArray[Any] | None = None
+
+    @property
+    def named_classes(self) -> tuple[str, ...]:
+        """The label of each class, or its number where labels have no names."""
+        return self.class_names or tuple(str(number) for number in range(self.classes))
