@@ -128,7 +128,8 @@ class RunFolder:
     def publish(self, workspace: Path) -> None:
         """Move a workspace's whole release into place, in one step, and drop the working state.
 
-        What is withheld from it goes first, and what recognises the fitted graph: a run that has its release lacks nothing.
+        What is withheld from it goes first, and what recognises the fitted graph: a run that has its release
+        lacks nothing.
         """
         for place in (self.internal / OWN_GRAPH, self.per_node, self.release):
             staged = workspace / place.name

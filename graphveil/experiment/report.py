@@ -7,7 +7,6 @@ from typing import Any
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
-    ReleaseRow,
     percent_up,
     plain_words,
     promised,
@@ -16,6 +15,7 @@ from graphveil.artifacts.cards import (
     secrets_of,
     void_mark,
 )
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
