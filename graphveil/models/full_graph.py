@@ -1,8 +1,7 @@
-"""What the models have in common that send messages along the exact edges in every training step."""
+"""What the methods have in common that send messages along the exact edges in every training step."""
 
-from abc import abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,18 +10,22 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
-from graphveil.models.base import Estimator, State, nodes_of
+from graphveil.models.base import Estimator
+from graphveil.models.inference.cache import Answer
+from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.requirements import check_local
 from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.clear import fit_in_clear
 from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
-from graphveil.train import Schedule, train
+from graphveil.train import Schedule
 
 
 @dataclass(kw_only=True, eq=False)
-class FullGraphEstimator(Estimator):
-    """Base of the non-private reference models: full batches over the whole graph, on the CPU.
+class FullGraphKeywords:
+    """Keywords of the non-private reference models: full batches over the whole graph, on the CPU.
 
     They read the exact edges again in every step, so no single noisy release covers them; a private unit is
     refused.
@@ -49,85 +52,123 @@ class FullGraphEstimator(Estimator):
     weight_decay: float = 0.0
     patience: int | None = None
 
-    _network: nn.Module | None = field(default=None, init=False, repr=False)
 
-    @abstractmethod
-    def _build(self, generator: torch.Generator) -> nn.Module:
+def refuse_private(model: Estimator) -> None:
+    """Refuse every unit that protects something."""
+    if model.unit != NoUnit.name:
+        check_local(model, parse_unit(model.unit, max_degree=model.assured_max_degree))
+        raise NotYetError(
+            f"{model.method} reads the exact edges in every training step and is available with unit "
+            f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges"
+        )
+
+
+def style_of(given: FullGraphKeywords, *, normed: bool = True) -> dict[str, Any]:
+    """Return the keywords of hidden layers, checked, with batch norm unless it is said otherwise."""
+    _check.width(hidden=given.hidden)
+    _check.one_of(ACTIVATIONS, activation=given.activation)
+    _check.within(0, 0.99, dropout=given.dropout)
+    norm = normed if given.batch_norm is None else given.batch_norm
+    return {"activation": given.activation, "batch_norm": norm, "dropout": given.dropout}
+
+
+def depth_of(given: FullGraphKeywords, default: int = 2) -> int:
+    """Return the number of rounds of messages, checked."""
+    depth = default if given.layers is None else given.layers
+    _check.depth(layers=depth)
+    return depth
+
+
+def schedule_of(given: FullGraphKeywords) -> Schedule:
+    """Return the schedule of a training in the clear, checked."""
+    return Schedule(
+        epochs=100 if given.epochs is None else given.epochs,
+        learning_rate=given.learning_rate,
+        weight_decay=given.weight_decay,
+        patience=given.patience,
+    )
+
+
+def check_device(name: str, device: str) -> None:
+    """Refuse a GPU."""
+    if device == "cuda":
+        raise ConfigError(f"{name} runs on the CPU in this version; pass device='cpu' or 'auto'")
+
+
+class Shape(Protocol):
+    """The shape of a network whose messages go along the exact edges: one of a file in ``networks/``."""
+
+    def build(self, features: int, classes: int, *, generator: torch.Generator) -> nn.Module:
         """Return an untrained network that maps a batch of all nodes and an adjacency to logits."""
 
-    def _check_config(self) -> None:
-        self._check_available()
-        super()._check_config()
-        _check.width(hidden=self.hidden)
-        _check.depth(layers=self._depth)
-        _check.one_of(ACTIVATIONS, activation=self.activation)
-        _check.within(0, 0.99, dropout=self.dropout)
-        if self.device == "cuda":
-            raise ConfigError(f"{self.method} runs on the CPU in this version; pass device='cpu' or 'auto'")
-        self._schedule()
 
-    def _check_available(self) -> None:
-        """Refuse every unit that protects something."""
-        if self.unit != NoUnit.name:
-            check_local(self, parse_unit(self.unit, max_degree=self.assured_max_degree))
-            raise NotYetError(
-                f"{self.method} reads the exact edges in every training step and is available with unit "
-                f"'none' only, got unit {self.unit!r}; use 'classcode' or 'gap' for private edges"
-            )
+@dataclass(frozen=True, kw_only=True)
+class ClearFullGraph(Method):
+    """A network over the exact edges, in the clear.
 
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        raise NotYetError(f"{self.method} has no private release; use 'classcode' or 'gap'")
+    Args:
+        shape: what is trained.
+        schedule: epochs, rates.
+    """
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        generator = context.streams.torch(self.method)
-        network = self._network = self._build(generator)
+    shape: Shape
+    schedule: Schedule
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing is protected."""
+        return None
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train in full batches, and keep the best epoch."""
+        generator = session.streams.torch(self.name)
+        network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
         everything = batch_of(graph.x)
-        with context.stage("classifier"):
-            history = train(
+        with session.stage("classifier"):
+            fit_in_clear(
                 network,
                 lambda index: network(everything, graph.adjacency)[index],
-                graph.y,
-                nodes_of(graph.mask("train")),
-                nodes_of(graph.mask("val")),
-                self._schedule(),
+                graph,
+                self.schedule,
+                session,
+                stage="classifier",
                 generator=generator,
-                on_epoch=context.epochs("classifier", self._schedule().epochs),
-                checkpoint=context.checkpoint("classifier"),
             )
-        context.record("classifier", history)
-        return self._predict_other(graph)
+        trained = TrainedFullGraph(network)
+        return Outcome(trained=trained, proba=trained.proba(graph))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
+        """Return the network with these weights."""
+        return TrainedFullGraph(restored(self.shape, state, sizes))
+
+
+def restored(shape: Shape, state: State, sizes: PublicSizes) -> nn.Module:
+    """Return a network of a shape with these weights, ready to predict."""
+    generator = PublicStreams(0).torch("restore")
+    network = shape.build(sizes.width, sizes.classes, generator=generator)
+    network.load_state_dict(state)
+    return network.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFullGraph(Trained):
+    """A trained network: a prediction reads the exact edges."""
+
+    network: nn.Module
 
     @torch.no_grad()
-    def _predict_other(self, graph: Graph) -> Tensor:
-        """Return probabilities for another graph, from its exact edges."""
-        self._check_features(graph)
-        assert self._network is not None
-        logits: Tensor = self._network(batch_of(graph.x), graph.adjacency)
+    def proba(self, graph: Graph) -> Tensor:
+        """Return probabilities (N, C)."""
+        logits: Tensor = self.network(batch_of(graph.x), graph.adjacency)
         return logits.softmax(dim=1)
 
-    def _state(self) -> State:
-        return {} if self._network is None else dict(self._network.state_dict())
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing is protected."""
+        return None
 
-    def _restore(self, state: State) -> None:
-        self._network = self._build(PublicStreams(0).torch("restore"))
-        self._network.load_state_dict(state)
-        self._network.eval()
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Predict from the exact edges."""
+        return Answer(None, (), self.proba(graph))
 
-    @property
-    def _depth(self) -> int:
-        return 2 if self.layers is None else self.layers
-
-    @property
-    def _normed(self) -> bool:
-        return self.batch_norm is None or self.batch_norm
-
-    def _layers(self) -> dict[str, Any]:
-        return {"activation": self.activation, "batch_norm": self._normed, "dropout": self.dropout}
-
-    def _schedule(self) -> Schedule:
-        return Schedule(
-            epochs=100 if self.epochs is None else self.epochs,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-        )
+    def state(self) -> State:
+        """Return the weights."""
+        return dict(self.network.state_dict())

@@ -1,20 +1,23 @@
 """GCN: graph convolution with symmetric normalisation, a non-private reference."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, cast
+from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from graphveil.graph import Adjacency
-from graphveil.models.full_graph import FullGraphEstimator
-from graphveil.networks.layers import Batch, Hidden, Linear
-from graphveil.release import sum_in_neighbors
+from graphveil.models.base import Estimator
+from graphveil.models.full_graph import (
+    ClearFullGraph,
+    FullGraphKeywords,
+    check_device,
+    depth_of,
+    refuse_private,
+    schedule_of,
+    style_of,
+)
+from graphveil.networks.gcn import GcnShape
 
 
 @dataclass(kw_only=True, eq=False)
-class GCN(FullGraphEstimator):
+class GCN(FullGraphKeywords, Estimator):
     """Graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
 
     Every node gets a self-loop, and an edge weighs by the degrees of its two ends:
@@ -37,41 +40,17 @@ class GCN(FullGraphEstimator):
 
     method: ClassVar[str] = "gcn"
 
-    def _build(self, generator: torch.Generator) -> nn.Module:
-        widths = [self._shape["features"], *[self.hidden] * (self._depth - 1), self._shape["classes"]]
-        maps = [Linear(i, o, generator=generator) for i, o in pairwise(widths)]
-        hidden = [Hidden(width, generator=generator, **self._layers()) for width in widths[1:-1]]
-        return GcnNetwork(maps, hidden)
+    def _check_config(self) -> None:
+        refuse_private(self)
+        super()._check_config()
+        self._configured()
 
-
-class GcnNetwork(nn.Module):
-    """Convolutions, each but the last followed by its :class:`Hidden`.
-
-    Shapes: (N, d) -> (N, C).
-    """
-
-    def __init__(self, maps: list[Linear], hidden: list[Hidden]) -> None:
-        """Put the parts together."""
-        super().__init__()
-        self._maps, self._hidden = nn.ModuleList(maps), nn.ModuleList(hidden)
-
-    def forward(self, x: Batch, adjacency: Adjacency) -> Tensor:
-        """Return logits."""
-        h: Batch = x
-        for depth, affine in enumerate(self._maps):
-            h = convolve(adjacency, affine(h))
-            if depth < len(self._hidden):
-                h = self._hidden[depth](h)
-        return cast(Tensor, h)
-
-
-def convolve(adjacency: Adjacency, x: Tensor) -> Tensor:
-    """Return D^-1/2 (A + I)^T D^-1/2 X with D = 1 + in-degree. Not private.
-
-    >>> pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
-    >>> convolve(pair, torch.tensor([[1.0], [3.0]])).flatten()
-    tensor([2.0000, 2.0000])
-    """
-    scale = (1 + adjacency.indptr.diff()).to(x.dtype).rsqrt()[:, None]
-    scaled = (scale * x).contiguous()
-    return scale * (sum_in_neighbors(adjacency, scaled) + scaled)
+    def _configured(self) -> ClearFullGraph:
+        check_device(self.method, self.device)
+        return ClearFullGraph(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            shape=GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self)),
+            schedule=schedule_of(self),
+        )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.models.bounded import at_most
 from graphveil.models.gap.edges import named
 from graphveil.models.gap.method import Aggregation, GapMethod, TrainedGap, groups_for, noise_of
 from graphveil.models.gap.shape import Classifier
 from graphveil.models.membership import check_members
 from graphveil.models.method import Outcome
+from graphveil.models.sage.bounded import at_most
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.training.on_records import fit_on_records, plan_on_records

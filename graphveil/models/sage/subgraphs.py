@@ -7,7 +7,6 @@ the whole batch, as the reference does.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from graphveil.graph import Adjacency, Features
 from graphveil.graph import rows as rows_of
-from graphveil.networks.layers import Linear
+from graphveil.networks.sage import Maps
 from graphveil.train import Activation, ClippedSum
 from graphveil.train.clipped import clip_factors, targets_of
 
@@ -42,16 +41,6 @@ def table_of(adjacency: Adjacency, roots: Tensor, most: int) -> Tensor:
     last = max(0, len(adjacency.indices) - 1)
     sources = adjacency.indices[place.clamp_max(last)].to(torch.int64) if len(adjacency.indices) else place
     return torch.cat([roots[:, None], torch.where(inside, sources, -1)], dim=1)
-
-
-@dataclass(frozen=True)
-class Maps:
-    """The affine maps of one round of messages: before it, of the own row, of the sum, and after it."""
-
-    before: list[Linear]
-    own: Linear
-    incoming: Linear
-    after: list[Linear]
 
 
 class SubgraphSum(ClippedSum):

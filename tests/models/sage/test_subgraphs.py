@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, selu
 
 from graphveil.graph import Adjacency
-from graphveil.models.bounded import at_most_in_all
-from graphveil.models.sage import SageLayer, SageNetwork
-from graphveil.models.subgraphs import RootSum, RowSum, SubgraphSum, table_of
+from graphveil.models.sage.bounded import at_most_in_all
+from graphveil.models.sage.subgraphs import RootSum, RowSum, SubgraphSum, table_of
 from graphveil.networks.layers import FeedForward, Hidden
+from graphveil.networks.sage import SageLayer, SageNetwork
 
 NODES, FEATURES, WIDTH, CLASSES, MOST = 30, 7, 4, 3, 4
 

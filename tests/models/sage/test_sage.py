@@ -1,4 +1,4 @@
-"""SAGE and its round of messages."""
+"""SAGE in the clear, and SAGE-NDP over bounded subgraphs."""
 
 import math
 from typing import Any, ClassVar
@@ -6,42 +6,12 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+import graphveil as gv
 from graphveil.errors import ConfigError, NotYetError
-from graphveil.graph import Adjacency, load_dataset
-from graphveil.models.sage import SAGE, SageLayer
-from graphveil.models.saved import load_model
-from graphveil.networks.layers import Hidden, batch_of
+from graphveil.graph import load_dataset
+from graphveil.models.sage import SAGE
+from graphveil.networks.layers import batch_of
 from graphveil.privacy import ledger_of, renyi
-
-
-def test_a_round_of_messages_by_hand():
-    """A path 0 - 1 - 2 with features 1, 2, 4: sums 2, 5, 2."""
-    generator = torch.Generator().manual_seed(0)
-    hidden = Hidden(1, generator=generator, activation="relu", batch_norm=False, dropout=0.0)
-    layer = SageLayer(1, hidden, generator=generator)
-    for linear, weight, bias in ((layer._own, 10.0, 0.5), (layer._incoming, -3.0, 0.0)):
-        torch.nn.init.constant_(linear.weight, weight)
-        torch.nn.init.constant_(linear.bias, bias)
-    path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
-    out = layer(torch.tensor([[1.0], [2.0], [4.0]]), path)
-    assert out.flatten().tolist() == [4.5, 5.5, 34.5]
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_gradients_flow_along_the_edges(directed):
-    """The messages' gradient, against a dense adjacency matrix."""
-    generator = torch.Generator().manual_seed(0)
-    hidden = Hidden(2, generator=generator, activation="tanh", batch_norm=False, dropout=0.0)
-    layer = SageLayer(2, hidden, generator=generator)
-    edges = Adjacency.from_edges([0, 1, 1], [1, 2, 3], num_nodes=4, directed=directed)
-    incoming = torch.zeros(4, 4)
-    source, target = edges.edge_index()
-    incoming[target, source] = 1
-    x = torch.randn(4, 2, generator=generator, requires_grad=True)
-    layer(x, edges).square().sum().backward()
-    found, x.grad = x.grad, None
-    torch.tanh(layer._own(x) + layer._incoming(incoming @ x)).square().sum().backward()
-    torch.testing.assert_close(found, x.grad)
 
 
 @pytest.mark.parametrize("mode", ["strict", "paper"])
@@ -116,7 +86,7 @@ class TestOverSubgraphs:
     @pytest.mark.parametrize(("clip_per", "changed"), [("root", 2 * 5 + 1), ("row", 2 * (5**2 + 1) + 1)])
     def test_what_is_told_holds_for_steps_on_everybody(self, graph, clip_per, changed):
         model = SAGE(**self.OPTIONS, clip_per=clip_per)
-        plan, guarantee = model.promise(graph)
+        plan, guarantee, _ = model.preview(graph)
         steps, push = plan.queries
         mu = changed * math.sqrt(steps.steps) / steps.noise_multiplier
         assert plan.mu == pytest.approx(math.hypot(mu, 1 / push.sigma))
@@ -133,7 +103,8 @@ class TestOverSubgraphs:
         assert len(ledger_of(graph.edge_set).entries) == 1
         assert model.aggregates_["hop1"].shape == (graph.num_nodes, 16)
         assert torch.equal(model.predict_proba(), model.predict_proba())
-        proba = model._network.read(model._network.rows(batch_of(graph.x)), model.aggregates_["hop1"])
+        network = model.fitted.trained.network
+        proba = network.read(network.rows(batch_of(graph.x)), model.aggregates_["hop1"])
         torch.testing.assert_close(proba.softmax(dim=1), model.predict_proba())
 
     @pytest.mark.parametrize("clip_per", ["root", "row"])
@@ -163,13 +134,16 @@ class TestOverSubgraphs:
     def test_comes_back_from_a_folder(self, graph, tmp_path):
         model = SAGE(**self.OPTIONS).fit(graph)
         model.save(tmp_path / "model")
-        again = load_model(tmp_path / "model")
+        again = gv.load_model(tmp_path / "model")
         assert not again.guarantee.valid
-        for name, value in model._state().items():
-            assert torch.equal(again._state()[name], value)
+        for name, value in model.fitted.trained.state().items():
+            assert torch.equal(again.fitted.trained.state()[name], value)
 
     def test_predicts_no_other_graph(self, graph, make_graph):
         model = SAGE(**self.OPTIONS).fit(graph)
+        restored = model.fitted.method.restore(model.fitted.trained.state(), model.fitted.sizes, {})
+        with pytest.raises(NotYetError, match="predicts the fitted graph only"):
+            restored.plan_for(model.fitted.sizes)
         for ask in (model.predict, model.price):
             with pytest.raises(NotYetError, match="predicts the fitted graph only"):
                 ask(make_graph(seed=1))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from graphveil.graph import Adjacency
-from graphveil.models.bounded import at_most, at_most_in_all
+from graphveil.models.sage.bounded import at_most, at_most_in_all
 
 
 def drawn(directed: bool, seed: int = 0) -> Adjacency:

@@ -1,0 +1,150 @@
+"""SAGE: message passing with sums, the non-private reference of the GAP and ProGAP papers, and SAGE-NDP."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphveil import _check
+from graphveil.errors import ConfigError, NotYetError
+from graphveil.models.base import Estimator
+from graphveil.models.full_graph import (
+    ClearFullGraph,
+    FullGraphKeywords,
+    check_device,
+    depth_of,
+    refuse_private,
+    schedule_of,
+    style_of,
+)
+from graphveil.models.method import Method
+from graphveil.models.sage.paper import CLIP_PER, PAPER_DEVIATIONS, ClipPer, SagePaper
+from graphveil.networks.sage import SageShape
+from graphveil.privacy import NodeOwner
+from graphveil.train import PrivateSchedule
+
+_EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
+
+
+@dataclass(kw_only=True, eq=False)
+class SAGE(FullGraphKeywords, Estimator):
+    """GraphSAGE with sums (Hamilton, Ying, Leskovec: Inductive representation learning, 2017).
+
+    Dense layers, then ``layers`` rounds of messages, then dense layers:
+
+        h <- act(norm(W_self h_v + W_in sum_{u -> v} h_u + b)).
+
+    Guarantee: none. It is the reference that private methods are measured against; a private unit is refused.
+
+    Unit ``node-owner`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
+    Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
+    after it, a sample of at most D edges a node, those sent and those received together; DP-Adam on clipped
+    gradients of training nodes' losses, each over the subgraph of its in-neighbours, with noise 2 z (D + 1)
+    C; and one noisy aggregation of multiplier z to predict with, drawn once and kept. The last weights count.
+    The theory clips the gradient of each root's loss, and the public reference what each node's row adds to
+    the batch's (:class:`~graphveil.models.sage.subgraphs.RowSum`), with the same noise: see ``clip_per``. Either
+    way the accounting is unproved, so strict mode refuses it, and the epsilon that a fit tells counts every
+    step as if it were on everybody.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        layers: rounds of messages; None for 2, under a node unit 1.
+        pre_layers: dense layers before the messages.
+        post_layers: dense layers after them, the output layer included.
+        epochs: training epochs; None for 100, under a node unit 10.
+        batch_size: expected nodes in a batch, under a node unit; None for 256.
+        clip: the norm C that a gradient is clipped to, under a node unit.
+        clip_per: under a node unit, what is clipped: a ``"row"``'s part of the batch's gradient, as in the
+            reference, whose accuracies it has; or the gradient of a ``"root"``'s loss.
+
+    Raises:
+        NotYetError: the unit is not ``"none"``, and not ``"node-owner"`` in paper mode.
+
+    >>> from graphveil.graph.recipes import RECIPES
+    >>> from graphveil.graph.synthetic import synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> SAGE(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
+    True
+    """
+
+    method: ClassVar[str] = "sage"
+    node_units: ClassVar[tuple[str, ...]] = (NodeOwner.name,)
+    needs_degree_budget: ClassVar[bool] = True
+    paper_deviations: ClassVar[tuple[str, ...]] = PAPER_DEVIATIONS
+
+    pre_layers: int = 2
+    post_layers: int = 1
+    batch_size: int | None = None
+    clip: float = 1.0
+    clip_per: ClipPer = "row"
+
+    def _check_config(self) -> None:
+        if self.unit != NodeOwner.name:
+            refuse_private(self)
+        elif self.mode != "paper":
+            raise NotYetError(
+                f"{self.method} under unit {self.unit!r} is available in paper mode only: a record changes "
+                "its own gradient by C and up to D others by 2 C each, of which a batch holds a Binomial(D + "
+                "1, q) number, and no accounting of that mixture is proved; use 'classcode' or 'gap', or "
+                "mode='paper' (--mode paper) to reproduce the paper"
+            )
+        super()._check_config()
+        self._configured()
+
+    def _configured(self) -> Method:
+        check_device(self.method, self.device)
+        _check.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
+        _check.one_of(CLIP_PER, clip_per=self.clip_per)
+        return self._over_subgraphs() if self.unit == NodeOwner.name else self._in_clear()
+
+    def _in_clear(self) -> ClearFullGraph:
+        if self.batch_size is not None:
+            raise ConfigError(f"batch_size={self.batch_size} is for node units; full graphs have one batch")
+        return ClearFullGraph(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            shape=self._shape(unit=False),
+            schedule=schedule_of(self),
+        )
+
+    def _over_subgraphs(self) -> SagePaper:
+        """Return SAGE-NDP."""
+        shape = self._shape(unit=True)
+        if shape.depth != 1:
+            raise ConfigError(
+                f"layers={self.layers} lets a record reach more than its neighbours' gradients; node units "
+                "need layers=1"
+            )
+        if self.batch_norm:
+            raise ConfigError("batch_norm mixes the records of a batch; use LayerNorm or GroupNorm, or none")
+        if self.dropout or self.patience is not None or self.private_metrics:
+            raise ConfigError("dropout, patience and private_metrics are not available here; drop them")
+        return SagePaper(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            shape=shape,
+            schedule=self._private_schedule(),
+            most=self.degree_budget or 1,
+            clip_per=self.clip_per,
+        )
+
+    def _shape(self, *, unit: bool) -> SageShape:
+        """Return the shape of the network, with ``unit`` that of SAGE-NDP: one round, rows of norm one."""
+        return SageShape(
+            hidden=self.hidden,
+            depth=depth_of(self, 1 if unit else 2),
+            style=style_of(self, normed=not unit),
+            pre_layers=self.pre_layers,
+            post_layers=self.post_layers,
+            unit=unit,
+        )
+
+    def _private_schedule(self) -> PrivateSchedule:
+        return PrivateSchedule(
+            epochs=_EPOCHS if self.epochs is None else self.epochs,
+            batch_size=_BATCH if self.batch_size is None else self.batch_size,
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+        )

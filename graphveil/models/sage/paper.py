@@ -1,0 +1,162 @@
+"""SAGE-NDP: steps over the subgraphs of a bounded sample of edges, and one noisy sum to predict from."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import NotYetError
+from graphveil.graph import Graph
+from graphveil.models.full_graph import restored
+from graphveil.models.inference.cache import Answer
+from graphveil.models.membership import members, record_groups
+from graphveil.models.method import Method, Outcome, State, Trained
+from graphveil.models.sage.bounded import at_most_in_all
+from graphveil.models.sage.subgraphs import RootSum, RowSum, table_of
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.private import Training, count_parameters, fit_sums, tensors_of
+from graphveil.networks.layers import batch_of
+from graphveil.networks.sage import SageNetwork, SageShape
+from graphveil.privacy import renyi
+from graphveil.release import PushQuery, Release, ReleasePlan
+from graphveil.train import PrivateSchedule
+
+ClipPer = Literal["row", "root"]
+CLIP_PER: tuple[ClipPer, ...] = ("row", "root")
+PAPER_DEVIATIONS = (
+    "noise calibrated by the paper's accounting of sampled subgraphs, which is unproved: its batches have a "
+    "fixed size and those that are run do not; the epsilon that is told holds for steps on everybody",
+    "which of a node's edges are kept depends on the edges of others, so a record changes theirs, too",
+)
+CLIPPED_BY_ROW = (
+    "what each node's row adds to a batch's gradient is clipped, as in the reference, and the noise is that "
+    "for clipped losses of roots: a record changes up to D^2 + 1 rows, where the paper counts D + 1 roots"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SagePaper(Method):
+    """SAGE-NDP under unit ``node-owner`` in paper mode, see :class:`~graphveil.models.sage.SAGE`.
+
+    Args:
+        shape: the network, of one round and rows of norm one.
+        schedule: steps, rates, clipping.
+        most: D, the edges that a node keeps.
+        clip_per: what is clipped.
+    """
+
+    shape: SageShape
+    schedule: PrivateSchedule
+    most: int
+    clip_per: ClipPer
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the steps and the one aggregation, by the paper's accounting."""
+        training, delta = self.training(sizes), self.terms.delta_for(sizes.nodes)
+        z = renyi.subgraph_multiplier_of(
+            self.terms.budget,
+            delta,
+            records=training.records,
+            batch=math.ceil(training.rate * training.records),
+            reach=self.most,
+            steps=training.steps,
+        )
+        steps = replace(training.query(2 * (self.most + 1) * z), reach=self.reach)
+        push = PushQuery(dim=self.shape.hidden, sigma=z, degree_budget=self.most)
+        return ReleasePlan(self.terms.unit, (steps, push), delta)
+
+    def training(self, sizes: PublicSizes) -> Training:
+        """Return the steps, before the size of their noise is chosen."""
+        dense = sum(count_parameters(*part) for part in self.shape.widths(sizes.width, sizes.classes))
+        parameters = dense + 2 * count_parameters(self.shape.hidden, self.shape.hidden)
+        return Training(schedule=self.schedule, parameters=parameters, records=sizes.records)
+
+    @property
+    def reach(self) -> int:
+        """How many clipped gradients a record changes, besides its own or with it.
+
+        Nulling a record changes the losses of the up to D roots that it sends to, and its own. A row's part
+        changes with its own record and with the losses of the roots that it sends to: so do those of the
+        roots in question, of all that send to these, D a root, and of the record itself.
+        """
+        return self.most**2 + 1 if self.clip_per == "row" else self.most
+
+    def deviations(self, graph: Graph) -> tuple[str, ...]:
+        """Return why nothing is promised."""
+        more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
+        return (*super().deviations(graph), *more)
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train over bounded subgraphs, and predict from one noisy sum."""
+        sample = self.sampled(graph, session)
+        release = session.open(sample, record_groups(graph))
+        generator = session.streams.torch(self.name)
+        network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
+        with session.stage("classifier"):
+            self.train(network, sample, release, session)
+        with session.stage("aggregate"):
+            rows, noisy = self.summed(network, sample, release)
+            with torch.no_grad():
+                proba = network.read(rows, noisy).softmax(dim=1)
+        release.close()
+        return Outcome(trained=TrainedSagePaper(self.name, network), proba=proba, released={"hop1": noisy})
+
+    def sampled(self, graph: Graph, session: Session) -> Graph:
+        """Return the graph with a sample of its edges, at most D a node."""
+        rng = session.streams.numpy("edges")
+        return graph.replace(adjacency=at_most_in_all(graph.adjacency, self.most, rng))
+
+    def train(self, network: SageNetwork, sample: Graph, release: Release, session: Session) -> None:
+        """Train as the release's first question, and keep the last weights."""
+        roots = members(sample, "train")
+        table, labels = table_of(sample.adjacency, roots, self.most), sample.y[roots]
+        kind = RowSum if self.clip_per == "row" else RootSum
+        activation = self.shape.style["activation"]
+        fit_sums(
+            "classifier",
+            network,
+            lambda: kind(network.maps(), activation, sample.x, table, labels),
+            (*tensors_of(sample.x), table, labels),
+            self.training(self.sizes_of(sample)),
+            release,
+            session,
+        )
+
+    @torch.no_grad()
+    def summed(self, network: SageNetwork, sample: Graph, release: Release) -> tuple[Tensor, Tensor]:
+        """Return the rows that nodes send, and the noisy sum of them, the release's next question."""
+        rows = network.rows(batch_of(sample.x))
+        return rows, release.push(rows) * math.sqrt(self.most)  # the push divides by it
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSagePaper":
+        """Return the network with these weights."""
+        return TrainedSagePaper(self.name, restored(self.shape, state, sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedSagePaper(Trained):
+    """A trained network of SAGE-NDP, which reproduces a table and no more."""
+
+    name: str
+    network: torch.nn.Module
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Refuse: other graphs are not predicted."""
+        raise self._refusal()
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Refuse, as :meth:`plan_for` does."""
+        raise self._refusal()
+
+    def state(self) -> State:
+        """Return the weights."""
+        return dict(self.network.state_dict())
+
+    def _refusal(self) -> NotYetError:
+        return NotYetError(
+            f"{self.name} under unit 'node-owner' predicts the fitted graph only; use 'gap', which predicts "
+            "others"
+        )
