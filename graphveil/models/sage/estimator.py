@@ -40,9 +40,9 @@ class SAGE(FullGraphKeywords, Estimator):
     gradients of training nodes' losses, each over the subgraph of its in-neighbours, with noise 2 z (D + 1)
     C; and one noisy aggregation of multiplier z to predict with, drawn once and kept. The last weights count.
     The theory clips the gradient of each root's loss, and the public reference what each node's row adds to
-    the batch's (:class:`~graphveil.models.sage.subgraphs.RowSum`), with the same noise: see ``clip_per``. Either
-    way the accounting is unproved, so strict mode refuses it, and the epsilon that a fit tells counts every
-    step as if it were on everybody.
+    the batch's (:class:`~graphveil.models.sage.subgraphs.RowSum`), with the same noise: see ``clip_per``.
+    Either way the accounting is unproved, so strict mode refuses it, and the epsilon that a fit tells counts
+    every step as if it were on everybody.
 
     Shapes: features (N, d) to probabilities (N, C).
 
