@@ -428,7 +428,7 @@ def test_a_failure_is_one_line_with_a_log_and_a_way_on(
 
 
 def test_a_full_disk_is_called_that(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphveil.models import storage
+    from graphveil.artifacts import release_folder as storage
 
     def full(path: Path, _: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

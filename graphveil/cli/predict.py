@@ -58,8 +58,8 @@ def predict(
         described = directed or disjoint_edges or disjoint_people or accept_price
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people, --disjoint-edges and --accept-price are about another graph; "
-                "add its --nodes and --edges, or drop them"
+                "column flags, --disjoint-people, --disjoint-edges and --accept-price are about another "
+                "graph; add its --nodes and --edges, or drop them"
             )
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         screen.notes.print(

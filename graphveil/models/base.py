@@ -204,6 +204,7 @@ class Estimator(ABC):
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
         session.plan, session.guarantee = previewed.plan, previewed.guarantee
+        self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
         outcome = method.fit(graph, session)
         guarantee = previewed.guarantee
         fitted = Fitted(

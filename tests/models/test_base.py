@@ -125,7 +125,7 @@ class TestPlan:
     @pytest.mark.parametrize("method", PRIVATE)
     def test_a_promise_spends_nothing_and_is_kept(self, method, graph):
         model = build(method)
-        plan, guarantee = model.promise(graph)
+        plan, guarantee, _ = model.preview(graph)
         assert ledger_of(graph.edge_set).entries == ()
         model.fit(graph)
         assert model.guarantee == guarantee
@@ -265,7 +265,7 @@ class TestGuarantee:
 
     def test_a_friendship_has_one_figure_with_weights_too(self, graph):
         found = build("gap", unit="directed-edge", mode="paper", epsilon=4.0, weights="sigmoid_cos")
-        promised = found.promise(graph)[1]
+        promised = found.preview(graph)[1]
         words = re.findall(r"is protected at eps = ([\d.]+\d)", promised.statement())
         assert words == [figure_up(promised.mutual_epsilon)] * 2
 
@@ -273,7 +273,7 @@ class TestGuarantee:
     def test_a_gpu_that_is_missing_is_refused_before_anything_is_spent(self, method, graph, monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         model = build(method, device="cuda")
-        for ask in (model.promise, model.fit):
+        for ask in (model.preview, model.fit):
             with pytest.raises(ConfigError, match="torch finds none here; use device='auto'"):
                 ask(graph)
         assert ledger_of(graph.edge_set).entries == ()
@@ -288,26 +288,26 @@ class TestGuarantee:
             paper_deviations = ("another flaw",)
 
         keywords = {"unit": "undirected-edge", "epsilon": 2.0, "mode": "paper"}
-        assert "Renyi" in METHODS["gap"](**keywords).promise(graph)[1].statement()
-        assert Exact(**keywords).promise(graph)[1].deviations == ("another flaw",)
-        assert "Renyi" not in METHODS["mlp"](**keywords).promise(graph)[1].statement()
+        assert "Renyi" in METHODS["gap"](**keywords).preview(graph)[1].statement()
+        assert Exact(**keywords).preview(graph)[1].deviations == ("another flaw",)
+        assert "Renyi" not in METHODS["mlp"](**keywords).preview(graph)[1].statement()
 
     @pytest.mark.parametrize("method", ["gap", "mlp", "classcode"])
     def test_a_graph_that_a_paper_prepared_voids_a_strict_guarantee(self, method):
         graph = gv.load_dataset("synthetic/tiny", mode="paper")
         model = METHODS[method](unit="undirected-edge", epsilon=2.0, seed=0)
-        for guarantee in (model.promise(graph)[1], model.fit(graph).guarantee):
+        for guarantee in (model.preview(graph)[1], model.fit(graph).guarantee):
             assert not guarantee.valid
             assert guarantee.deviations == (ISOLATED_DROPPED,)
             assert "isolated nodes were dropped" in guarantee.statement()
-        assert model.set_params(mode="strict").promise(gv.load_dataset("synthetic/tiny"))[1].valid
+        assert model.set_params(mode="strict").preview(gv.load_dataset("synthetic/tiny"))[1].valid
 
     def test_what_a_recipe_has_to_say_is_said_once(self, graph):
-        plain = build("gap").promise(graph)[1]
+        plain = build("gap").preview(graph)[1]
         weighted = gv.load_dataset("synthetic/tiny", recipe="weighted")
-        found = build("gap").promise(weighted)[1]
+        found = build("gap").preview(weighted)[1]
         assert (plain.notes, found.notes) == ((), (NO_CROSSING,))  # that labels are public is said anyway
-        assert found.valid and build("gap", unit="none").promise(weighted)[1].notes == ()
+        assert found.valid and build("gap", unit="none").preview(weighted)[1].notes == ()
 
     def test_a_seed_for_the_noise_voids_the_guarantee(self, graph):
         assert build("gap").fit(graph).guarantee.valid

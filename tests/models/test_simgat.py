@@ -96,7 +96,7 @@ def test_a_fit_without_similar_nodes_is_a_fit_of_lpgnn(backbone: str) -> None:
 
 def test_the_price_is_that_of_lpgnn() -> None:
     ours, theirs = (
-        cls(unit="node-features", eps_x=0.5, eps_y=2.0, seed=0).promise(GRAPH)[1]
+        cls(unit="node-features", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH)[1]
         for cls in (SimGAT, gv.LPGNN)
     )
     assert ours == theirs

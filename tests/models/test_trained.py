@@ -76,7 +76,7 @@ class TestPrice:
         ],
     )
     def test_a_plan_costs_at_most_the_target_and_little_less(self, graph, method, unit, epsilon, options):
-        plan, guarantee = make(method, **{**unit, "epsilon": epsilon, **options}).promise(graph)
+        plan, guarantee, _ = make(method, **{**unit, "epsilon": epsilon, **options}).preview(graph)
         assert plan is not None
         assert 0.999 * epsilon <= plan.epsilon <= epsilon
         assert guarantee.valid
@@ -95,11 +95,11 @@ class TestPrice:
     def test_an_mlp_never_reads_an_edge(self, graph):
         statement = make("mlp", unit="node-owner").fit(graph).guarantee
         assert statement.edge_epsilon == 0.0
-        assert make("gap", **OWNER).promise(graph)[1].edge_epsilon > 0
+        assert make("gap", **OWNER).preview(graph)[1].edge_epsilon > 0
 
     def test_a_multiplier_leaves_the_rest_to_the_hops(self, graph):
-        plan = make("gap", **OWNER, sgd_multiplier=20.0, epochs=50).promise(graph)[0]
-        less = make("gap", **OWNER, sgd_multiplier=40.0, epochs=50).promise(graph)[0]
+        plan = make("gap", **OWNER, sgd_multiplier=20.0, epochs=50).preview(graph)[0]
+        less = make("gap", **OWNER, sgd_multiplier=40.0, epochs=50).preview(graph)[0]
         assert plan.noise_std[0] == plan.noise_std[-1] == 20.0
         assert less.noise_std[1] < plan.noise_std[1]
         assert 0.999 * 3 < plan.epsilon <= 3
@@ -131,7 +131,7 @@ class TestRefusals:
     )
     def test_configurations(self, graph, method, unit, options, words):
         with pytest.raises(ConfigError, match=words):
-            make(method, **unit, **options).promise(graph)
+            make(method, **unit, **options).preview(graph)
 
     @pytest.mark.parametrize("combine", ["sum", "attention"])
     def test_combinations_without_a_closed_form(self, combine):
@@ -171,16 +171,16 @@ class TestRefusals:
         nobody = torch.zeros(graph.num_nodes, dtype=torch.bool)
         no_val = graph.with_split(graph.train_mask, nobody, graph.test_mask)
         with pytest.raises(GraphError, match="no val nodes"):
-            make(method, **OWNER, selection="private").promise(no_val)
+            make(method, **OWNER, selection="private").preview(no_val)
         with pytest.raises(GraphError, match="no val nodes"):
-            make(method, **OWNER, private_metrics=True).promise(no_val)
-        make(method, **OWNER).promise(no_val)
+            make(method, **OWNER, private_metrics=True).preview(no_val)
+        make(method, **OWNER).preview(no_val)
 
     @METHOD
     def test_one_class_in_the_data_is_no_public_fact(self, graph, method):
         """At edge level it is an error; here the error would tell about labels."""
         alike = graph.replace(y=torch.zeros_like(graph.y))
-        make(method, **OWNER).promise(alike)
+        make(method, **OWNER).preview(alike)
 
 
 class TestLabels:
@@ -204,7 +204,7 @@ class TestLabels:
         graph = make_graph()
         graph.y[graph.train_mask.nonzero()[:5, 0]] = -1
         model = make(method, **OWNER, unsafe_noise_seed=1).fit(graph)
-        assert model.plan_ == make(method, **OWNER).promise(make_graph())[0]
+        assert model.plan_ == make(method, **OWNER).preview(make_graph())[0]
 
 
 class TestResume:

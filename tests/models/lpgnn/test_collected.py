@@ -11,7 +11,7 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
 from graphveil.models.lpgnn import local, records
 from graphveil.models.lpgnn.collected import as_graph, estimates_of
-from graphveil.models.storage import read_promise
+from graphveil.artifacts.release_folder import read_promise
 from graphveil.privacy import ledger_of
 
 NODES, DIM, CLASSES = 30, 6, 3

@@ -99,18 +99,18 @@ class TestGuarantee:
         assert "with delta = 1e-10, which is weaker" in promise.statement()
 
     def test_no_budget_is_no_number(self, graph) -> None:
-        promise = model(eps_y=math.inf).promise(graph)[1]
+        promise = model(eps_y=math.inf).preview(graph)[1]
         assert promise.epsilon == math.inf
         assert promise.as_dict()["epsilon"] is None
         assert "its label at eps_y = inf" in promise.statement()
 
     def test_runs_compose(self, graph) -> None:
-        whole = model(eps_x=0.1, eps_y=0.2).promise(graph)[1].repeated(3)
+        whole = model(eps_x=0.1, eps_y=0.2).preview(graph)[1].repeated(3)
         assert whole.epsilon == pytest.approx(0.9)
         assert whole.local_budgets == (0.3, 0.6)
 
     def test_an_attacker_of_randomised_response(self, graph) -> None:
-        promise = model(eps_x=0.5, eps_y=0.5).promise(graph)[1]
+        promise = model(eps_x=0.5, eps_y=0.5).preview(graph)[1]
         assert promise.attacker_rate == pytest.approx(math.e / 100)
 
     def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
@@ -141,21 +141,21 @@ class TestScaling:
             model(scaling="columns")
         with pytest.raises(ConfigError, match="go together"):
             model(data_dependent_bounds=True)
-        promise = model(scaling="columns", data_dependent_bounds=True).promise(graph)[1]
+        promise = model(scaling="columns", data_dependent_bounds=True).preview(graph)[1]
         assert promise.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_that_scaled_columns_voids_it(self) -> None:
         prepared = RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(synthetic("tiny")), seed=0)
-        promise = model().promise(prepared)[1]
+        promise = model().preview(prepared)[1]
         assert promise.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_for_devices_does_not(self) -> None:
         prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
-        assert model().promise(prepared)[1].valid
+        assert model().preview(prepared)[1].valid
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
     def test_a_node_may_scale_its_own_row(self, graph) -> None:
-        promise = model(scaling="row").promise(graph)[1]
+        promise = model(scaling="row").preview(graph)[1]
         assert promise.valid
         assert "each node brings its features to [0, 1] by its own" in promise.statement()
 

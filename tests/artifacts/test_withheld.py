@@ -14,7 +14,8 @@ import graphveil as gv
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
-from graphveil.models.storage import FILES, PER_NODE, ROWS_PAGE, load_model, read_promise, withheld
+from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_promise, withheld
+from graphveil.models.saved import load_model
 from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS
 

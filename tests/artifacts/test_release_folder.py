@@ -19,7 +19,8 @@ import graphveil as gv
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
-from graphveil.models.storage import FILES, find_release, load_model, read_promise
+from graphveil.artifacts.release_folder import FILES, find_release, read_promise
+from graphveil.models.saved import load_model
 from graphveil.privacy import ledger_of
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -115,7 +116,7 @@ def test_an_unfitted_model_cannot_be_saved(tmp_path: Path) -> None:
 def test_a_failed_save_leaves_nothing(
     saved: tuple[Estimator, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphveil.models.storage.cards.model_card", lambda *_: 1 / 0)
+    monkeypatch.setattr("graphveil.artifacts.cards.model_card", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         saved[0].save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
