@@ -113,9 +113,9 @@ def test_pages_about_records_speak_of_records() -> None:
 
 
 def test_names_of_classes_are_no_markup_of_the_card() -> None:
+    from graphveil.artifacts.cards import model_card
     from graphveil.graph.recipes import RECIPES
     from graphveil.graph.synthetic import synthetic
-    from graphveil.artifacts.cards import model_card
     from graphveil.models.mlp import MLP
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphveil as gv
+from graphveil.artifacts.release_folder import FILES, find_release, read_promise
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
-from graphveil.artifacts.release_folder import FILES, find_release, read_promise
 from graphveil.models.saved import load_model
 from graphveil.privacy import ledger_of
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_promise, withheld
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.base import Estimator
-from graphveil.artifacts.release_folder import FILES, PER_NODE, ROWS_PAGE, read_promise, withheld
 from graphveil.models.saved import load_model
 from graphveil.privacy import NodeUnit, ledger_of
 from graphveil.privacy.unit import UNITS

@@ -1,8 +1,8 @@
 import pytest
 
+from graphveil.artifacts.rows import release_rows
 from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
-from graphveil.artifacts.rows import release_rows
 from graphveil.models.classcode.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.models.base import Estimator, State
+from graphveil.models.base import Estimator
+from graphveil.models.inference.cache import Answer
+from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import NodeOwner
 from graphveil.release import PushQuery, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops
@@ -29,36 +31,63 @@ class Double(Estimator):
 
     hidden: int = 3
 
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        unit = self.protected_unit
+    def _configured(self) -> Method:
+        return DoubleMethod(
+            name=self.method, terms=self._terms(), degree_budget=self.degree_budget or 1, hidden=self.hidden
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubleMethod(Method):
+    """One hop."""
+
+    degree_budget: int
+    hidden: int
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        unit = self.terms.unit
 
         def queries(mu: float) -> tuple[Any, ...]:
             if not isinstance(unit, NodeOwner):
                 return hops(mu, 1, DIM, unit)
-            assert self.degree_budget is not None
             return (PushQuery(dim=DIM, sigma=unit.change / mu, degree_budget=self.degree_budget),)
 
-        return calibrate_plan(unit, self._budgeted(), delta, queries, num_nodes=num_nodes)
+        delta = self.terms.delta_for(sizes.nodes)
+        return calibrate_plan(unit, self.terms.budget, delta, queries, num_nodes=sizes.nodes)
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        assert plan is not None
-        release = self._release(plan, graph, context)
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        assert session.plan is not None
+        release = session.open(graph)
         vectors = torch.zeros(graph.num_nodes, DIM)
         vectors[:, 0] = 1.0
-        with context.stage("aggregate"):
-            ask = release.push if isinstance(plan.unit, NodeOwner) else release.rows
+        with session.stage("aggregate"):
+            ask = release.push if isinstance(session.plan.unit, NodeOwner) else release.rows
             rows = ask(vectors)
             release.close()
-        self.aggregates_ = {"hop1": rows}
-        if self.private_metrics:
-            self.private_accuracy_ = {"val": 0.4, "test": 0.5}
-        return rows[:, : graph.num_classes].softmax(dim=1)
+        return Outcome(
+            trained=TrainedDouble(self.hidden, graph.num_classes),
+            proba=rows[:, : graph.num_classes].softmax(dim=1),
+            released={"hop1": rows},
+            private_accuracy={"val": 0.4, "test": 0.5} if self.terms.private_metrics else {},
+        )
 
-    def _predict_other(self, graph: Graph) -> Tensor:
-        return torch.full((graph.num_nodes, self._shape["classes"]), 1 / self._shape["classes"])
-
-    def _state(self) -> State:
-        return {"weights": torch.ones(self.hidden)}
-
-    def _restore(self, state: State) -> None:
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedDouble":
         assert len(state["weights"]) == self.hidden
+        return TrainedDouble(self.hidden, sizes.classes)
+
+
+@dataclass(frozen=True)
+class TrainedDouble(Trained):
+    """Predicts nothing of other graphs, for nothing."""
+
+    hidden: int
+    classes: int
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        return Answer(None, (), torch.full((graph.num_nodes, self.classes), 1 / self.classes))
+
+    def state(self) -> State:
+        return {"weights": torch.ones(self.hidden)}

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from graphveil.errors import CalibrationError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph
-from graphveil.models import METHODS, trained
-from graphveil.models.base import Estimator, State
+from graphveil.models import METHODS
+from graphveil.models.base import Estimator
+from graphveil.models.gap.method import noise_of
+from graphveil.models.method import State
 from graphveil.models.saved import load_model
+from graphveil.models.training import on_records
 from graphveil.privacy import ledger_of
 
 OWNER = {"unit": "node-owner", "degree_budget": 4}
@@ -53,7 +56,7 @@ def make(method: str, **parameters: Any) -> Estimator:
 def outcome(model: Estimator) -> list[Tensor]:
     """Return everything that a fit computed."""
     assert model.proba_ is not None
-    return [model.proba_, *model.aggregates_.values(), *model._state().values()]
+    return [model.proba_, *model.aggregates_.values(), *model.fitted.trained.state().values()]
 
 
 def same(left: Estimator, right: Estimator) -> bool:
@@ -277,13 +280,13 @@ class TestSelection:
     @pytest.mark.parametrize("options", [{"selection": "private"}, {"mode": "paper", "batch_size": 100}])
     def test_the_best_of_equally_spaced_weights_is_kept(self, make_graph, monkeypatch, method, options):
         """With a budget so large that the counts are as good as exact."""
-        noted, fit = [], trained.fit_records
+        noted, fit = [], on_records.fit_records
 
         def noting(*args: Any, **kwargs: Any) -> list[State]:
             noted.append(fit(*args, **kwargs))
             return noted[-1]
 
-        monkeypatch.setattr(trained, "fit_records", noting)
+        monkeypatch.setattr(on_records, "fit_records", noting)
         graph = make_graph(nodes=900)
         model = make(method, **OWNER, **options, epsilon=100.0, epochs=10, learning_rate=0.3).fit(graph)
         kept = model.score(graph, "val")
@@ -292,9 +295,10 @@ class TestSelection:
         assert len({state["probe"] for state in map(probed, states)}) == 10
         scores = []
         for state in states:
-            network = model._network if method == "mlp" else model._classifier
+            trained = model.fitted.trained
+            network = trained.network if method == "mlp" else trained.classifier
             network.load_state_dict(state)
-            proba = model._predict_other(graph) if method == "mlp" else rerun(model, graph)
+            proba = trained.proba(graph) if method == "mlp" else rerun(model, graph)
             scores.append(float((proba.argmax(1) == graph.y)[graph.mask("val")].float().mean()))
         assert kept == pytest.approx(max(scores))
         assert min(scores) < max(scores)
@@ -311,8 +315,10 @@ def probed(state: State) -> dict[str, float]:
 
 def rerun(model: Estimator, graph: Graph) -> Tensor:
     """Classify anew from the rows that were released."""
-    answers = list(model.aggregates_.values())
-    return model._classify(model._views(model._encode(graph), answers, model.plan_))
+    trained, answers = model.fitted.trained, list(model.aggregates_.values())
+    aggregation = trained.aggregation
+    views = aggregation.method.passing.views(aggregation.encode(graph), answers, noise_of(model.plan_))
+    return trained.proba(views)
 
 
 class TestPaper:
@@ -349,7 +355,7 @@ class TestFolders:
         model = make(method, **unit, unsafe_noise_seed=1).fit(graph)
         model.save(tmp_path / "model")
         again, other = load_model(tmp_path / "model"), make_graph(seed=1)
-        torch.testing.assert_close(again.predict_proba(other), model.predict_proba(other))
+        torch.testing.assert_close(again.predict_proba(other, accept_price=True), model.predict_proba(other))
         spent = ledger_of(other.edge_set).entries
         assert len(spent) == (0 if method == "mlp" else 2)
 

@@ -106,7 +106,9 @@ def test_a_weighted_model_comes_back_from_a_folder_and_predicts_other_graphs(
     assert loaded.get_params()["weights"] == weights
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     other = make_graph(seed=1)
-    assert torch.equal(loaded.predict_proba(other), model.predict_proba(make_graph(seed=1)))
+    assert torch.equal(
+        loaded.predict_proba(other, accept_price=True), model.predict_proba(make_graph(seed=1))
+    )
     assert len(ledger_of(other.edge_set).entries) == 1
 
 

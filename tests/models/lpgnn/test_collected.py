@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import graphveil as gv
+from graphveil.artifacts.release_folder import read_promise
 from graphveil.collect import Collector, Survey, answer_all
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
 from graphveil.models.lpgnn import local, records
 from graphveil.models.lpgnn.collected import as_graph, estimates_of
-from graphveil.artifacts.release_folder import read_promise
 from graphveil.privacy import ledger_of
 
 NODES, DIM, CLASSES = 30, 6, 3

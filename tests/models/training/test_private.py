@@ -8,15 +8,8 @@ import torch
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
-from graphveil.models.training.private import (
-    OTHER,
-    TRAIN,
-    VAL,
-    Training,
-    check_members,
-    members,
-    record_groups,
-)
+from graphveil.models.membership import OTHER, TRAIN, VAL, check_members, members, record_groups
+from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, Unit, privacy_curve
 from graphveil.privacy.gaussian import mu_of
 from graphveil.train import PrivateSchedule
