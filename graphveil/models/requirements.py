@@ -137,7 +137,7 @@ def check_unit(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
     check_promise(graph, unit)
     if graph.adjacency.weights is not None and isinstance(unit, NoUnit | NodeUnit | NodeFeatures):
         raise NotYetError(
-            f"edges with weights are not yet read under unit {unit.name!r}; drop the weights "
+            f"weights of edges are not yet read under unit {unit.name!r}; drop them "
             "(adjacency.without_weights(), or no --weight)"
         )
 
