@@ -237,9 +237,7 @@ def _write_rows(snapshot: Snapshot, folder: Path, names: Sequence[str]) -> None:
     if AGGREGATES in names:
         _write_tensors(folder / AGGREGATES, snapshot.released)
     if PREDICTIONS in names:
-        if snapshot.proba is None:
-            raise ConfigError("these predictions are not at hand: load the run folder that has per_node/")
-        table = predictions_table(snapshot.proba, snapshot.named_classes, snapshot.ids)
+        table = predictions_table(snapshot.own_proba, snapshot.named_classes, snapshot.ids)
         write_atomic(folder / PREDICTIONS, tables.encode(table, ".parquet"))
 
 

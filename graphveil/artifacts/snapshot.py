@@ -8,6 +8,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
+from graphveil.errors import ArtifactError
 from graphveil.privacy import Guarantee
 
 
@@ -45,6 +46,26 @@ class Snapshot:
     ids: npt.NDArray[Any] | None = None
 
     @property
+    def own_proba(self) -> Tensor:
+        """Probabilities (N, C).
+
+        Raises:
+            ArtifactError: they are withheld from the release, and not at hand.
+        """
+        if self.proba is None:
+            raise no_predictions(self.guarantee.unit)
+        return self.proba
+
+    @property
     def named_classes(self) -> tuple[str, ...]:
         """The label of each class, or its number where labels have no names."""
         return self.class_names or tuple(str(number) for number in range(self.classes))
+
+
+def no_predictions(unit: str) -> ArtifactError:
+    """Return what is said where a release holds no predictions."""
+    return ArtifactError(
+        f"this release holds no predictions: under unit {unit!r} the prediction for a node is only for "
+        "someone entitled to its record. Load the run folder that has per_node/ beside release/, or name "
+        "that folder: load_model(..., per_node=...)"
+    )

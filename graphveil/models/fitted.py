@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
-from graphveil.errors import ArtifactError
+from graphveil.artifacts.snapshot import no_predictions
 from graphveil.models.method import Method, State, Trained
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import Guarantee
@@ -66,11 +66,7 @@ class Fitted:
             ArtifactError: they are withheld from the release that this fit was read from.
         """
         if self.proba is None:
-            raise ArtifactError(
-                f"this release holds no predictions: under unit {self.guarantee.unit!r} the prediction for a "
-                "node is only for someone entitled to its record. Load the run folder that has per_node/ "
-                "beside release/, or name that folder: load_model(..., per_node=...)"
-            )
+            raise no_predictions(self.guarantee.unit)
         return self.proba
 
     def with_guarantee(self, guarantee: Guarantee) -> "Fitted":

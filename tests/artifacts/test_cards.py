@@ -117,11 +117,12 @@ def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.graph.recipes import RECIPES
     from graphveil.graph.synthetic import synthetic
     from graphveil.models.mlp import MLP
+    from graphveil.models.saved import snapshot_of
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))
     model = MLP(unit="undirected-edge", seed=0, epochs=1).fit(graph.replace(class_names=names))
-    card = model_card(model, model.guarantee, None)
+    card = model_card(snapshot_of(model.fitted), None)
     assert "[x](y)" not in card
     assert "<b>" not in card
     assert r"\[x\]\(y\)\<b\> \# 0" in card

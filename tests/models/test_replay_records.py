@@ -19,7 +19,7 @@ from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
-from graphveil.models.training.private import TRAIN, record_groups
+from graphveil.models.membership import TRAIN, record_groups
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, PushQuery, Release

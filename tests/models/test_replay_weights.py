@@ -20,6 +20,10 @@ from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import rounds
+from graphveil.models.gap.edges import GapOnEdges
+from graphveil.models.gap.shape import Passing
+from graphveil.models.method import Outcome
+from graphveil.models.session import Session
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborSumQuery, Release
 from graphveil.weights.registry import _NAMED, ONE
@@ -150,20 +154,18 @@ def a_row_is_expected_to_be_as_long_as_its_edges_weigh(patch: pytest.MonkeyPatch
 
 
 def a_message_is_what_was_heard_without_noise(patch: pytest.MonkeyPatch) -> None:
-    between = gap.GAP._between
+    onward, fit, known = Passing.onward, GapOnEdges.fit, list[Adjacency]()
 
-    def heard(self: gap.GAP, rows: Tensor, answers: Any, std: float) -> Tensor:
-        degree = self._known_edges.indptr.diff()[:, None]  # type: ignore[attr-defined]
-        return between(self, rows, [*answers[:-1], answers[-1] * (1 + degree)], std)
+    def heard(self: Passing, encoder: Any, rows: Tensor, answers: Any, std: float) -> Tensor:
+        degree = known[-1].indptr.diff()[:, None]
+        return onward(self, encoder, rows, [*answers[:-1], answers[-1] * (1 + degree)], std)
 
-    fit = gap.GAP._fit
+    def fitted_with(self: GapOnEdges, graph: Graph, session: Session) -> Outcome:
+        known.append(graph.adjacency)
+        return fit(self, graph, session)
 
-    def fitted_with(self: gap.GAP, graph: Graph, *data: Any) -> Tensor:
-        self._known_edges = graph.adjacency  # type: ignore[attr-defined]
-        return fit(self, graph, *data)
-
-    patch.setattr(gap.GAP, "_fit", fitted_with)
-    patch.setattr(gap.GAP, "_between", heard)
+    patch.setattr(GapOnEdges, "fit", fitted_with)
+    patch.setattr(Passing, "onward", heard)
 
 
 SEEDED = [
