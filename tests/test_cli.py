@@ -15,7 +15,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
 from graphveil.privacy import Entry, MemoryLedger
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]

@@ -152,7 +152,7 @@ def calibrate(
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
     from graphveil.experiment.budget_breakdown import unequal
     from graphveil.models import cards
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
     screen.say(
@@ -175,7 +175,7 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
 
 def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return who spends what: a head, and a line a stage."""
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
     lines: list[tuple[str, ...]] = [
@@ -197,7 +197,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.models import cards
     from graphveil.models.storage import read_promise
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)

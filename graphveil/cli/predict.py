@@ -119,7 +119,7 @@ def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
 ) -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:

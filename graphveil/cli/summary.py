@@ -76,13 +76,13 @@ def _budget(plan: "Preview") -> list[Fact]:
 
 
 def _epsilon(guarantee: "Guarantee") -> str:
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     return f"epsilon {figure_up(guarantee.epsilon)} at delta {guarantee.delta:g}"
 
 
 def _stage(stage: "Stage") -> str:
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -135,7 +135,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
     from graphveil.models.cards import percent_up
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "node-features" else "none"
@@ -175,7 +175,7 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
     from graphveil.experiment.results import Cost
     from graphveil.models.cards import TEST_LABELS, percent_up, protected_things
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
     tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "node-features" else []

@@ -20,7 +20,8 @@ from graphveil.models.cards import (
     void_mark,
 )
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
+from graphveil.privacy.figures import figure_up
+from graphveil.privacy.guarantee import FALSE_ALARMS
 
 _STEPS = 80  # points of the attacker's curve
 _ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25)

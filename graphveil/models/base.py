@@ -39,8 +39,10 @@ from graphveil.privacy import (
     ledger_of,
     parse_unit,
 )
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import EdgeUse, Mode, figure_up
+from graphveil.privacy.guarantee import Mode
+from graphveil.privacy.wording import EdgeUse
 from graphveil.release import (
     AccuracyCountQuery,
     DPSGDQuery,

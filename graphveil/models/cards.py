@@ -19,7 +19,7 @@ from graphveil.privacy import (
     Unit,
 )
 from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator

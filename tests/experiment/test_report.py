@@ -7,8 +7,8 @@ import pytest
 from graphveil.experiment.charts import Line, line_chart
 from graphveil.experiment.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import mu_of
-from graphveil.privacy.guarantee import figure_up
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "line", "circle", "polyline", "br"}
