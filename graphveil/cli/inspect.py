@@ -152,12 +152,10 @@ def calibrate(
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
     from graphveil.experiment.budget_breakdown import unequal
     from graphveil.models import cards
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.figures import at_delta, figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
-    screen.say(
-        f"{found.method}, unit {found.unit}: epsilon {figure_up(found.epsilon)} at delta {found.delta:g}{mu}"
-    )
+    screen.say(f"{found.method}, unit {found.unit}: {at_delta(found.epsilon, found.delta)}{mu}")
     if found.reports:
         for words in found.reports:
             screen.say(words)
@@ -197,7 +195,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.models import cards
     from graphveil.models.storage import read_promise
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.figures import delta_up, figure_up
 
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
@@ -209,7 +207,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
         screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
         screen.table(*cards.release_cells(promise.releases))
         epsilon = figure_up(guarantee.epsilon)
-        screen.say(f"epsilon {epsilon}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n")
+        screen.say(f"epsilon {epsilon}, delta {delta_up(guarantee.delta)}; {cards.catch_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
         screen.prose(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")

@@ -119,7 +119,7 @@ def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
 ) -> list[tuple[str, str]]:
     from graphveil.models.cards import catch_rate
-    from graphveil.privacy.figures import figure_up
+    from graphveil.privacy.figures import at_delta
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:
@@ -128,13 +128,12 @@ def _facts(
         *rows,
         (
             "price",
-            f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the {about} of this graph",
+            f"{at_delta(price.epsilon, price.delta)}, on the {about} of this graph",
         ),
         ("attacker", catch_rate(price)),
         (
             "with the training",
-            f"epsilon {figure_up(after.epsilon)} at delta {after.delta:g}, {why}; what earlier commands "
-            "predicted comes on top",
+            f"{at_delta(after.epsilon, after.delta)}, {why}; what earlier commands predicted comes on top",
         ),
         *(("deviation", deviation) for deviation in price.deviations),
     ]

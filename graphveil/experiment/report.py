@@ -20,7 +20,7 @@ from graphveil.models.cards import (
     void_mark,
 )
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
 
 _STEPS = 80  # points of the attacker's curve
@@ -72,7 +72,7 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
         gain = own.mean - Summary.of(metrics["mlp_test_accuracy"]["values"]).mean
         tiles.append((f"{100 * gain:+.1f}", f"points over the no-graph baseline{mark}"))
     cost = Cost.of(metrics["guarantee"])
-    at_delta = f", at delta {metrics['delta']:g}" if metrics["delta"] else ""
+    at_delta = f", at delta {delta_up(metrics['delta'])}" if metrics["delta"] else ""
     tiles += [
         (_figure(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
         (
@@ -118,7 +118,7 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     private = metrics["private_accuracy"]
     figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
     accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
-    delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
+    delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
     caught = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
     return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, caught
 
@@ -132,7 +132,7 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
     page = ", with everything on this page" if metrics["covered"] else ""
     return (
         f"Epsilon is that of one model. {models}{beside} on these {data} together{page}: epsilon "
-        f"{_figure(together['epsilon'])} at delta {together['delta']:g}.{tested}"
+        f"{_figure(together['epsilon'])} at delta {delta_up(together['delta'])}.{tested}"
     )
 
 

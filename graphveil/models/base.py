@@ -39,7 +39,7 @@ from graphveil.privacy import (
     ledger_of,
     parse_unit,
 )
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.guarantee import Mode
 from graphveil.privacy.wording import EdgeUse
@@ -575,7 +575,7 @@ class Estimator(ABC):
         raise UnitError(
             f"unit 'directed-edge' at epsilon {figure_up(self.epsilon)} protects one stored edge, and this "
             "graph is undirected: every friendship is stored as two edges, which are protected together at "
-            f"epsilon {figure_up(actual)} (delta {delta:g}) only. Use unit='undirected-edge' (--unit "
+            f"epsilon {figure_up(actual)} (delta {delta_up(delta)}) only. Use unit='undirected-edge' (--unit "
             "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
             "listed"
         )

@@ -19,7 +19,7 @@ from graphveil.privacy import (
     Unit,
 )
 from graphveil.privacy.accountant import total_mu
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.figures import delta_up, figure_up
 
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
@@ -243,7 +243,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if not together.releases or (runs == 1 and not compared):
         return ""
     data, mark = secrets_of(together), void_mark(valid=together.valid, unit=together.unit)
-    bound = f"({figure_up(together.epsilon)}, {together.delta:g})"
+    bound = f"({figure_up(together.epsilon)}, {delta_up(together.delta)})"
     own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
@@ -268,8 +268,8 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         plain_words(guarantee),
         f"## What was released about the {secrets_of(guarantee)}",
         _release_table(rows),
-        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, delta {guarantee.delta:g}. "
-        f"{catch_rate(guarantee).capitalize()}.",
+        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
+        f"delta {delta_up(guarantee.delta)}. {catch_rate(guarantee).capitalize()}.",
         "## Not covered",
         "\n".join(f"* {line}" for line in not_covered(guarantee)),
     ]

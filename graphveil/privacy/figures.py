@@ -23,6 +23,15 @@ def delta_up(value: float) -> str:
     return _up(value, 6, excess=0.0)
 
 
+def at_delta(epsilon: float, delta: float) -> str:
+    """Return both figures of a guarantee in words.
+
+    >>> at_delta(5.99201, 1e-7)
+    'epsilon 5.993 at delta 1e-07'
+    """
+    return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
 def _up(value: float, digits: int, *, excess: float) -> str:
     nearest = float(f"{value:.{digits}g}")
     if nearest < value * (1 - excess):

@@ -49,6 +49,12 @@ def private(**changes: Any) -> Guarantee:
     return Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
 
 
+def test_the_report_prints_no_delta_below_the_one_accounted_for() -> None:
+    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1.0000011e-5, releases=1)
+    page = report_page(metrics(guarantee), HISTORY, guarantee)
+    assert page.count("1.00001e-05") >= 3 and " 1e-05" not in page
+
+
 class Balanced(HTMLParser):
     """Fails on a tag that is closed out of turn."""
 
