@@ -193,19 +193,21 @@ def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str,
 
 def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
+    from graphveil.experiment.event_table import event_cells, event_lines
     from graphveil.models import cards
     from graphveil.models.storage import read_promise
     from graphveil.privacy.figures import delta_up, figure_up
 
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
+    lines = event_lines(guarantee, promise.releases)
     screen.say("The guarantee", style="bold")
     screen.prose(guarantee.statement() + "\n")
     screen.say("In plain words", style="bold")
     screen.prose(cards.plain_words(guarantee) + "\n")
-    if promise.releases:
+    if lines:
         screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
-        screen.table(*cards.release_cells(promise.releases))
+        screen.table(*event_cells(lines))
         epsilon = figure_up(guarantee.epsilon)
         screen.say(f"epsilon {epsilon}, delta {delta_up(guarantee.delta)}; {cards.catch_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
@@ -223,7 +225,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "statement": guarantee.statement(),
             "plain_words": cards.plain_words(guarantee),
             "guarantee": guarantee.as_dict(),
-            "releases": [vars(row) for row in promise.releases],
+            "releases": [line.as_dict() for line in lines],
             "deviations": list(guarantee.deviations),
             "not_covered": list(cards.not_covered(guarantee)),
         }

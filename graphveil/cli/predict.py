@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil._escape import csv_cell
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
 from graphveil.cli.console import Screen
@@ -61,9 +62,7 @@ def predict(
                 "--nodes and --edges, or drop them"
             )
         table = predictions_of(model)
-        screen.notes.print(
-            f"Predictions of {run}: stored with the run, so free{_audience(model)}.", markup=False
-        )
+        screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
@@ -150,11 +149,24 @@ def _deliver(
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
-        tables.write(out, table)
+        tables.write(out, _no_formulas(table) if out.suffix == ".csv" else table)
         record["out"] = str(out)
         screen.say(f"{table.num_rows:,} predictions are in {out}")
     elif screen.as_json:
         record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
     else:
-        screen.write(tables.encode(table.select([NODE, PREDICTION]), ".csv").decode())
+        screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
     screen.emit(record)
+
+
+def _no_formulas(table: "Table") -> "Table":
+    """Return a table for a CSV, which a spreadsheet may open: no text in it is computed."""
+    import pyarrow as pa
+
+    columns = [
+        pa.array([csv_cell(text) for text in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=[csv_cell(name) for name in table.column_names])

@@ -377,13 +377,18 @@ def _results(card: Card) -> list[str]:
     return [*parts, "\n".join(lines) or "No accuracy: an exact one would tell about the records."]
 
 
+def kind_words(kind: str) -> str:
+    """Return what a kind of answer is called where people read it."""
+    return _KINDS.get(kind, kind)
+
+
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the lines of a table of noisy answers."""
     head = ["#", "kind", "sensitivity", "noise standard deviation", "values a node"]
     lines = [
         [
             str(number),
-            _KINDS.get(row.kind, row.kind),
+            kind_words(row.kind),
             f"{row.sensitivity:.6g}",
             _noise_of(row),
             str(row.values_per_node or "-"),
