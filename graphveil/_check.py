@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from graphveil.errors import ConfigError
 
 MAX_DEPTH, MAX_WIDTH = 100, 1 << 14
+_DIGITS = 30  # of a whole number that a message repeats
 
 
 def positive(**named: float) -> None:
@@ -18,29 +19,29 @@ def positive(**named: float) -> None:
     graphveil.errors.ConfigError: epsilon=0 must be a finite number above 0
     """
     for name, value in named.items():
-        if not _is_number(value) or not math.isfinite(value) or value <= 0:
-            raise ConfigError(f"{name}={value!r} must be a finite number above 0")
+        if not _is_finite(value) or value <= 0:
+            raise ConfigError(f"{name}={_shown(value)} must be a finite number above 0")
 
 
 def non_negative(**named: float) -> None:
     """Require finite numbers of at least zero."""
     for name, value in named.items():
-        if not _is_number(value) or not math.isfinite(value) or value < 0:
-            raise ConfigError(f"{name}={value!r} must be a finite number of at least 0")
+        if not _is_finite(value) or value < 0:
+            raise ConfigError(f"{name}={_shown(value)} must be a finite number of at least 0")
 
 
 def within(low: float, high: float, **named: float) -> None:
     """Require numbers in the closed interval [low, high]."""
     for name, value in named.items():
         if not _is_number(value) or not low <= value <= high:
-            raise ConfigError(f"{name}={value!r} must lie between {low} and {high}")
+            raise ConfigError(f"{name}={_shown(value)} must lie between {low} and {high}")
 
 
 def integer_at_least(minimum: int, **named: int) -> None:
     """Require whole numbers of at least ``minimum``."""
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise ConfigError(f"{name}={value!r} must be a whole number of at least {minimum}")
+            raise ConfigError(f"{name}={_shown(value)} must be a whole number of at least {minimum}")
 
 
 def depth(**named: int) -> None:
@@ -63,7 +64,7 @@ def width(**named: int) -> None:
 def _at_most(most: int, why: str, named: dict[str, int]) -> None:
     for name, value in named.items():
         if value > most:
-            raise ConfigError(f"{name}={value} must be at most {most:,}: {why}; choose fewer")
+            raise ConfigError(f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer")
 
 
 def switch(**named: bool) -> None:
@@ -99,3 +100,18 @@ def suggestion(value: object, choices: Iterable[str]) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_finite(value: object) -> bool:
+    """Whether it is a number that a float can hold: whole numbers have no largest."""
+    try:
+        return _is_number(value) and math.isfinite(value)  # type: ignore[arg-type]  # it is a number
+    except OverflowError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """Return a value as it is printed; Python refuses to print a whole number of thousands of digits."""
+    if isinstance(value, int) and abs(value) > 10**_DIGITS:
+        return f"a number of more than {_DIGITS} digits"
+    return repr(value)

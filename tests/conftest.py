@@ -1,6 +1,7 @@
 """For all tests, before anything imports torch: no thread spins while it waits, and no draw has a deadline.
 
 Both matter on a busy machine: small models crawl where threads spin, and a deadline fails whoever waits.
+Workers beside each other (``pytest -n auto``) have one thread each, of which small models do not need more.
 Properties are tried on the same cases each time, so that a failure is one that anybody can repeat. To look
 for new ones: ``pytest --hypothesis-profile=search``.
 """
@@ -14,9 +15,20 @@ from command import Files, Invoke, calling
 from hypothesis import settings
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("graphveil", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("graphveil")
+
+
+MOST_WORKERS = 4  # each imports all of torch
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody calls it
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many workers ``-n auto`` starts."""
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
 @pytest.fixture(scope="session")

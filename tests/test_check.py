@@ -73,3 +73,18 @@ def test_a_near_miss_is_suggested_and_a_far_one_is_not() -> None:
 def test_the_first_bad_name_is_the_one_that_is_told() -> None:
     with pytest.raises(ConfigError, match=r"^delta=0 "):
         _check.positive(epsilon=1, delta=0, mu=-1)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])  # more than a float holds, and than Python prints
+def test_numbers_without_measure_are_refused_in_few_words(digits: int) -> None:
+    checks = [
+        _check.positive,
+        _check.non_negative,
+        lambda **named: _check.within(0, 1, **named),
+        _check.depth,
+    ]
+    for refused in checks:
+        with pytest.raises(ConfigError, match="epsilon=a number of more than 30 digits must"):
+            refused(epsilon=10**digits)
+    with pytest.raises(ConfigError, match="hops=a number of more than 30 digits must"):
+        _check.integer_at_least(1, hops=-(10**digits))

@@ -15,7 +15,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
 from graphveil.privacy import Entry, MemoryLedger
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
@@ -471,7 +471,7 @@ BAD_EDGES = {
     "missing column": (lambda rows: [[row[0]] for row in rows], "no column 'b'"),
     "unknown id": (cell(3, 1, SECRET), "'b' of the edges holds ids that"),
     "empty id": (cell(3, 1, ""), "'b' has missing values"),
-    "numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "different types"),
+    "numbers for text": (lambda rows: [rows[0], ["1", "2", ""]], "of the nodes (text) lacks"),
 }
 BAD_FLAGS = {
     "no unit": (["--epsilon", 1], "as one of undirected-edge, directed-edge, node-owner"),

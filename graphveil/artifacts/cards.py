@@ -15,7 +15,7 @@ from graphveil.privacy import (
     NodePromise,
     NoUnit,
 )
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import delta_up, figure_up
 
 if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
@@ -178,7 +178,7 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
     if not together.releases or (runs == 1 and not compared):
         return ""
     data, mark = secrets_of(together), void_mark(valid=together.valid, unit=together.unit)
-    bound = f"({figure_up(together.epsilon)}, {together.delta:g})"
+    bound = f"({figure_up(together.epsilon)}, {delta_up(together.delta)})"
     own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
@@ -203,8 +203,8 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         plain_words(guarantee),
         f"## What was released about the {secrets_of(guarantee)}",
         _release_table(rows),
-        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, delta {guarantee.delta:g}. "
-        f"{catch_rate(guarantee).capitalize()}.",
+        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
+        f"delta {delta_up(guarantee.delta)}. {catch_rate(guarantee).capitalize()}.",
         "## Not covered",
         "\n".join(f"* {line}" for line in not_covered(guarantee)),
     ]
@@ -312,13 +312,18 @@ def _results(card: Card) -> list[str]:
     return [*parts, "\n".join(lines) or "No accuracy: an exact one would tell about the records."]
 
 
+def kind_words(kind: str) -> str:
+    """Return what a kind of answer is called where people read it."""
+    return _KINDS.get(kind, kind)
+
+
 def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the lines of a table of noisy answers."""
     head = ["#", "kind", "sensitivity", "noise standard deviation", "values a node"]
     lines = [
         [
             str(number),
-            _KINDS.get(row.kind, row.kind),
+            kind_words(row.kind),
             f"{row.sensitivity:.6g}",
             _noise_of(row),
             str(row.values_per_node or "-"),

@@ -139,7 +139,8 @@ def read_promise(folder: str | Path) -> Promise:
     file = read_record(path, PrivacyFile)
     with refusing(path):
         guarantee = guarantee_from_plain(file.record.model_dump())
-    if not _agree(guarantee.as_dict(), file.guarantee):
+        agree = _agree(guarantee.as_dict(), file.guarantee)
+    if not agree:
         raise ArtifactError(
             f"{path.name} was changed after it was written: its figures do not follow from its events; take "
             "it from the original run"

@@ -6,10 +6,12 @@ stopped.
 """
 
 import atexit
+import io
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -67,10 +69,23 @@ def graphveil(
     """Learn from graphs whose edges are secret, under differential privacy."""
 
 
+def _prepare_streams() -> None:
+    """Let no file take the place of a stream that is closed, and no letter fail that cannot be shown."""
+    for number in range(3):
+        with suppress(OSError):
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     # Threads that wait by spinning make small models many times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = guarded(typer.main.get_command(app), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.

@@ -173,7 +173,7 @@ def decode(
 def tell(screen: Screen, received: "Received", where: str) -> None:
     """Say what was accepted, the rows of what was not, and where the nodes are."""
     for row, reason in list(received.refused.items())[:_SHOWN]:
-        screen.notes.print(f"refused, row {row}: {reason}", markup=False)
+        screen.note(f"refused, row {row}: {reason}")
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
     screen.say(f"{received.accepted:,} messages accepted and {refused:,} refused; {where}")
     if silent:

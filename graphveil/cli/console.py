@@ -5,31 +5,101 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.status import Status
 from rich.table import Table
+from rich.text import Text
+
+from graphveil._escape import terminal
+from graphveil.cli.failures import MISUSE, CommandError, unwritable
 
 _PATIENCE = 2.0  # seconds before a bar is worth showing
+
+
+class _Stream:
+    """Standard output or error, as it is when it is written to; it may be closed, or full.
+
+    What goes on is never worth a run: lines that nobody can read are dropped. A result is ``needed``.
+    """
+
+    def __init__(self, stream: TextIO | None, *, needed: bool) -> None:
+        """Take a stream; there is none where the command was started with it closed."""
+        self._stream, self._needed = stream, needed
+
+    @property
+    def encoding(self) -> str:
+        """What letters can be shown."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        """Whether somebody looks on."""
+        try:
+            return self._stream is not None and self._stream.isatty()
+        except ValueError:  # closed since
+            return False
+
+    def write(self, text: str) -> int:
+        """Write text, at once."""
+        try:
+            if self._stream is not None:
+                self._stream.write(text)
+                self._stream.flush()
+            return len(text)
+        except (OSError, ValueError) as error:
+            self._stream = None  # whatever else is written would fail again, and once more at exit
+            if self._needed:
+                raise unwritable(error) from None
+            return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: all text is out."""
+
+
+def _console(stream: TextIO | None, *, needed: bool) -> Console:
+    """Return a console that takes no text for markup."""
+    file = cast(TextIO, _Stream(stream, needed=needed))
+    return Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 class Screen:
     """The two consoles of a command: ``notes`` for what goes on, ``results`` for what came out."""
 
     def __init__(self, *, as_json: bool) -> None:
-        """Send results to standard error if standard output is for JSON."""
+        """Send results to standard error if standard output is for JSON, which must then be writable."""
         self.as_json = as_json
-        self.notes = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.results = self.notes if as_json else Console(highlight=False, soft_wrap=True)
+        self.notes = _console(sys.stderr, needed=False)
+        self.results = self.notes if as_json else _console(sys.stdout, needed=True)
+        if as_json:
+            self._try_output()
+
+    def _try_output(self) -> None:
+        """Refuse an output that is closed or full, before anything is spent on what would stand there.
+
+        Only writing tells, and JSON may begin with a blank.
+        """
+        try:
+            _write(" ")
+        except CommandError as error:
+            raise CommandError(MISUSE, f"{error}; nothing was spent", error.kind) from None
 
     def say(self, text: str, *, style: str = "") -> None:
-        """Print a line of result, exactly as it is."""
-        self.results.print(text, style=style, markup=False)
+        """Print a line of result, exactly as it is but for what a terminal would obey."""
+        self.results.print(terminal(text), style=style)
+
+    def note(self, text: str, *, style: str = "") -> None:
+        """Print a line on what goes on."""
+        self.notes.print(terminal(text), style=style)
 
     def prose(self, text: str) -> None:
         """Print sentences of result: broken between words on a terminal, one line for another program."""
-        self.results.print(text, markup=False, soft_wrap=not self.results.is_terminal)
+        self.results.print(terminal(text), soft_wrap=not self.results.is_terminal)
+
+    def busy(self, text: str) -> Status:
+        """Return what turns beside a text while something takes its time."""
+        return self.notes.status(Text(terminal(text)))
 
     def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print names and values before the work begins."""
@@ -37,8 +107,8 @@ class Screen:
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, value in rows:
-            grid.add_row(name, _plain(value))
-        self.notes.print(title, style="bold", markup=False)
+            grid.add_row(name, terminal(value))
+        self.note(title, style="bold")
         self.notes.print(grid, soft_wrap=False)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
@@ -47,17 +117,20 @@ class Screen:
         for number, name in enumerate(head):
             table.add_column(name, justify="right" if number in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(_plain(cell) for cell in row))
+            table.add_row(*map(terminal, row))
         self.results.print(table, soft_wrap=False)
 
     def emit(self, record: Mapping[str, Any]) -> None:
         """Print the one JSON object, if it was asked for."""
         if self.as_json:
-            sys.stdout.write(json.dumps(record, allow_nan=False) + "\n")
+            _write(json.dumps(record, allow_nan=False) + "\n")
 
     def write(self, text: str) -> None:
-        """Write text to standard output as it is, for a file or another program to read."""
-        sys.stdout.write(text)
+        """Write text to standard output: for another program as it is, in UTF-8, or for somebody to read."""
+        if self.results.is_terminal:
+            self.results.file.write(terminal(text))
+        else:
+            _write(text)
 
     def bars(self) -> "Bars":
         """Return progress bars that appear on a terminal once the work takes long enough to need them."""
@@ -69,7 +142,12 @@ class Bars:
 
     def __init__(self, console: Console) -> None:
         """Prepare the bars without showing them."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         self._progress = Progress(*columns, console=console, transient=True)
         self._shown = console.is_terminal
         self._tasks: dict[str, TaskID] = {}
@@ -99,7 +177,17 @@ class Bars:
             self._progress.start()
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+def _write(text: str) -> None:
+    """Write data to standard output, at once, and in UTF-8 whatever letters a terminal here may show."""
+    if sys.stdout is None:
+        raise unwritable(None)
+    buffer = getattr(sys.stdout, "buffer", None)
+    try:
+        sys.stdout.flush()
+        if buffer is None:
+            sys.stdout.write(text)
+        else:
+            buffer.write(text.encode(errors="backslashreplace"))
+            buffer.flush()
+    except (OSError, ValueError) as error:
+        raise unwritable(error) from None

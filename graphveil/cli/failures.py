@@ -1,5 +1,6 @@
 """What goes wrong, as one line on standard error and an exit code; never a traceback, never a data value."""
 
+import errno
 import json
 import os
 import shlex
@@ -7,12 +8,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphveil._escape import one_line
 from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError
 
 if TYPE_CHECKING:
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
 _CHARGED = "the release on this graph's edges was booked and stays charged"
 _MISUSE = (InputError, PrivacyError, MissingDependencyError)
+_UNWRITABLE = "Unwritable"  # the kind of a failure to print what came out
+_PIPE = "BrokenPipeError"  # whoever read it has seen enough, and wants no more lines
+_OF_A_PATH = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+_REMEDIES = {
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "close files, or allow more of them (ulimit -n)",
+    errno.ENFILE: "close files, or allow more of them",
+    errno.ENOSPC: "make room on the disk",
+}
 
 
 class CommandError(Exception):
@@ -35,17 +46,43 @@ class CommandError(Exception):
 def guarded(command: Any, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code, printing one line if it fails."""
     try:
+        return _tell(_ending(command, arguments), arguments)
+    finally:
+        _let_go_of_output()
+
+
+def _ending(command: Any, arguments: Sequence[str]) -> "CommandError | int":
+    """Run a command and return its exit code, or why it ended early."""
+    try:
         code = command.main(args=list(arguments), prog_name="graphveil", standalone_mode=False)
         if code == STOPPED:  # what typer makes of an interrupt
             raise KeyboardInterrupt
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else DONE
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     except (KeyboardInterrupt, typer.Abort):
-        return _tell(CommandError(STOPPED, "stopped; nothing was spent", "Stopped"), arguments)
+        return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
     except Exception as error:
-        return _tell(_failure_of(error), arguments)
+        return _failure_of(error)
+
+
+def unwritable(error: Exception | None) -> CommandError:
+    """Return that standard output takes no more; without an error it never did."""
+    why = "it is closed" if not isinstance(error, OSError) else error.strerror
+    kind = _PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
+    return CommandError(FAILED, f"standard output cannot be written: {why}", kind)
+
+
+@contextmanager
+def done_anyway(where: Path) -> Iterator[None]:
+    """Show what a finished run found: that it cannot be shown does not undo it."""
+    try:
+        yield
+    except CommandError as error:
+        if error.kind not in (_UNWRITABLE, _PIPE):
+            raise
+        if error.kind == _UNWRITABLE:
+            _say(f"{error}; the run is finished and lies in {where}: --resume shows it again for nothing")
 
 
 @contextmanager
@@ -54,7 +91,7 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
     known = folder if by_flag else None
     try:
         yield
-    except (*_MISUSE, BrokenPipeError):
+    except (*_MISUSE, CommandError):
         raise
     except KeyboardInterrupt:
         raise CommandError(STOPPED, "stopped", "Stopped", known) from None
@@ -77,7 +114,7 @@ def spending(budget: "PrivacyLedger") -> Iterator[None]:
             raise
         raise CommandError(STOPPED, f"stopped; {_CHARGED}", "Stopped") from None
     except Exception as error:
-        if len(budget.entries) == before or isinstance(error, BrokenPipeError):
+        if len(budget.entries) == before:
             raise
         failure = _failure_of(error)
         raise CommandError(FAILED, f"{failure}; {_CHARGED}", failure.kind) from None
@@ -93,10 +130,30 @@ def _failure_of(error: Exception) -> CommandError:
         return CommandError(FAILED, str(error), kind)
     if hasattr(error, "format_message"):  # what the command-line parser raises
         return CommandError(MISUSE, _usage(error), "UsageError")
-    handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
+    if isinstance(error, BrokenPipeError):
+        return unwritable(error)
+    if isinstance(error, OSError) and error.strerror:
+        return _refused_by_the_system(error)
+    name = _log_elsewhere(error)
+    return CommandError(FAILED, f"unexpected failure: {_name(error)}{name}", kind)
+
+
+def _refused_by_the_system(error: OSError) -> CommandError:
+    """Return what the system did not do, and what may help; a name that cannot be used is misuse."""
+    code = MISUSE if error.errno in _OF_A_PATH else FAILED
+    remedy = _REMEDIES.get(error.errno or 0, "check that the place exists and may be used")
+    return CommandError(code, f"{_name(error)}; {remedy}", type(error).__name__)
+
+
+def _log_elsewhere(error: Exception) -> str:
+    """Keep the way to an unexpected error in the temporary folder, if there is one, and say where."""
+    try:
+        handle, name = tempfile.mkstemp(prefix="graphveil-error-", suffix=".log")
+    except OSError:
+        return ""
     os.close(handle)
     _write_log(Path(name), error)
-    return CommandError(FAILED, f"unexpected failure: {_name(error)}; details are in {name}", kind)
+    return f"; details are in {name}"
 
 
 def _usage(error: Any) -> str:
@@ -113,14 +170,35 @@ def _name(error: Exception) -> str:
     return type(error).__name__
 
 
-def _tell(failure: CommandError, arguments: Sequence[str]) -> int:
-    again = f"; to finish it: {_resume_line(failure.folder, arguments)}" if failure.folder else ""
-    line = " ".join(f"{failure}{again}".split())
-    print(f"graphveil: {line}", file=sys.stderr)  # noqa: T201 - the one place that reports failures
-    if "--json" in arguments:
-        record = {"error": {"kind": failure.kind, "message": line, "exit_code": failure.code}}
-        print(json.dumps(record))  # noqa: T201 - one JSON object, whatever happens
-    return failure.code
+def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
+    """Print why a command ended early, if it did, and return its exit code."""
+    if isinstance(ending, int) or ending.kind == _PIPE:
+        return ending if isinstance(ending, int) else ending.code
+    again = f"; to finish it: {_resume_line(ending.folder, arguments)}" if ending.folder else ""
+    line = one_line(f"{ending}{again}")
+    _say(line)
+    if "--json" in arguments and ending.kind != _UNWRITABLE:
+        record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code}}
+        with suppress(OSError, ValueError):
+            print(json.dumps(record), flush=True)  # noqa: T201 - one JSON object, whatever happens
+    return ending.code
+
+
+def _say(line: str) -> None:
+    """Print one line of this program's to standard error, if there is one."""
+    if sys.stderr is not None:  # print() would take standard output instead
+        with suppress(OSError, ValueError):
+            print(f"graphveil: {one_line(line)}", file=sys.stderr)  # noqa: T201 - the one place for failures
+
+
+def _let_go_of_output() -> None:
+    """Drop what standard output has not taken: it would fail once more when Python ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
@@ -133,8 +211,20 @@ def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
 
 
 def _write_log(path: Path, error: Exception) -> None:
+    """Write the way to an error, without what errors say: that may quote data."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        path.write_text("".join(_way_to(error)), encoding="utf-8")
     except OSError:
         return
+
+
+def _way_to(error: BaseException) -> Iterator[str]:
+    """Yield the places in the code that led to an error, with the errors before it."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if before is not None:
+        yield from _way_to(before)
+        yield "\nthen:\n\n"
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_tb(error.__traceback__)
+    yield f"{type(error).__module__}.{type(error).__qualname__}\n"

@@ -152,12 +152,10 @@ def calibrate(
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
     from graphveil.artifacts import cards
     from graphveil.experiment.budget_breakdown import unequal
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import at_delta, figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
-    screen.say(
-        f"{found.method}, unit {found.unit}: epsilon {figure_up(found.epsilon)} at delta {found.delta:g}{mu}"
-    )
+    screen.say(f"{found.method}, unit {found.unit}: {at_delta(found.epsilon, found.delta)}{mu}")
     if found.reports:
         for words in found.reports:
             screen.say(words)
@@ -175,7 +173,7 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
 
 def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return who spends what: a head, and a line a stage."""
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     head = ("stage", "noise", "steps", "paid by", "share", "epsilon", "Rényi")
     lines: list[tuple[str, ...]] = [
@@ -197,19 +195,21 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_promise
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.experiment.event_table import event_cells, event_lines
+    from graphveil.privacy.figures import delta_up, figure_up
 
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
+    lines = event_lines(guarantee, promise.releases)
     screen.say("The guarantee", style="bold")
     screen.prose(guarantee.statement() + "\n")
     screen.say("In plain words", style="bold")
     screen.prose(cards.plain_words(guarantee) + "\n")
-    if promise.releases:
+    if lines:
         screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
-        screen.table(*cards.release_cells(promise.releases))
+        screen.table(*event_cells(lines))
         epsilon = figure_up(guarantee.epsilon)
-        screen.say(f"epsilon {epsilon}, delta {guarantee.delta:g}; {cards.catch_rate(guarantee)}\n")
+        screen.say(f"epsilon {epsilon}, delta {delta_up(guarantee.delta)}; {cards.catch_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
         screen.prose(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")
@@ -225,7 +225,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "statement": guarantee.statement(),
             "plain_words": cards.plain_words(guarantee),
             "guarantee": guarantee.as_dict(),
-            "releases": [vars(row) for row in promise.releases],
+            "releases": [line.as_dict() for line in lines],
             "deviations": list(guarantee.deviations),
             "not_covered": list(cards.not_covered(guarantee)),
         }

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil._escape import csv_cell
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
 from graphveil.cli.console import Screen
@@ -62,9 +63,7 @@ def predict(
                 "graph; add its --nodes and --edges, or drop them"
             )
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
-        screen.notes.print(
-            f"Predictions of {run}: stored with the run, so free{_audience(model)}.", markup=False
-        )
+        screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
@@ -119,7 +118,7 @@ def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
 ) -> list[tuple[str, str]]:
     from graphveil.artifacts.cards import catch_rate
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import at_delta
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:
@@ -128,13 +127,12 @@ def _facts(
         *rows,
         (
             "price",
-            f"epsilon {figure_up(price.epsilon)} at delta {price.delta:g}, on the {about} of this graph",
+            f"{at_delta(price.epsilon, price.delta)}, on the {about} of this graph",
         ),
         ("attacker", catch_rate(price)),
         (
             "with the training",
-            f"epsilon {figure_up(after.epsilon)} at delta {after.delta:g}, {why}; what earlier commands "
-            "predicted comes on top",
+            f"{at_delta(after.epsilon, after.delta)}, {why}; what earlier commands predicted comes on top",
         ),
         *(("deviation", deviation) for deviation in price.deviations),
     ]
@@ -151,11 +149,24 @@ def _deliver(
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:
-        tables.write(out, table)
+        tables.write(out, _no_formulas(table) if out.suffix == ".csv" else table)
         record["out"] = str(out)
         screen.say(f"{table.num_rows:,} predictions are in {out}")
     elif screen.as_json:
         record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
     else:
-        screen.write(tables.encode(table.select([NODE, PREDICTION]), ".csv").decode())
+        screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
     screen.emit(record)
+
+
+def _no_formulas(table: "Table") -> "Table":
+    """Return a table for a CSV, which a spreadsheet may open: no text in it is computed."""
+    import pyarrow as pa
+
+    columns = [
+        pa.array([csv_cell(text) for text in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=[csv_cell(name) for name in table.column_names])

@@ -76,13 +76,13 @@ def _budget(plan: "Preview") -> list[Fact]:
 
 
 def _epsilon(guarantee: "Guarantee") -> str:
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import at_delta
 
-    return f"epsilon {figure_up(guarantee.epsilon)} at delta {guarantee.delta:g}"
+    return at_delta(guarantee.epsilon, guarantee.delta)
 
 
 def _stage(stage: "Stage") -> str:
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import figure_up
 
     noise = stage.noise.replace("std", "noise standard deviation").replace("multiplier", "noise multiplier")
     times = "" if stage.count == 1 else f", {stage.count} times"
@@ -135,9 +135,9 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
     from graphveil.artifacts.cards import percent_up
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import delta_up, figure_up
 
-    delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
+    delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "node-features" else "none"
     figure = none if cost.epsilon is None else figure_up(cost.epsilon)
     caught = f"at most {percent_up(cost.attacker_rate)} %"
@@ -175,7 +175,7 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     """Return what everything cost that asked the same protected data."""
     from graphveil.artifacts.cards import TEST_LABELS, percent_up, protected_things
     from graphveil.experiment.results import Cost
-    from graphveil.privacy.guarantee import figure_up
+    from graphveil.privacy.figures import delta_up, figure_up
 
     total, runs, beside = metrics["guarantee_all_runs"], metrics["runs"], metrics["baseline_guarantee"]
     tested = [TEST_LABELS] if runs > 1 and metrics["unit"] == "node-features" else []
@@ -189,7 +189,7 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{figure_up(total['epsilon'])} at delta {total['delta']:g}, catch rate at most {rate} %"
+        f"{figure_up(total['epsilon'])} at delta {delta_up(total['delta'])}, catch rate at most {rate} %"
         f"{Cost.of(metrics['guarantee']).mark}.",
         *tested,
     ]

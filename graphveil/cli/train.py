@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import resumable
+from graphveil.cli.failures import done_anyway, resumable
 from graphveil.cli.summary import plan_facts, show_summary
-from graphveil.errors import ConfigError
+from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.experiment import Experiment
 
 DEMO = "synthetic/demo"
@@ -134,7 +135,7 @@ def _train(
     expect_edges: int | None = None,
     by_flag: bool = True,
 ) -> None:
-    from graphveil.experiment.artifacts import RunFolder, default_folder, read_json
+    from graphveil.experiment.artifacts import RunFolder, default_folder
     from graphveil.experiment.preview import preview
     from graphveil.experiment.run import run
 
@@ -143,13 +144,27 @@ def _train(
     folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
     folder.check(experiment.as_dict(), resume=resume)
     if resume and folder.complete:
-        show_summary(read_json(folder.metrics), folder, screen)
+        _show_again(folder, screen)
         return
-    with screen.notes.status(f"reading {experiment.source.name}"):
+    with screen.busy(f"reading {experiment.source.name}"):
         graph = experiment.load()
         plan = preview(experiment, graph, expect_edges=expect_edges)
     screen.facts("Plan, before anything is spent", plan_facts(plan, folder))
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, graph, folder, bars)
-        show_summary(outcome.metrics, folder, screen)
+            outcome = run(plan, graph, folder, bars, resume=resume)
+        with done_anyway(folder.root):
+            show_summary(outcome.metrics, folder, screen)
+
+
+def _show_again(folder: "RunFolder", screen: Screen) -> None:
+    """Show what a finished run found, or that its figures are damaged: its release needs none of them."""
+    from graphveil.experiment.artifacts import read_json
+
+    try:
+        show_summary(read_json(folder.metrics), folder, screen)
+    except (ArtifactError, KeyError, TypeError, ValueError, AttributeError):
+        raise ArtifactError(
+            f"{folder.metrics} is damaged; the run is finished all the same: `graphveil explain` and "
+            "`graphveil predict` read its release"
+        ) from None

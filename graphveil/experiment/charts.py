@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from graphveil._escape import html
 
 WIDTH, HEIGHT = 460, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 14, 44
@@ -35,11 +36,9 @@ def line_chart(
     body += [_path(line, scale) for line in lines]
     body += [f'<circle class="mark" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="4"/>' for x, y in marks]
     keys = dict.fromkeys((line.style, line.name) for line in lines)
-    legend = "".join(
-        f'<span class="key"><i class="{style}"></i>{escape(name)}</span>' for style, name in keys
-    )
+    legend = "".join(f'<span class="key"><i class="{style}"></i>{html(name)}</span>' for style, name in keys)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html(title)}">{"".join(body)}</svg>'
         f'<div class="legend">{legend}</div>'
     )
 
@@ -92,9 +91,9 @@ def _axis_labels(x_label: str, y_label: str) -> list[str]:
     middle = _TOP + (HEIGHT - _TOP - _BOTTOM) / 2
     return [
         f'<text class="label" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{escape(x_label)}</text>",
+        f"{html(x_label)}</text>",
         f'<text class="label" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text>",
+        f"{html(y_label)}</text>",
     ]
 
 

@@ -2,12 +2,14 @@
 
 An unkeyed digest of private data would tell neighbouring graphs apart, so this is an HMAC. It lies in
 ``internal/work``, its key with those of the noise in the user's own state folder, and both are gone when the
-release is published.
+release is published. The record names its key before there is one and until there is none, without a digest:
+whenever a process is killed, the next one knows which key to erase.
 """
 
 import hmac
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError, ReleaseError
-from graphveil.experiment.artifacts import RunFolder, read_json, write_json
+from graphveil.experiment.artifacts import RunFolder, damaged, read_checked, write_checked
 from graphveil.release import KeyStore, ReleaseKey
 
 if TYPE_CHECKING:
@@ -32,18 +34,18 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
     Raises:
         ConfigError: the data are not those of the first call, or nobody can tell, because the key is gone.
     """
-    if not _record(folder).exists():
+    known = _known(folder)
+    if known is None:
         _remember(folder, graph)
         return
-    known = read_json(_record(folder))
     try:
-        key = ReleaseKey(known["key"], b"", KeyStore().load(known["key"]))
+        key = ReleaseKey(known.key, b"", KeyStore().load(known.key))
     except ReleaseError:
         raise ConfigError(
             f"the key that tells whether {folder.root} was begun with these data is gone, so its runs cannot "
             "be resumed; start a new one with another --out (what was booked stays charged)"
         ) from None
-    if not hmac.compare_digest(key.digest(*_arrays(graph)), known["digest"]):
+    if not hmac.compare_digest(key.digest(*_arrays(graph)), known.digest):
         raise ConfigError(
             f"{folder.root} holds runs on other data, and figures of two graphs do not mix; resume with the "
             "files of the first call as they were, or choose another --out (what was booked stays charged)"
@@ -52,23 +54,57 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
 
 def forget_data(folder: RunFolder) -> None:
     """Erase the fingerprint and its key, when no run is left that could meet other data."""
-    if _record(folder).exists():
-        key = read_json(_record(folder))["key"]
-        _record(folder).unlink()  # first: without its key it would refuse a run killed while publishing
-        KeyStore().erase(key)
+    known = _known(folder)
+    if known is not None:
+        _write(folder, known.key)
+        _drop(folder, known.key)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Which key tells the data again, and what it made of them."""
+
+    key: str
+    digest: str
+
+
+def _known(folder: RunFolder) -> _Known | None:
+    """Return the record of a folder's data; a key that was never used, or not any more, is erased first."""
+    if not _record(folder).exists():
+        return None
+    content = read_checked(_record(folder))
+    try:
+        key, digest = content["key"], content["digest"]
+    except KeyError:
+        raise damaged(_record(folder)) from None
+    if digest is None:
+        _drop(folder, key)
+        return None
+    return _Known(key, digest)
+
+
+def _drop(folder: RunFolder, key: str) -> None:
+    KeyStore().erase(key)
+    _record(folder).unlink()
 
 
 def _remember(folder: RunFolder, graph: "Graph") -> None:
-    key = ReleaseKey.fresh()
+    key, keys = ReleaseKey.fresh(), KeyStore()
+    _write(folder, key.release_id)
     try:
-        KeyStore().save(key)
+        keys.save(key)
     except OSError as error:
+        _record(folder).unlink()
         raise ConfigError(
             f"cannot keep a key in the state folder ({error.strerror}); let XDG_STATE_HOME name one that can "
             "be written"
         ) from None
+    _write(folder, key.release_id, key.digest(*_arrays(graph)))
+
+
+def _write(folder: RunFolder, key: str, digest: str | None = None) -> None:
     folder.work.mkdir(parents=True, exist_ok=True)
-    write_json(_record(folder), {"key": key.release_id, "digest": key.digest(*_arrays(graph))})
+    write_checked(_record(folder), {"key": key, "digest": digest})
 
 
 def _record(folder: RunFolder) -> Path:

@@ -1,9 +1,9 @@
 """One HTML page about one run, complete in itself: inline style, inline charts, no script, no request."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
+from graphveil._escape import html
 from graphveil.artifacts.cards import (
     NOT_COVERED,
     TEST_LABELS,
@@ -20,7 +20,8 @@ from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
 from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
+from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.guarantee import FALSE_ALARMS
 
 _STEPS = 80  # points of the attacker's curve
 _ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25)
@@ -36,8 +37,8 @@ def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], gu
     """
     title = f"{metrics['method']} on {metrics['dataset']}"
     parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="lede">{escape(_lede(metrics))}</p>',
+        f"<h1>{html(title)}</h1>",
+        f'<p class="lede">{html(_lede(metrics))}</p>',
         _tiles(metrics),
         _section("Results", _results(metrics)),
         _section("The guarantee", _guarantee(guarantee)),
@@ -49,7 +50,7 @@ def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], gu
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{html(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(part for part in parts if part)
         + "\n</main>\n</body>\n</html>\n"
     )
@@ -71,7 +72,7 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
         gain = own.mean - Summary.of(metrics["mlp_test_accuracy"]["values"]).mean
         tiles.append((f"{100 * gain:+.1f}", f"points over the no-graph baseline{mark}"))
     cost = Cost.of(metrics["guarantee"])
-    at_delta = f", at delta {metrics['delta']:g}" if metrics["delta"] else ""
+    at_delta = f", at delta {delta_up(metrics['delta'])}" if metrics["delta"] else ""
     tiles += [
         (_figure(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
         (
@@ -82,7 +83,7 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
     return (
         '<div class="tiles">'
         + "".join(
-            f'<div class="tile"><b>{escape(value)}</b><span>{escape(words)}</span></div>'
+            f'<div class="tile"><b>{html(value)}</b><span>{html(words)}</span></div>'
             for value, words in tiles
         )
         + "</div>"
@@ -110,14 +111,14 @@ def _results(metrics: Mapping[str, Any]) -> str:
     notes = ["One run: no interval can be given."] if single else []
     notes += cost_remarks(metrics)
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
-    return _table(head, rows) + f'<p class="soft">{escape(" ".join(notes))}</p>'
+    return _table(head, rows) + f'<p class="soft">{html(" ".join(notes))}</p>'
 
 
 def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tuple[str, ...]:
     private = metrics["private_accuracy"]
     figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
     accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
-    delta = f"{metrics['delta']:g}" if cost.epsilon else "0"
+    delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
     caught = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
     return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, caught
 
@@ -131,13 +132,13 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
     page = ", with everything on this page" if metrics["covered"] else ""
     return (
         f"Epsilon is that of one model. {models}{beside} on these {data} together{page}: epsilon "
-        f"{_figure(together['epsilon'])} at delta {together['delta']:g}.{tested}"
+        f"{_figure(together['epsilon'])} at delta {delta_up(together['delta'])}.{tested}"
     )
 
 
 def _guarantee(guarantee: Guarantee) -> str:
     style = "" if guarantee.valid else ' class="warning"'
-    statement, words = escape(guarantee.statement()), escape(plain_words(guarantee))
+    statement, words = html(guarantee.statement()), html(plain_words(guarantee))
     return f"<blockquote{style}>{statement}</blockquote><p>{words}</p>"
 
 
@@ -165,7 +166,7 @@ def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
         "the rest. The dot is the figure at 1 % false alarms. The closer to the diagonal, the less is "
         "learned.",
     )
-    beside = f'{table}<p class="soft">{escape(words)}</p>'
+    beside = f'{table}<p class="soft">{html(words)}</p>'
     return f'<div class="pair"><figure>{chart}</figure><div>{beside}</div></div>'
 
 
@@ -183,7 +184,7 @@ def _training(history: Sequence[Sequence[Any]]) -> str:
     figures = [
         _curves(model, stage, [r for r in first if (r[1], r[2]) == (model, stage)]) for model, stage in stages
     ]
-    return f'<div class="pair">{"".join(figures)}</div><p class="soft">Seed {escape(str(first[0][0]))}.</p>'
+    return f'<div class="pair">{"".join(figures)}</div><p class="soft">Seed {html(str(first[0][0]))}.</p>'
 
 
 def _curves(model: str, stage: str, rows: Sequence[Sequence[Any]]) -> str:
@@ -198,7 +199,7 @@ def _curves(model: str, stage: str, rows: Sequence[Sequence[Any]]) -> str:
         return ""
     title = f"{model}: {stage}"
     chart = line_chart(lines, x_label="epoch", y_label="loss", title=title)
-    return f"<figure><figcaption>{escape(title)}</figcaption>{chart}</figure>"
+    return f"<figure><figcaption>{html(title)}</figcaption>{chart}</figure>"
 
 
 def _fits(rows: Sequence[Sequence[Any]]) -> list[list[Sequence[Any]]]:
@@ -219,16 +220,16 @@ def _times(metrics: Mapping[str, Any]) -> str:
     ]
     rows = [*stages, ("total of one run", f"{metrics['seconds']['total']:.2f}")]
     note = f"Peak memory {metrics['peak_rss_mb']:,} MB; {metrics['seconds_wall']:.1f} s for everything."
-    return _table(("stage", "seconds"), rows) + f'<p class="soft">{escape(note)}</p>'
+    return _table(("stage", "seconds"), rows) + f'<p class="soft">{html(note)}</p>'
 
 
 def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+    return f"<section><h2>{html(title)}</h2>{body}</section>" if body else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    cells = "".join(f"<th>{html(name)}</th>" for name in head)
+    lines = "".join("<tr>" + "".join(f"<td>{html(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from graphveil.artifacts.cards import void_mark
 from graphveil.privacy import NodeFeatures
-from graphveil.privacy.guarantee import FALSE_ALARMS, figure_up
+from graphveil.privacy.figures import figure_up
+from graphveil.privacy.guarantee import FALSE_ALARMS
 
 CONFIDENCE = 0.95
 SAME_REPORTS = (

@@ -5,13 +5,20 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.artifacts.cards import Card, other_runs, secrets_of
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
-from graphveil.experiment.artifacts import RunFolder, read_json, write_history, write_json
+from graphveil.experiment.artifacts import (
+    RunFolder,
+    damaged,
+    read_checked,
+    write_checked,
+    write_history,
+    write_json,
+)
 from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import Preview, charged, together
@@ -44,6 +51,7 @@ class RunRecord:
     baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
     clipped: int | None = None  # values that nodes cut to the public range
     history: list[list[Any]] = field(default_factory=list)
+    staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
     @property
     def guarantees(self) -> list[Guarantee]:
@@ -62,31 +70,33 @@ class Outcome:
     clipped: int | None = None  # private, so it is no figure of the metrics
 
 
-def run(plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgress) -> Outcome:
+def run(
+    plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgress, *, resume: bool = False
+) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
     The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
     baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
     the first call.
     """
-    started = time.perf_counter()
-    fresh = not folder.root.exists()
-    folder.open(plan.experiment.as_dict())
-    try:
-        check_data(folder, graph)
-        records = [
-            _run(plan.experiment, graph, folder, index, on_progress) for index in range(plan.experiment.runs)
-        ]
-    except (InputError, PrivacyError, MissingDependencyError):
-        if fresh and not ledger_of(graph.edge_set).entries:
-            forget_data(folder)
-            shutil.rmtree(folder.root, ignore_errors=True)
-        raise
-    outcome = _summarise(plan, graph, records, time.perf_counter() - started)
-    outcome.metrics["out"] = str(folder.root)
-    _write(outcome, folder)
-    forget_data(folder)
-    folder.publish(folder.workspace(plan.experiment.seed))
+    started, fresh = time.perf_counter(), not folder.root.exists()
+    with folder.opened(plan.experiment.as_dict(), resume=resume):
+        try:
+            check_data(folder, graph)
+            records = [
+                _run(plan.experiment, graph, folder, index, on_progress)
+                for index in range(plan.experiment.runs)
+            ]
+        except (InputError, PrivacyError, MissingDependencyError):
+            if not resume and not ledger_of(graph.edge_set).entries:
+                forget_data(folder)
+                folder.drop(root=fresh)
+            raise
+        outcome = _summarise(plan, graph, records, time.perf_counter() - started)
+        outcome.metrics["out"] = str(folder.root)
+        _write(outcome, folder)
+        forget_data(folder)
+        folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
     return outcome
 
 
@@ -97,7 +107,7 @@ def _run(
     workspace = folder.workspace(experiment.seed + index)
     path = workspace / "record.json"
     if path.exists():
-        return RunRecord(**read_json(path))
+        return _record_in(path)
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     split = experiment.split(graph, index)
     model = experiment.model(index).fit(
@@ -109,8 +119,17 @@ def _run(
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
-    write_json(path, asdict(record))
+        record = replace(record, staged=folder.staged(workspace))
+    write_checked(path, asdict(record))
     return record
+
+
+def _record_in(path: Path) -> RunRecord:
+    """Return the record of a run that was finished before; another version's does not fit."""
+    try:
+        return RunRecord(**read_checked(path))
+    except TypeError:
+        raise damaged(path) from None
 
 
 def _fit_beside(

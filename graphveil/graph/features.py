@@ -11,6 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.errors import GraphError
+from graphveil.graph import _compressed
 
 Sparse: TypeAlias = sparse.csr_array[np.float32]
 Features: TypeAlias = Tensor | Sparse
@@ -84,6 +85,7 @@ def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.intege
     tensor([[0., 0., 1.],
             [1., 0., 1.]])
     """
+    _compressed.check_rows(indptr, indices, columns)
     ones = np.ones(len(indices), dtype=np.float32)
     shape = (len(indptr) - 1, columns)
     return sparse.csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
@@ -123,9 +125,14 @@ def _columns(x: Features, keep: npt.NDArray[np.bool_]) -> Features:
 
 
 def _sparse(x: Any) -> Sparse:
+    rows = _compressed.checked(x).tocsr()
     with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused above
-        matrix: Sparse = sparse.csr_array(x, dtype=np.float32)
-    matrix.sum_duplicates()
+        values = rows.data.astype(np.float32, copy=False)
+    # Built anew, because a matrix may say of itself that it is in order.
+    matrix: Sparse = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the caller's arrays stay as they are
+        matrix.sum_duplicates()
     return matrix
 
 
@@ -139,4 +146,6 @@ def _dense(x: Any) -> Tensor:
         ) from None
     if tensor.ndim != 2:
         raise GraphError(f"the features must be a matrix, one row per node, not {tensor.ndim}-dimensional")
+    if tensor.layout is not torch.strided or tensor.is_complex():
+        raise GraphError("a feature tensor must be dense and real; give sparse features as a SciPy matrix")
     return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 UNLABELLED = -1
+MAX_CLASSES = 1 << 14
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -35,7 +36,7 @@ class Graph:
         x: features (N, d), a float32 tensor or a sparse float32 ``csr_array``; other matrices are converted.
         y: labels int64 (N), classes 0 to C - 1, or -1 where there is none; to predict, all may be missing.
         adjacency: the in-edges.
-        num_classes: C, at least 2.
+        num_classes: C, from 2 to 16,384.
         train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
             does not promise a label: :meth:`mask` leaves out the members without one.
         name: what tables and reports call the graph.
@@ -45,7 +46,7 @@ class Graph:
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
 
     Raises:
-        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C below 2.
+        GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
 
     >>> graph = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
     >>> graph
@@ -291,6 +292,11 @@ class Graph:
             raise GraphError(
                 f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "
                 "or -1 where there is none"
+            )
+        if self.num_classes > MAX_CLASSES:
+            raise GraphError(
+                f"there are more than {MAX_CLASSES:,} classes, each of which is an output of a model; number "
+                "them from 0, without gaps"
             )
         if self.num_classes < 2:
             raise GraphError(

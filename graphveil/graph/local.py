@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from graphveil.graph import features
+from graphveil.errors import GraphError
+from graphveil.graph import _matlab, _npz, features
 from graphveil.graph.features import Features, Sparse
 
 Fields: TypeAlias = dict[str, Any]
@@ -23,6 +24,10 @@ _CATEGORIES = slice(0, 5)  # status, gender, major, second major, dorm; then yea
 _YEAR = 5
 _YEARS = range(2004, 2010)
 _TWITCH_FEATURES = 3170  # one vocabulary for all countries
+_ROWS = ("x_indptr", "x_indices", "x_data", "x_shape")
+_LABELS_AND_EDGES = ("y", "edges")
+_FLOAT64_EXACT = 2.0**53  # whole numbers below are floats of their own
+_MAX_WIDTH = 1 << 20
 _DENSE_WIDTH = 1000  # below, rows of the archives' bags of words are smaller and faster dense
 
 PARTS = ("train", "val", "test")
@@ -42,11 +47,13 @@ def facebook100(root: Path, name: str) -> Fields:
     Features are the one-hot codes of columns 0 to 4, whose code 0 means missing and sets no bit. The
     vocabulary is that of the whole school.
     """
-    from scipy.io import loadmat
-
-    content = loadmat(root / f"{name}.mat", variable_names=["A", "local_info"])
-    friends = content["A"].tocoo()
-    people = content["local_info"].astype(np.int64)
+    content = _matlab.read(root / f"{name}.mat")
+    friends, table = content.get("A"), content.get("local_info")
+    if not isinstance(friends, _matlab.Places) or not isinstance(table, np.ndarray):
+        raise GraphError(
+            f"{name}.mat must hold a sparse matrix 'A' and a matrix 'local_info'; fetch it again"
+        )
+    people = _whole_numbers(table)
     years = people[:, _YEAR]
     y = np.where(np.isin(years, _YEARS), years - _YEARS[0], -1)
     x = one_hot(people[:, _CATEGORIES])
@@ -54,8 +61,8 @@ def facebook100(root: Path, name: str) -> Fields:
     return {
         "x": x,
         "y": y,
-        "source": friends.row,
-        "target": friends.col,
+        "source": friends.rows,
+        "target": np.repeat(np.arange(len(friends.starts) - 1), np.diff(friends.starts)),
         "num_classes": 6,
         "class_names": names,
     }
@@ -126,23 +133,30 @@ def lastfm_asia(root: Path, name: str) -> Fields:
 
 def amazon(root: Path, name: str) -> Fields:
     """Read an Amazon co-purchase graph: label = product category."""
-    with np.load(root / f"{name}.npz", allow_pickle=False) as arrays:
-        class_names = tuple(arrays["class_names"].tolist())
-        return {"x": _compressed_rows(arrays), "class_names": class_names, **_labels_and_edges(arrays)}
+    arrays = _npz.read(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
+    class_names = arrays["class_names"]
+    if class_names.ndim != 1 or class_names.dtype.kind != "U":
+        raise GraphError(f"{name}.npz must hold one text per class in 'class_names'; fetch it again")
+    return {
+        "x": _compressed_rows(arrays),
+        "class_names": tuple(class_names.tolist()),
+        **_labels_and_edges(arrays),
+    }
 
 
 def planetoid(root: Path, name: str) -> Fields:
     """Read Cora, CiteSeer or PubMed with the public split: label = topic."""
-    with np.load(root / "planetoid" / f"{name}.npz", allow_pickle=False) as arrays:
-        fields = {"x": _compressed_rows(arrays), **_labels_and_edges(arrays)}
-        masks = {f"{part}_mask": _mask(arrays[f"{part}_idx"], fields["y"]) for part in PARTS}
+    members = {f"{part}_idx" for part in PARTS}
+    arrays = _npz.read(root / "planetoid" / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, *members})
+    fields = {"x": _compressed_rows(arrays), **_labels_and_edges(arrays)}
+    masks = {f"{part}_mask": _mask(arrays[f"{part}_idx"], fields["y"]) for part in PARTS}
     return fields | masks
 
 
 def karate(root: Path, name: str) -> Fields:
     """Read the karate club: label = community; every member is a feature of its own."""
-    with np.load(root / name / "karate.npz", allow_pickle=False) as arrays:
-        return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
+    arrays = _npz.read(root / name / "karate.npz", _LABELS_AND_EDGES)
+    return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
 
 
 def ogbn_products(root: Path, name: str) -> Fields:
@@ -156,26 +170,42 @@ def ogbn_products(root: Path, name: str) -> Fields:
     return {"x": x, "y": y, "source": edges[0].to_numpy(), "target": edges[1].to_numpy(), **masks}
 
 
-def _compressed_rows(arrays: Any) -> Features:
+def _compressed_rows(arrays: _npz.Arrays) -> Features:
     """Return the feature matrix of an archive, dense if it is narrow.
 
     Decided by its public width: a share of non-zeros could turn with one person's record.
     """
     indptr, indices = arrays["x_indptr"], arrays["x_indices"]
-    x = features.from_pattern(indptr, indices, columns=int(arrays["x_shape"][1]))
+    columns = int(_ints(arrays["x_shape"])[1])
+    if columns > _MAX_WIDTH:
+        raise GraphError(f"an archive claims {columns} features; at most {_MAX_WIDTH} are read")
+    x = features.from_pattern(indptr, indices, columns=columns)
     if "x_data" in arrays:
         x.data[:] = arrays["x_data"]
     return features.to_dense(x) if x.shape[1] < _DENSE_WIDTH else x
 
 
-def _labels_and_edges(arrays: Any) -> Fields:
-    source, target = arrays["edges"]
-    return {"y": arrays["y"].astype(np.int64), "source": source, "target": target}
+def _labels_and_edges(arrays: _npz.Arrays) -> Fields:
+    source, target = _ints(arrays["edges"])
+    return {"y": _ints(arrays["y"]).astype(np.int64), "source": source, "target": target}
 
 
-def _mask(members: Ints, y: Ints) -> torch.Tensor:
+def _ints(array: npt.NDArray[Any]) -> Ints:
+    if array.dtype.kind not in "iu":
+        raise GraphError("an archive holds something else where whole numbers belong; fetch it again")
+    return array
+
+
+def _whole_numbers(values: npt.NDArray[np.float64]) -> Ints:
+    """Return floats that are whole numbers as int64; one that is not would become any number at all."""
+    if not (np.abs(values) < _FLOAT64_EXACT).all() or (np.floor(values) != values).any():
+        raise GraphError("a table of codes holds something else than whole numbers; fetch the file again")
+    return values.astype(np.int64)
+
+
+def _mask(members: npt.NDArray[Any], y: Ints) -> torch.Tensor:
     mask = torch.zeros(len(y), dtype=torch.bool)
-    mask[torch.from_numpy(members.astype(np.int64))] = True
+    mask[torch.from_numpy(_ints(members).astype(np.int64))] = True
     return mask
 
 

@@ -21,7 +21,7 @@ from graphveil.privacy import (
     privacy_curve,
     renyi,
 )
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 from graphveil.release import EdgeAttentionQuery, NeighborSumQuery, Query, Release, ReleasePlan
 from graphveil.release import calibrate_plan as calibrated
 from graphveil.release.plan import hops

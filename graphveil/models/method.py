@@ -21,7 +21,7 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.privacy import Composed, Guarantee, NoUnit
-from graphveil.privacy.guarantee import EdgeUse
+from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan
 
 State = dict[str, Tensor]

@@ -6,7 +6,7 @@ from graphveil.graph import Graph
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
 
 SEEDED = "the noise is reproducible from a seed"

@@ -18,8 +18,8 @@ from graphveil.privacy import (
     UndirectedEdge,
     Unit,
 )
+from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
-from graphveil.privacy.guarantee import figure_up
 
 
 class Configured(Protocol):
@@ -160,7 +160,7 @@ def _refuse_directed(terms: Terms, graph: Graph) -> None:
     raise UnitError(
         f"unit 'directed-edge' at epsilon {figure_up(terms.epsilon)} protects one stored edge, and this "
         "graph is undirected: every friendship is stored as two edges, which are protected together at "
-        f"epsilon {figure_up(actual)} (delta {delta:g}) only. Use unit='undirected-edge' (--unit "
+        f"epsilon {figure_up(actual)} (delta {delta_up(delta)}) only. Use unit='undirected-edge' (--unit "
         "undirected-edge), or mode='paper' (--mode paper) to reproduce the paper with this deviation "
         "listed"
     )

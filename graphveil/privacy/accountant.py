@@ -27,6 +27,7 @@ from graphveil.privacy.events import (
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
+    cases_of,
     compose,
 )
 
@@ -247,15 +248,30 @@ class Total:
 def totals_of(event: Event) -> list[Total]:
     """Return the totals of which the worst counts: one for each combination of groups that costs its own.
 
-    A record has a group in every partition, in any combination. Where these are too many, a bound on all of
-    them takes their place.
+    A record has a group in every partition, in any combination; an edge is in one of several data sets. Where
+    these are too many, a bound on all of them takes their place.
     """
+    return _few([total for case in cases_of(event) for total in _combined(case)])
+
+
+def bound_on(totals: list[Total]) -> Total:
+    """Return what costs at least as much as any of these."""
+    bound = Total()
+    for total in totals:
+        bound |= total
+    return bound
+
+
+def _combined(event: Event) -> list[Total]:
     totals = [Total()]
     for cases in _by_partition(event):
-        totals = _undominated([total + case for total in totals for case in cases])
-        if len(totals) > MOST_CASES:
-            totals = [_worst(totals)]
+        totals = _few([total + case for total in totals for case in cases])
     return totals
+
+
+def _few(totals: list[Total]) -> list[Total]:
+    kept = _undominated(totals)
+    return [bound_on(kept)] if len(kept) > MOST_CASES else kept
 
 
 def _undominated(totals: list[Total]) -> list[Total]:
@@ -264,13 +280,6 @@ def _undominated(totals: list[Total]) -> list[Total]:
         if not any(other.covers(total) for other in kept):
             kept = [other for other in kept if not total.covers(other)] + [total]
     return kept
-
-
-def _worst(cases: list[Total]) -> Total:
-    bound = Total()
-    for case in cases:
-        bound |= case
-    return bound
 
 
 def _by_partition(event: Event) -> list[list[Total]]:
@@ -299,7 +308,7 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     """Return the largest sum of mu^2 over any pair of groups."""
     if len({len(table.mu_squared) for table in tables}) > 1:
         raise PrivacyError("two releases name one partition but disagree on its number of groups")
-    return float(np.sum([table.mu_squared for table in tables], axis=0).max())
+    return float(np.sum([table.mu_squared for table in tables], axis=0).max(initial=0.0))
 
 
 def _curve(total: Total, interval: float) -> Curve:

@@ -4,6 +4,7 @@ The meaning of a record never changes once it exists; a new mechanism is a new r
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 from graphveil import _check
@@ -130,9 +131,29 @@ class ByGroup:
             raise ConfigError("an event by group needs one event for each group, and there are none")
         flat = [compose(event) for event in self.events]
         for event in flat:
-            if any(isinstance(part, PairwiseGaussian | ByGroup) for part in event.events):
+            if any(isinstance(part, PairwiseGaussian | ByGroup | OneOf) for part in event.events):
                 raise ConfigError("an event by group holds plain events, not tables or groups of their own")
         object.__setattr__(self, "events", tuple(e.events[0] if len(e.events) == 1 else e for e in flat))
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Releases on several data sets, of which what differs is in one only, and nobody says in which.
+
+    The cost is that of the worst case: the worst at each epsilon, since none need be the worst everywhere.
+    Cases within cases are told apart here.
+
+    >>> OneOf((Gaussian(1.0), OneOf((Gaussian(2.0), Gaussian(3.0))))).cases[1:]
+    (Composed(events=(Gaussian(mu=2.0),)), Composed(events=(Gaussian(mu=3.0),)))
+    """
+
+    cases: tuple["Event", ...]
+
+    def __post_init__(self) -> None:
+        """Refuse no cases, and keep one form of equal events."""
+        if not self.cases:
+            raise ConfigError("an event that is one of several needs at least one case, and there are none")
+        object.__setattr__(self, "cases", tuple(case for event in self.cases for case in cases_of(event)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +163,7 @@ class Composed:
     events: tuple["Event", ...]
 
 
-Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ByGroup | Composed
+Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ByGroup | OneOf | Composed
 
 
 def compose(*events: Event) -> Composed:
@@ -155,6 +176,16 @@ def compose(*events: Event) -> Composed:
     for event in events:
         flat.extend(compose(*event.events).events if isinstance(event, Composed) else (event,))
     return Composed(tuple(flat))
+
+
+def cases_of(event: Event) -> list[Composed]:
+    """Return what an event may be, one composition for each combination of cases in it.
+
+    >>> len(cases_of(compose(OneOf((Gaussian(1.0), Gaussian(2.0))), Gaussian(3.0))))
+    2
+    """
+    choices = [part.cases if isinstance(part, OneOf) else (part,) for part in compose(event).events]
+    return [compose(*chosen) for chosen in product(*choices)]
 
 
 def within_partition(event: Event, groups: str) -> Composed:
@@ -170,6 +201,8 @@ def within_partition(event: Event, groups: str) -> Composed:
         tuple(
             replace(part, partition=f"{part.partition}/{groups}")
             if isinstance(part, PairwiseGaussian | ByGroup)
+            else OneOf(tuple(within_partition(case, groups) for case in part.cases))
+            if isinstance(part, OneOf)
             else part
             for part in compose(event).events
         )

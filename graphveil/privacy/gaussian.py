@@ -17,6 +17,8 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from graphveil.errors import CalibrationError
 
 MU_RANGE = (1e-6, 60.0)
+_MOST = 1e6  # a larger mu has an epsilon of over 10^11, in which float64 loses its way: none is told
+_LEAST = 1e-100  # and a smaller one costs as much as this, whose squares float64 still holds
 _ROUND_DOWN = 1e-9  # relative; calibration errs towards more noise
 
 
@@ -35,20 +37,21 @@ def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.fl
     >>> deltas_of(np.array([-1.0, 1.0]), 1.0).round(9).tolist()
     [0.678817975, 0.126936738]
     """
+    mu = max(mu, _LEAST)
     a = log_ndtr(mu / 2 - epsilons / mu)
     b = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
     return np.exp(a) * np.maximum(0.0, -np.expm1(b - a))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """Return the smallest epsilon >= 0 with delta(epsilon; mu) <= delta.
+    """Return the smallest epsilon >= 0 with delta(epsilon; mu) <= delta; infinity for a mu over 10^6.
 
     >>> round(epsilon_of(1.0, 1e-5), 6)
     4.377178
     """
-    if delta_of(0.0, mu) <= delta:
+    if mu <= _MOST and delta_of(0.0, mu) <= delta:
         return 0.0
-    if delta <= 0 or math.isinf(mu):
+    if delta <= 0 or mu > _MOST:
         return math.inf
     upper = 1.0
     while delta_of(upper, mu) > delta:

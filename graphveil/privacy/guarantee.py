@@ -4,52 +4,33 @@ The wording is fixed: ``docs/guarantees.md``, section 7, gives each sentence and
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graphveil._local_words import exact_sum, local_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
-from graphveil.privacy.accountant import Curve, NoPrivacyCurve, Total, privacy_curve, total_mu, totals_of
-from graphveil.privacy.events import (
-    Event,
-    Gaussian,
-    LocalReport,
-    PoissonGaussian,
-    compose,
-    within_partition,
-)
+from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
+from graphveil.privacy.events import Event, OneOf, compose, within_partition
+from graphveil.privacy.friendships import epsilon_of_edges, epsilon_of_friendships
 from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.reports import budgets_of, reports_of, worst_reports
 from graphveil.privacy.unit import (
     DirectedEdge,
     NodeFeatures,
     NodePromise,
     NodeUnit,
     NoUnit,
+    UndirectedEdge,
     Unit,
     parse_unit,
 )
+from graphveil.privacy.wording import EDGE_USES, EdgeUse
 
 Mode = Literal["strict", "paper"]
-EdgeUse = Literal["never", "asked", "read"]
-Part = Literal["features", "label"]
-PARTS: tuple[Part, ...] = ("features", "label")  # of a record that its own node randomises
-EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
 FRIENDSHIPS = (10, 100)  # fixed and public: never a measured degree
 FALSE_ALARMS = 0.01
-
-
-def figure_up(value: float, digits: int = 4) -> str:
-    """Return an epsilon (or a mu) with so many digits, rounded up: what is printed as a bound has to be one.
-
-    >>> figure_up(5.99201), figure_up(4.0), figure_up(0.1 + 0.2)
-    ('5.993', '4', '0.3')
-    """
-    nearest = float(f"{value:.{digits}g}")
-    if nearest < value * (1 - 1e-9):  # an excess that small is a figure's own rounding
-        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return f"{nearest:.{digits}g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +104,7 @@ class Guarantee:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
 
         >>> from graphveil.privacy import ByGroup, Gaussian, NodeOwner, PoissonGaussian
+        >>> from graphveil.privacy.figures import figure_up
         >>> event = ByGroup("train/val", (PoissonGaussian(2.0, 0.0128, 781), Gaussian(0.2)))
         >>> owner = Guarantee.of(NodeOwner(), event, delta=1e-5, releases=2, edge_mu=0.1)
         >>> figure_up(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.statement()
@@ -166,38 +148,32 @@ class Guarantee:
         Raises:
             PrivacyError: they protect different units, whose costs do not add up.
         """
-        first, slack = guarantees[0], sum(guarantee.slack for guarantee in guarantees)
         if len({guarantee.protected for guarantee in guarantees}) > 1:
             raise PrivacyError("guarantees of different units do not add up: state each on its own")
+        first = guarantees[0]
         numbered = [within_partition(one.event, str(number)) for number, one in enumerate(guarantees)]
         event = compose(*numbered)
         local = isinstance(first.protected, NodeFeatures)  # whose reports have a delta of their own each
         delta = float(exact_sum([guarantee.delta for guarantee in guarantees])) if local else first.delta
         whole = replace(
-            first,
+            _common(guarantees),
             event=event,
             delta=delta,
-            slack=slack,
-            releases=sum(guarantee.releases for guarantee in guarantees),
-            valid=all(guarantee.valid for guarantee in guarantees),
-            deviations=tuple(
-                dict.fromkeys(word for guarantee in guarantees for word in guarantee.deviations)
-            ),
-            one_way=any(guarantee.one_way for guarantee in guarantees),
+            slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
-            edge_mu=_together(guarantees),
-            received=all(guarantee.received for guarantee in guarantees),
+            edge_mu=_mutual_mu(guarantees),
         )
-        left = delta - slack
-        return replace(whole, epsilon=whole.curve.epsilon(left) if left > 0 or slack == 0 else math.inf)
+        return replace(whole, epsilon=whole._at(whole.curve))
 
     @classmethod
     def worst_of(cls, guarantees: "Sequence[Guarantee]") -> "Guarantee":
         """Return the guarantee of releases on data sets of which any unit is in one only: the worst of them.
 
-        Words and delta are the first one's, deviations are everybody's, and all releases count. Of records
-        that are randomised one by one it is the largest budget of each part: who is in one data set only has
-        told no more about its features than the largest sum over one of them, nor about its label.
+        Each has its own curve, and the worst at each figure counts: an edge with many sampled steps may be
+        worse at one delta, and one with a large mu at another. Words and delta are the first one's,
+        deviations are everybody's, and all releases count. Of records that are randomised one by one it is
+        the largest budget of each part: what somebody in one data set only has told depends on its features
+        no more than the largest sum over one of them, nor on its label.
 
         Raises:
             PrivacyError: they protect different units, or a record that is in the sums of several data sets.
@@ -218,20 +194,13 @@ class Guarantee:
                 "is stated each on its own"
             )
         if isinstance(first.protected, NodeFeatures):
-            return _worst_of_reports(guarantees)
-        worst = max(guarantees, key=lambda one: one._mu())
-        slack = max(one.slack for one in guarantees)
-        left = first.delta - slack
-        return replace(
-            first,
-            event=worst.event,
-            slack=slack,
-            releases=sum(one.releases for one in guarantees),
-            epsilon=worst.curve.epsilon(left) if left > 0 else math.inf,
-            valid=all(one.valid for one in guarantees),
-            deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
-            one_way=any(one.one_way for one in guarantees),
-        )
+            reports = worst_reports([one.event for one in guarantees])
+            delta = float(exact_sum([report.delta for report in reports_of(reports)]))
+            worst = replace(_common(guarantees), event=reports, delta=delta)
+        else:
+            cases, slack = OneOf(tuple(one.event for one in guarantees)), max(one.slack for one in guarantees)
+            worst = replace(_common(guarantees), event=cases, slack=slack)
+        return replace(worst, epsilon=worst._at(worst.curve))
 
     @property
     def protected(self) -> Unit:
@@ -245,7 +214,7 @@ class Guarantee:
 
     @property
     def attacker_rate(self) -> float:
-        """The most that any attacker catches (true positives) at 1 % false alarms, for one unit."""
+        """The largest true-positive rate of any attacker at 1 % false positives, for one unit."""
         return min(1.0, self.curve.true_positive_rate(FALSE_ALARMS) + self.slack)
 
     @property
@@ -253,20 +222,39 @@ class Guarantee:
         """Under ``node-features``: what the reports on one record's features cost, and those on its label."""
         if self.unit != NodeFeatures.name:
             return None
-        features, label = (float(exact_sum(self._reported(part))) for part in ("features", "label"))
-        return features, label
+        features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")
+        return float(exact_sum(features)), float(exact_sum(label))
 
     @property
     def edge_epsilon(self) -> float | None:
         """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
         if self.edge_use == "never":
             return 0.0
-        return None if self.edge_mu is None or self.edge_use == "read" else self._epsilon_at(self.edge_mu)
+        if self.edge_mu is None or self.edge_use == "read":
+            return None
+        return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
 
     @property
     def mutual_epsilon(self) -> float:
         """Epsilon for both stored directions of one friendship: two rows, or worse."""
-        return self._epsilon_of_several(2, 2 if self.one_way else math.sqrt(2))
+        return epsilon_of_edges(self.event, 2, 2 if self.one_way else math.sqrt(2), self._left)
+
+    def group_epsilon(self, friendships: int) -> float:
+        """Return epsilon, under units of edges, for all of one person's friendships, if there are so many.
+
+        Raises:
+            UnitError: the unit is no unit of edges.
+
+        >>> from graphveil.privacy import Gaussian, UndirectedEdge
+        >>> g = Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1)
+        >>> round(g.group_epsilon(10), 3)
+        12.892
+        """
+        unit, one_way = self.protected, self.one_way
+        if not isinstance(unit, UndirectedEdge | DirectedEdge):
+            raise UnitError(f"unit {self.unit!r} has no figure for several edges; a record's is epsilon")
+        directed = isinstance(unit, DirectedEdge)
+        return epsilon_of_friendships(self.event, friendships, self._left, directed=directed, one_way=one_way)
 
     def with_deviations(self, *more: str) -> "Guarantee":
         """Return the guarantee with further deviations listed, each once; with any it is not valid."""
@@ -279,7 +267,7 @@ class Guarantee:
 
     def statement(self) -> str:
         """Return the guarantee in words, beginning with its deviations if it has any."""
-        parts = self._core()
+        parts = [self._core()]
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
             parts.append(wording.LOCAL_ADDS_UP if self.local_budgets else wording.ADDS_UP)
@@ -322,119 +310,48 @@ class Guarantee:
             "edge_epsilon": edge if edge is not None and math.isfinite(edge) else None,
         }
 
-    def _core(self) -> list[str]:
+    def _core(self) -> str:
         unit = self.protected
         if isinstance(unit, NodeUnit):
-            return self._core_of_records(unit)
+            use, edge, sampled = self.edge_use, self.edge_epsilon, total_mu(self.event) is None
+            return wording.of_records(
+                unit, self.epsilon, self.delta, edge_use=use, edge=edge, sampled=sampled
+            )
         if isinstance(unit, NodeFeatures):
-            deltas = [part.delta for part in self._reports()]
-            said = self._reported("features"), self._reported("label")
-            return [local_statement(*said, deltas, on_devices=None if self.received else False)]
+            said = budgets_of(self.event, "features"), budgets_of(self.event, "label")
+            deltas = [report.delta for report in reports_of(self.event)]
+            return local_statement(*said, deltas, on_devices=None if self.received else False)
         if isinstance(unit, NoUnit):
-            return [wording.NONE]
+            return wording.NONE
         if self.releases == 0:
-            return [wording.UNTOUCHED]
-        text = wording.DIRECTED if isinstance(unit, DirectedEdge) else wording.UNDIRECTED
-        groups = {f"eps_{k}": figure_up(self._group_epsilon(k)) for k in FRIENDSHIPS}
-        return [self._filled(text, mutual=figure_up(self.mutual_epsilon), **groups)]
+            return wording.UNTOUCHED
+        groups = {count: self.group_epsilon(count) for count in FRIENDSHIPS}
+        figures = self.epsilon, self.delta, self.releases
+        return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon)
 
-    def _core_of_records(self, unit: NodeUnit) -> list[str]:
-        if isinstance(unit, NodePromise):
-            text = wording.PROMISE_NEVER if self.edge_use == "never" else wording.PROMISE
-            first = [self._filled(text, degree=f"{unit.max_degree}"), wording.PUBLIC]
-        else:
-            first = [self._filled(wording.OWNER[self.edge_use], edge=self._edge_words())]
-        sampled = [] if math.isfinite(self._mu()) else [wording.SAMPLED]
-        return [*first, wording.REPLACED if unit.replace_one else wording.NULLED, *sampled]
+    @property
+    def _left(self) -> float:
+        """What the noise's finite resolution leaves of delta."""
+        return self.delta - self.slack
 
-    def _reports(self) -> list[LocalReport]:
-        return [part for part in compose(self.event).events if isinstance(part, LocalReport)]
-
-    def _reported(self, part: str) -> list[float]:
-        """Return the budgets of all reports on one part of a record."""
-        return [report.epsilon for report in self._reports() if report.part == part]
-
-    def _edge_words(self) -> str:
-        edge = self.edge_epsilon
-        if edge is None:
-            return wording.NO_EDGE_FIGURE
-        return wording.EDGE_FIGURE.format(epsilon=figure_up(edge))
-
-    def _filled(self, text: str, **figures: str) -> str:
-        return text.format(
-            epsilon=figure_up(self.epsilon), delta=f"{self.delta:g}", releases=self.releases, **figures
-        )
-
-    def _group_epsilon(self, friendships: int) -> float:
-        """Return epsilon for all of one person's k friendships together.
-
-        Shifts add up at worst in length: k mu. Rows of equal weight and noise leave less: k edges meet in one
-        row only, and k other rows move by one edge each.
-
-        In sampled steps k edges change k sampled gradients. Their sum with noise z tells no more than each of
-        them with noise z / sqrt k of its own, which adds up to z.
-        """
-        edges = 2 if self.unit == DirectedEdge.name else 1  # stored edges that differ in one friendship
-        if self.one_way:
-            return self._epsilon_of_several(friendships * edges, friendships * edges)
-        longest = math.sqrt(friendships * (friendships + 1) * edges / 2)
-        return self._epsilon_of_several(friendships * edges, longest)
-
-    def _epsilon_of_several(self, edges: int, longest: float) -> float:
-        """Return epsilon for several edges, whose shifts together are that many times one edge's."""
-        (total,) = totals_of(self.event)
-        if not total.rest:
-            return self._epsilon_at(longest * math.sqrt(total.mu_squared))
-        event = compose(Gaussian(longest * math.sqrt(total.mu_squared)), *_repeated(total, edges))
-        left = self.delta - self.slack
-        return privacy_curve(event).epsilon(left) if left > 0 else math.inf
-
-    def _epsilon_at(self, mu: float) -> float:
-        left = self.delta - self.slack
-        return epsilon_of(mu, left) if left > 0 else math.inf
-
-    def _mu(self) -> float:
-        mu = total_mu(self.event)
-        return math.inf if mu is None else mu
+    def _at(self, curve: Curve) -> float:
+        """Return a curve's epsilon at the delta that is left."""
+        return curve.epsilon(self._left) if self._left > 0 or self.slack == 0 else math.inf
 
 
-def _worst_of_reports(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Return the guarantee of reports of which any person made one data set's only: each part's largest."""
-    event = compose(*(report for part in PARTS if (report := _largest(guarantees, part)) is not None))
-    delta = float(exact_sum([report.delta for report in event.events if isinstance(report, LocalReport)]))
+def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Return the first of several guarantees with what is said of all of them, however they add up."""
     return replace(
         guarantees[0],
-        event=event,
-        epsilon=privacy_curve(event).epsilon(delta),
-        delta=delta,
         releases=sum(one.releases for one in guarantees),
         valid=all(one.valid for one in guarantees),
         deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
+        one_way=any(one.one_way for one in guarantees),
         received=all(one.received for one in guarantees),
     )
 
 
-def _largest(guarantees: Sequence[Guarantee], part: Part) -> LocalReport | None:
-    """Return the largest sums of epsilon and of delta that one data set has on a part, None for nothing."""
-    own = [[report for report in one._reports() if report.part == part] for one in guarantees]
-    if not any(own):
-        return None
-    epsilon = max(exact_sum([report.epsilon for report in reports]) for reports in own)
-    delta = max(exact_sum([report.delta for report in reports]) for reports in own)
-    return LocalReport(part, float(epsilon), float(delta))
-
-
-def _repeated(total: Total, edges: int) -> Iterator[Event]:
-    """Yield what is no Gaussian, when so many edges differ in it."""
-    for part, count in total.rest.items():
-        if not isinstance(part, PoissonGaussian):
-            yield part
-            continue
-        noise = part.noise_multiplier / math.sqrt(edges)
-        yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)
-
-
-def _together(guarantees: Sequence[Guarantee]) -> float | None:
+def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:
     """Return the mu of one mutual edge over all of these, None if any has no bound."""
     squares = [
         0.0 if guarantee.edge_use == "never" else None if guarantee.edge_mu is None else guarantee.edge_mu**2

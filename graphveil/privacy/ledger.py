@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
-from graphveil.privacy.guarantee import figure_up
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.unit import Unit
 
 

@@ -1,10 +1,12 @@
 """Events and guarantees as plain JSON values, and back through a closed table of kinds.
 
-What comes back is computed, never believed: a guarantee is accounted anew from its event.
+What comes back is computed, never believed: a guarantee is accounted anew from its event. Whatever is no
+such record, numbers without measure included, is an :class:`ArtifactError`.
 """
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -16,12 +18,14 @@ from graphveil.privacy.events import (
     Gaussian,
     LocalReport,
     NonPrivate,
+    OneOf,
     PairwiseGaussian,
     PoissonGaussian,
     compose,
 )
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
+from graphveil.privacy.wording import EDGE_USES
 
 _Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport
 _KINDS: dict[str, type[_Simple]] = {
@@ -31,12 +35,13 @@ _KINDS: dict[str, type[_Simple]] = {
     "non_private": NonPrivate,
     "local_report": LocalReport,
 }
-_GROUPS = "by_group"
+_GROUPS, _CASES = "by_group", "one_of"
 _MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
 _ABOUT_RECORDS = ("edge_use", "edge_mu", "received")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
+_MOST_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
 _MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
 
 
@@ -65,13 +70,22 @@ def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
-    """Account for a record that :func:`guarantee_to_plain` wrote; the caller has checked its types.
+    """Account for a record that :func:`guarantee_to_plain` wrote.
+
+    Raises:
+        ArtifactError: it is no such record, or has a number without measure.
+        PrivacyError: it names an unknown unit, or its events do not go together.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> first = Guarantee.of(UndirectedEdge(), compose(Gaussian(0.2)), delta=1e-7, releases=1)
     >>> guarantee_from_plain(json.loads(json.dumps(guarantee_to_plain(first)))) == first
     True
     """
+    for name, fits in _FITS.items():
+        if name in record and not fits(record[name]):
+            raise ArtifactError(f"the guarantee's field {name!r} is of a wrong type or range")
+    if missing := {"unit", "events", *_GUARANTEE_FIELDS} - set(record):
+        raise ArtifactError(f"the record of a guarantee lacks {', '.join(sorted(missing))}")
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records lack some
@@ -79,31 +93,80 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     return Guarantee.of(unit, events_from_plain(record["events"]), **known)
 
 
+def _share(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
+
+
+def _strings(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_FITS: dict[str, Callable[[object], bool]] = {
+    "unit": lambda value: isinstance(value, str),
+    "delta": _share,
+    "slack": _share,
+    "releases": _count,
+    "mode": lambda value: value in ("strict", "paper"),
+    "deviations": _strings,
+    "notes": _strings,
+    "one_way": _flag,
+    "replace_one": _flag,
+    "max_degree": lambda value: value is None or _count(value),
+    "edge_use": lambda value: value in EDGE_USES,
+    "edge_mu": lambda value: value is None or (isinstance(value, float) and 0 <= value < math.inf),
+    "received": _flag,
+}
+
+
 def _record(part: Event) -> dict[str, Any]:
     if isinstance(part, ByGroup):
         groups = [events_to_plain(event) for event in part.events]
         return {"kind": _GROUPS, "partition": part.partition, "events": groups}
+    if isinstance(part, OneOf):
+        return {"kind": _CASES, "events": [events_to_plain(case) for case in part.cases]}
     assert not isinstance(part, Composed), "compose() flattens"
     values = {name: None if value == math.inf else value for name, value in asdict(part).items()}
     return {"kind": _NAMES[type(part)], **values}  # JSON has no infinity
 
 
 def _event(record: object) -> Event:
+    if isinstance(record, dict) and record.get("kind") == _CASES:
+        return OneOf(tuple(compose(*map(_case, _listed(case))) for case in _several(record)))
+    return _case(record)
+
+
+def _case(record: object) -> Event:
     if isinstance(record, dict) and record.get("kind") == _GROUPS:
         return _by_group(record)
     return _plain_event(record)
 
 
 def _by_group(record: dict[str, Any]) -> ByGroup:
-    partition, groups = record.get("partition"), record.get("events")
-    if set(record) != {"kind", "partition", "events"} or not isinstance(partition, str):
-        raise ArtifactError(f"an event of kind {_GROUPS!r} has missing or unknown fields")
-    if not isinstance(groups, list) or not 0 < len(groups) <= _MOST_GROUPS:
-        raise ArtifactError(f"an event of kind {_GROUPS!r} needs a list of events for each group")
+    groups, partition = _several(record, "partition"), record["partition"]
+    if not isinstance(partition, str):
+        raise ArtifactError(f"an event of kind {_GROUPS!r} has a partition that is no text")
     try:  # groups within groups are no plain events, so nothing here nests
         return ByGroup(partition, tuple(compose(*map(_plain_event, _listed(group))) for group in groups))
     except ConfigError as error:
         raise ArtifactError(f"an event of kind {_GROUPS!r}: {error}") from None
+
+
+def _several(record: dict[str, Any], *more: str) -> list[object]:
+    """Return the lists of events that an event of several holds."""
+    kind, lists = record["kind"], record.get("events")
+    if set(record) != {"kind", "events", *more}:
+        raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")
+    if not isinstance(lists, list) or not 0 < len(lists) <= _MOST_GROUPS:
+        raise ArtifactError(f"an event of kind {kind!r} needs a list of events for each group or case")
+    return lists
 
 
 def _listed(records: object) -> list[object]:
@@ -115,17 +178,19 @@ def _listed(records: object) -> list[object]:
 def _plain_event(record: object) -> Event:
     from pydantic import TypeAdapter, ValidationError
 
-    if not isinstance(record, dict) or str(record.get("kind")) not in _KINDS:
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if not isinstance(record, dict) or not isinstance(kind, str) or kind not in _KINDS:
         raise ArtifactError(f"an event must be a record of one of the kinds {', '.join(_KINDS)}")
-    cls = _KINDS[record["kind"]]
+    cls = _KINDS[kind]
     values = {name: value for name, value in record.items() if name != "kind"}
     if cls is LocalReport and values.get("epsilon", 0) is None:
         values["epsilon"] = math.inf
     if set(values) != {field.name for field in fields(cls)}:
-        raise ArtifactError(f"an event of kind {record['kind']!r} has missing or unknown fields")
+        raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")
     try:
-        return TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
-    except (ValidationError, ValueError):
-        raise ArtifactError(
-            f"an event of kind {record['kind']!r} has a field of a wrong type or range"
-        ) from None
+        found = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
+        if isinstance(found, PoissonGaussian) and not _count(found.steps):
+            raise ValueError("no float counts so many steps")
+        return found
+    except (ValidationError, ValueError, OverflowError):
+        raise ArtifactError(f"an event of kind {kind!r} has a field of a wrong type or range") from None

@@ -3,6 +3,14 @@
 Why each sentence stands there, and why it says no more: ``docs/guarantees.md``, section 7.
 """
 
+from typing import Literal
+
+from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, Unit
+
+EdgeUse = Literal["never", "asked", "read"]
+EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
+
 UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for every "
@@ -83,3 +91,46 @@ LIST_NOT_COVERED = (
     "who is in the data, the split, edges that others declare towards the node, and the node's own "
     "prediction, which is for those entitled to its features and to its edge list"
 )
+
+
+def of_edges(
+    unit: Unit, epsilon: float, delta: float, releases: int, *, groups: dict[int, float], mutual: float
+) -> str:
+    """Return the core of a statement about edges.
+
+    Args:
+        unit: which edges.
+        epsilon: of one edge.
+        delta: the statement's.
+        releases: how many answers it covers.
+        groups: epsilon of so many friendships together, for 10 and for 100.
+        mutual: epsilon of both stored directions of one friendship.
+    """
+    text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
+    figures = {f"eps_{count}": figure_up(each) for count, each in groups.items()}
+    bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta), "mutual": figure_up(mutual)}
+    return text.format(releases=releases, **bound, **figures)
+
+
+def of_records(
+    unit: NodeUnit, epsilon: float, delta: float, *, edge_use: EdgeUse, edge: float | None, sampled: bool
+) -> str:
+    """Return the core of a statement about records.
+
+    Args:
+        unit: whose records.
+        epsilon: of one record.
+        delta: the statement's.
+        edge_use: who reads the edges.
+        edge: epsilon of one mutual edge, None without a figure.
+        sampled: whether steps on samples are among the releases.
+    """
+    bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta)}
+    if isinstance(unit, NodePromise):
+        text = PROMISE_NEVER if edge_use == "never" else PROMISE
+        first = [text.format(degree=unit.max_degree, **bound), PUBLIC]
+    else:
+        words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=figure_up(edge))
+        first = [OWNER[edge_use].format(edge=words, **bound)]
+    changes = REPLACED if unit.replace_one else NULLED
+    return " ".join([*first, changes, *([SAMPLED] if sampled else [])])

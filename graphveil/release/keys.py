@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from graphveil._random import KEY_BYTES
-from graphveil.errors import ReleaseError
+from graphveil.errors import ConfigError, ReleaseError
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,7 @@ class KeyStore:
 
     def __init__(self, folder: Path | None = None) -> None:
         """Take a folder; by default one in the user's state directory."""
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        self._folder = folder or Path(state) / "graphveil" / "keys"
+        self._folder = folder or _state() / "graphveil" / "keys"
 
     def save(self, key: ReleaseKey) -> None:
         """Write the master key; a release id is written once."""
@@ -106,3 +105,14 @@ class KeyStore:
         if not release_id.isalnum():
             raise ReleaseError("a release id holds letters and digits only")
         return self._folder / f"{release_id}.key"
+
+
+def _state() -> Path:
+    """Return the user's folder for what programs keep."""
+    named = os.environ.get("XDG_STATE_HOME")
+    try:
+        return Path(named) if named else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise ConfigError(
+            "there is no home directory to keep the keys of noise in; let XDG_STATE_HOME name a folder"
+        ) from None

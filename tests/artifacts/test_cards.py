@@ -64,6 +64,12 @@ def test_a_page_prints_no_epsilon_below_the_proved_one() -> None:
     assert "5.992" not in page
 
 
+def test_a_page_prints_no_delta_below_the_one_accounted_for() -> None:
+    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.3), delta=1.0000011e-5, releases=1)
+    page = privacy_page(guarantee, (), Card(dataset="a graph", other_runs=other_runs(0, 3, guarantee)))
+    assert page.count("1.00001e-05") == 3 and " 1e-05" not in page
+
+
 def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
     for epsilon in (0.1, 0.25, 1.0, 4.0):
         guarantee = Guarantee.of(UndirectedEdge(), Gaussian(mu_of(epsilon, 1e-7)), delta=1e-7, releases=1)

@@ -12,7 +12,8 @@ CONFIGURATION = {"method": "gap", "set.epsilon": 1.0}
 @pytest.fixture
 def opened(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
-    folder.open(CONFIGURATION)
+    with folder.opened(CONFIGURATION):
+        pass
     return folder
 
 

@@ -7,8 +7,8 @@ import pytest
 from graphveil.experiment.charts import Line, line_chart
 from graphveil.experiment.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import mu_of
-from graphveil.privacy.guarantee import figure_up
 
 HISTORY = [[0, "gap", "classifier", epoch, 1.0 / (epoch + 1), None, 0.5] for epoch in range(5)]
 VOID = {"meta", "line", "circle", "polyline", "br"}
@@ -47,6 +47,12 @@ def metrics(guarantee: Guarantee, **changes: Any) -> dict[str, Any]:
 
 def private(**changes: Any) -> Guarantee:
     return Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
+
+
+def test_the_report_prints_no_delta_below_the_one_accounted_for() -> None:
+    guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1.0000011e-5, releases=1)
+    page = report_page(metrics(guarantee), HISTORY, guarantee)
+    assert page.count("1.00001e-05") >= 3 and " 1e-05" not in page
 
 
 class Balanced(HTMLParser):

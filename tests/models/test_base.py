@@ -15,8 +15,8 @@ from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.gap import GAP
 from graphveil.privacy import Entry, MemoryLedger, attach_ledger, ledger_of
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
-from graphveil.privacy.guarantee import figure_up
 
 ALL: dict[str, dict[str, Any]] = {
     "mlp": {"unit": "undirected-edge", "epochs": 3},

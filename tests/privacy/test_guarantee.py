@@ -10,6 +10,8 @@ from graphveil.privacy import (
     DirectedEdge,
     Gaussian,
     Guarantee,
+    NodeOwner,
+    NodePromise,
     NoUnit,
     PairwiseGaussian,
     PoissonGaussian,
@@ -18,8 +20,9 @@ from graphveil.privacy import (
     compose,
 )
 from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.friendships import epsilon_of_edges
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import figure_up
 from privacy.golden import DIRECTED_IS_UNDIRECTED, PERSON_WITH_FRIENDS, REPEATED_RELEASES
 
 MU = calibrate_mu(1.0, 1e-7)
@@ -48,17 +51,17 @@ def test_the_directed_statement_names_what_a_mutual_edge_gets() -> None:
 @pytest.mark.parametrize(("friends", "steered", "equal"), PERSON_WITH_FRIENDS)
 def test_a_person_with_friends_is_golden(friends: int, steered: float, equal: float) -> None:
     both_ways = Guarantee.of(UndirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
-    assert UNDIRECTED._group_epsilon(friends) == pytest.approx(steered, rel=1e-4)
-    assert both_ways._group_epsilon(friends) == pytest.approx(equal, rel=1e-4)
+    assert UNDIRECTED.group_epsilon(friends) == pytest.approx(steered, rel=1e-4)
+    assert both_ways.group_epsilon(friends) == pytest.approx(equal, rel=1e-4)
 
 
 def test_a_person_with_one_friend_is_protected_like_the_edge() -> None:
-    assert UNDIRECTED._group_epsilon(1) == pytest.approx(UNDIRECTED.epsilon)
+    assert UNDIRECTED.group_epsilon(1) == pytest.approx(UNDIRECTED.epsilon)
 
 
 def test_a_directed_friend_is_two_stored_edges() -> None:
     directed = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=1, one_way=False)
-    assert directed._group_epsilon(1) == pytest.approx(directed.mutual_epsilon)
+    assert directed.group_epsilon(1) == pytest.approx(directed.mutual_epsilon)
 
 
 @pytest.mark.parametrize(
@@ -183,15 +186,55 @@ def test_repeated_runs_do_not_assume_that_their_splits_agree() -> None:
 def test_several_edges_in_sampled_steps_have_a_finite_figure() -> None:
     event = compose(PoissonGaussian(2.0, 256 / 17976, 100, "replace"), Gaussian(0.2266))
     one = Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=2)
-    assert one._epsilon_of_several(1, 1.0) == pytest.approx(one.epsilon)
-    few = one._group_epsilon(2)
-    assert 2 * one.epsilon < few < one._group_epsilon(10) < one._group_epsilon(100) == math.inf
+    assert epsilon_of_edges(event, 1, 1.0, 1e-5) == pytest.approx(one.epsilon)
+    few = one.group_epsilon(2)
+    assert 2 * one.epsilon < few < one.group_epsilon(10) < one.group_epsilon(100) == math.inf
     hops_alone = Guarantee.of(UndirectedEdge(), Gaussian(0.2266), delta=1e-5, releases=1)
-    assert hops_alone._group_epsilon(10) < one._group_epsilon(10) < 40
+    assert hops_alone.group_epsilon(10) < one.group_epsilon(10) < 40
     directed = Guarantee.of(DirectedEdge(), event, delta=1e-5, releases=2)
     assert one.epsilon < directed.mutual_epsilon == pytest.approx(few)
 
 
 def test_unpriced_steps_leave_a_group_without_a_figure() -> None:
     event = compose(NonPrivate(), Gaussian(0.1))
-    assert Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=2)._group_epsilon(10) == math.inf
+    assert Guarantee.of(UndirectedEdge(), event, delta=1e-5, releases=2).group_epsilon(10) == math.inf
+
+
+SAMPLED = compose(PoissonGaussian(4.0, 0.01, 20, "replace"), Gaussian(0.15))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_the_worst_of_several_data_sets_is_the_worst_at_every_figure(directed: bool) -> None:
+    unit = DirectedEdge() if directed else UndirectedEdge()
+    fitted, grown = (Guarantee.of(unit, event, delta=1e-5, releases=1) for event in (SAMPLED, Gaussian(0.5)))
+    for order in ((fitted, grown), (grown, fitted)):
+        worst = Guarantee.worst_of(order)
+        assert worst.epsilon == grown.epsilon > fitted.epsilon  # though sampled steps have no mu
+        assert worst.attacker_rate == grown.attacker_rate > fitted.attacker_rate
+        for delta in (1e-1, 1e-5, 1e-12):
+            assert worst.curve.epsilon(delta) == max(one.curve.epsilon(delta) for one in order)
+        assert worst.group_epsilon(3) >= max(one.group_epsilon(3) for one in order)
+        assert worst.mutual_epsilon >= max(one.mutual_epsilon for one in order)
+
+
+def test_no_curve_need_be_worst_everywhere() -> None:
+    steps = Guarantee.of(UndirectedEdge(), PoissonGaussian(0.2, 1e-5, 1, "replace"), delta=1e-7, releases=1)
+    rows = Guarantee.of(UndirectedEdge(), Gaussian(0.2), delta=1e-7, releases=1)
+    worst = Guarantee.worst_of([steps, rows])
+    assert steps.epsilon > rows.epsilon and steps.curve.epsilon(1e-3) < rows.curve.epsilon(1e-3)
+    assert worst.epsilon == steps.epsilon and worst.attacker_rate == rows.attacker_rate
+    twice = Guarantee.together([worst, rows])  # either data set, and one more release of both
+    assert twice.epsilon == max(Guarantee.together([one, rows]).epsilon for one in (steps, rows))
+
+
+@given(delta=st.floats(1e-12, 0.1), excess=st.floats(1.0, 1.1))
+def test_a_printed_delta_is_rounded_up_to_six_digits(delta: float, excess: float) -> None:
+    shown = float(delta_up(delta * excess))
+    assert delta * excess <= shown <= delta * excess * (1 + 1.1e-5)
+    assert len(delta_up(delta).lstrip("0.").split("e")[0].replace(".", "")) <= 6
+
+
+def test_a_statement_claims_no_smaller_delta_than_it_accounts_for() -> None:
+    for unit in (UndirectedEdge(), DirectedEdge(), NodeOwner(), NodePromise(5)):
+        claimed = Guarantee.of(unit, Gaussian(0.1), delta=1.2345611e-7, releases=1).statement()
+        assert ", 1.23457e-07)-indistinguishable" in claimed

@@ -24,10 +24,11 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import epsilon_of
-from graphveil.privacy.guarantee import EDGE_USES, EdgeUse, figure_up
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.privacy.unit import LATER_UNITS, UNITS
+from graphveil.privacy.wording import EDGE_USES, EdgeUse
 
 MU = calibrate_mu(4.0, 1e-5)
 ROWS = compose(Gaussian(MU))

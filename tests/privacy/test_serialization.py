@@ -1,24 +1,32 @@
+import copy
 import json
 import math
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, PrivacyError
 from graphveil.privacy import (
     ByGroup,
     Composed,
     Event,
     Gaussian,
     Guarantee,
+    LocalReport,
+    NodeFeatures,
+    NodeOwner,
     PairwiseGaussian,
     PoissonGaussian,
     UndirectedEdge,
     compose,
 )
-from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.events import NonPrivate, OneOf
 from graphveil.privacy.serialization import (
     events_from_plain,
     events_to_plain,
@@ -31,6 +39,7 @@ EVENTS: list[Event] = [
     PairwiseGaussian("labels", ((0.1, 0.2), (0.2, 0.3))),
     PoissonGaussian(1.1, 0.01, 500, "replace"),
     NonPrivate(),
+    OneOf((Gaussian(0.3), PairwiseGaussian("labels", ((0.1,),)))),
     ByGroup("train/val", (compose(PoissonGaussian(1.1, 0.01, 500), Gaussian(0.3)), Composed(()))),
 ]
 GROUP = [{"kind": "gaussian", "mu": 1.0}]
@@ -140,6 +149,40 @@ def test_what_a_hostile_record_asks_to_account_for_takes_no_time(training: dict[
     group = {"kind": "by_group", "partition": "p", "events": [[part], []]}
     record = guarantee_to_plain(Guarantee.of(UndirectedEdge(), compose(), delta=1e-7, releases=1))
     assert guarantee_from_plain(record | {"events": [group]}).epsilon in (0.0, math.inf)
+
+
+ABSURD = (10**400, -(10**400), 10**5000, 10**20, 1e308, math.nan, True, "1", None, [], {}, [10**400])
+RECORDS = {
+    "edges": (
+        UndirectedEdge(),
+        (Gaussian(0.2), PairwiseGaussian("a", ((0.1, 0.2), (0.2, 0.3))), PoissonGaussian(2.0, 0.01, 10)),
+    ),
+    "cases": (UndirectedEdge(), (OneOf((Gaussian(0.2), PoissonGaussian(2.0, 0.01, 10))),)),
+    "owner": (NodeOwner(), (ByGroup("t", (Gaussian(0.2), Composed(()))),)),
+    "local": (NodeFeatures(), (LocalReport("features", 1.0),)),
+}
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield (*path, key)
+            yield from _places(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_an_absurd_value_anywhere_in_a_record_is_a_typed_error_or_a_guarantee(name: str) -> None:
+    unit, events = RECORDS[name]
+    first = Guarantee.of(unit, compose(*events), delta=1e-6, releases=1, edge_mu=0.1)
+    plain = guarantee_to_plain(first)
+    assert guarantee_from_plain(json.loads(json.dumps(plain))) == first
+    for *path, last in _places(plain):
+        for value in ABSURD:
+            record = copy.deepcopy(plain)
+            holder = reduce(getitem, path, record)
+            holder[last] = value
+            with suppress(ArtifactError, PrivacyError):
+                guarantee_from_plain(record)
 
 
 def test_a_hostile_mu_has_no_privacy() -> None:

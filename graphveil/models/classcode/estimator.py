@@ -27,7 +27,7 @@ from graphveil.models.training.record_plan import released_accuracies
 from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward
 from graphveil.privacy import NodeOwner, NoUnit
-from graphveil.privacy.guarantee import EdgeUse
+from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan, calibrate_plan
 from graphveil.release.engines.row_range import LastRows
 from graphveil.weights import GivenWeight, Similarity

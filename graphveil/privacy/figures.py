@@ -1,0 +1,39 @@
+"""Figures as they are printed: what is printed as a bound has to be one, so every figure is rounded up."""
+
+import math
+
+
+def figure_up(value: float, digits: int = 4) -> str:
+    """Return an epsilon (or a mu) with so many digits, rounded up.
+
+    >>> figure_up(5.99201), figure_up(4.0), figure_up(0.1 + 0.2)
+    ('5.993', '4', '0.3')
+    """
+    return _up(value, digits, excess=1e-9)  # an excess that small is a figure's own rounding
+
+
+def delta_up(value: float) -> str:
+    """Return a delta with six digits, rounded up. None is rounded away: a delta is given, not computed.
+
+    >>> delta_up(1e-7), delta_up(0.0), delta_up(1.23456789e-7)
+    ('1e-07', '0', '1.23457e-07')
+    >>> delta_up(1.2345611e-7)
+    '1.23457e-07'
+    """
+    return _up(value, 6, excess=0.0)
+
+
+def at_delta(epsilon: float, delta: float) -> str:
+    """Return both figures of a guarantee in words.
+
+    >>> at_delta(5.99201, 1e-7)
+    'epsilon 5.993 at delta 1e-07'
+    """
+    return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
+def _up(value: float, digits: int, *, excess: float) -> str:
+    nearest = float(f"{value:.{digits}g}")
+    if nearest < value * (1 - excess):
+        nearest += 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{nearest:.{digits}g}"

@@ -1,0 +1,53 @@
+"""What several edges of one person cost together, under units of edges."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from graphveil.privacy.accountant import Total, bound_on, privacy_curve, totals_of
+from graphveil.privacy.events import Event, Gaussian, PoissonGaussian, compose
+from graphveil.privacy.gaussian import epsilon_of
+
+
+def epsilon_of_friendships(
+    event: Event, friendships: int, delta: float, *, directed: bool, one_way: bool
+) -> float:
+    """Return epsilon for all of one person's k friendships together.
+
+    Shifts add up at worst in length: k mu. Rows of equal weight and noise (``one_way`` False) leave less: k
+    edges meet in one row only, and k other rows move by one edge each.
+
+    >>> round(epsilon_of_friendships(Gaussian(0.2), 2, 1e-7, directed=False, one_way=True), 3)
+    1.956
+    """
+    edges = friendships * (2 if directed else 1)  # stored edges that differ in so many friendships
+    squared = edges**2 if one_way else edges * (friendships + 1) / 2
+    return epsilon_of_edges(event, edges, math.sqrt(squared), delta)
+
+
+def epsilon_of_edges(event: Event, edges: int, longest: float, delta: float) -> float:
+    """Return epsilon for several edges, whose shifts together are that many times one edge's.
+
+    In sampled steps k edges change k sampled gradients. Their sum with noise z tells no more than each of
+    them with noise z / sqrt k of its own, which adds up to z.
+
+    Edges may lie in different data sets, where different steps read them: every edge is then charged for
+    what costs at least as much as any of its cases.
+    """
+    if delta <= 0:
+        return math.inf
+    total = bound_on(totals_of(event))
+    mu = longest * math.sqrt(total.mu_squared)
+    if not total.rest:
+        return epsilon_of(mu, delta)
+    return privacy_curve(compose(Gaussian(mu), *_repeated(total, edges))).epsilon(delta)
+
+
+def _repeated(total: Total, edges: int) -> Iterator[Event]:
+    """Yield what is no Gaussian, when so many edges differ in it."""
+    for part, count in total.rest.items():
+        if not isinstance(part, PoissonGaussian):
+            yield part
+            continue
+        noise = part.noise_multiplier / math.sqrt(edges)
+        yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)

@@ -1,0 +1,420 @@
+"""The command under faults: two at once, streams that are closed or full, hostile names, damaged files."""
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import SECRET, Answer, Files, Invoke, read, write
+
+from graphveil.cli.console import Bars
+from graphveil.errors import ConfigError
+from graphveil.experiment import preview, run
+from graphveil.experiment.artifacts import RunFolder, default_folder
+from graphveil.experiment.source import Source
+from graphveil.privacy import MemoryLedger
+from graphveil.release import KeyStore
+
+PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
+ESCAPE = "\x1b]0;owned\x07"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Callable[[], list[Path]]:
+    """Return the keys of noise and of data that lie around."""
+    return lambda: list((tmp_path / "state").rglob("*.key"))
+
+
+def stop(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def one_line(answer: Answer, code: int, words: str) -> None:
+    assert answer.code == code, answer.err
+    line = answer.err.strip().splitlines()[-1]
+    assert line.startswith("graphveil: ")
+    assert words in line
+    assert "Traceback" not in answer.err
+
+
+# -- two at once -------------------------------------------------------------------------------------------
+
+
+def test_of_two_runs_into_one_folder_one_is_refused(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
+    other = [*["8" if flag == "1" else flag for flag in base], "--json"]
+    first_preview, answers = preview.preview, []
+
+    def while_the_first_one_reads(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(preview, "preview", first_preview)
+        answers.append(invoke(*other))
+        return first_preview(*given, **named)
+
+    monkeypatch.setattr(preview, "preview", while_the_first_one_reads)
+    one_line(invoke(*base), 2, "another process has begun a run in r; choose another --out")
+    assert answers[0].json["epsilon"] == 8
+    released = json.loads(Path("r/release/privacy.json").read_text())
+    metrics = json.loads(Path("r/internal/metrics.json").read_text())
+    assert released["guarantee"]["epsilon"] == metrics["guarantee"]["epsilon"] > 7
+
+
+def test_of_many_writers_at_one_moment_one_has_the_folder(tmp_path: Path) -> None:
+    barrier, had, refused = threading.Barrier(8), [], []
+
+    def writer(number: int) -> None:
+        folder = RunFolder(tmp_path / "r")
+        folder.check({"seed": number}, resume=False)
+        barrier.wait()
+        try:
+            with folder.opened({"seed": number}):
+                had.append(number)
+        except ConfigError:
+            refused.append(number)
+
+    threads = [threading.Thread(target=writer, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(had), len(refused)) == (1, 7)
+    RunFolder(tmp_path / "r").check({"seed": had[0]}, resume=True)
+
+
+def test_a_run_under_way_is_not_resumed_beside_it(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, answers = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"], []
+
+    def meanwhile(self: Bars, name: str, done: int, total: int) -> None:
+        if name == "aggregate" and not answers:
+            answers.append(invoke(*base, "--resume"))
+
+    monkeypatch.setattr(Bars, "__call__", meanwhile)
+    assert invoke(*base).code == 0
+    one_line(answers[0], 2, "another process is at work in r")
+
+
+def test_a_run_that_another_process_finished_is_not_run_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "r")
+    with folder.opened({}):
+        folder.release.mkdir()
+        folder.metrics.write_text("{}")
+    with pytest.raises(ConfigError, match="finished by another process"), folder.opened({}, resume=True):
+        pytest.fail("it spent a second time")
+
+
+def test_default_folders_of_one_second_differ() -> None:
+    assert len({default_folder("gap", "twitch/DE") for _ in range(50)}) == 50
+
+
+# -- streams -----------------------------------------------------------------------------------------------
+
+
+class Filling(io.StringIO):
+    """A stream that takes so many writes and then no more."""
+
+    def __init__(self, takes: int, error: int) -> None:
+        super().__init__()
+        self._left, self._error = takes, error
+
+    def write(self, text: str) -> int:
+        self._left -= 1
+        if self._left < 0:
+            raise OSError(self._error, os.strerror(self._error))
+        return super().write(text)
+
+
+@pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC), Filling(0, errno.EPIPE)])
+def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
+) -> None:
+    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    monkeypatch.setattr(sys, "stdout", stream)
+    answer = invoke("train", "gap", *files.flags, *PRIVATE, "--json")
+    assert answer.code == 2
+    assert "Traceback" not in answer.err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("takes", "flags"), [(1, ["--json"]), (0, [])])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
+def test_a_published_run_is_done_whether_or_not_it_can_be_shown(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, takes: int, flags: list[str], error: int
+) -> None:
+    base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Filling(takes, error))
+        answer = invoke(*base, *flags)
+    assert answer.code == 0
+    assert Path("r/release").is_dir()
+    assert ("the run is finished and lies in r" in answer.err) is (error == errno.ENOSPC)
+    assert invoke(*base, "--resume", "--json").json["out"] == "r"
+
+
+def test_results_without_a_place_are_a_failure_of_one_line(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Filling(0, errno.ENOSPC))
+    one_line(invoke("datasets"), 1, "standard output cannot be written: No space left on device")
+
+
+def test_what_goes_on_is_never_worth_a_run(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Filling(0, errno.EPIPE))
+    assert invoke("train", "gap", *files.flags, *PRIVATE, "--json").json["runs"] == 1
+
+
+def test_closed_streams_do_not_give_their_numbers_to_files() -> None:
+    probe = "import os; from graphveil.cli import _prepare_streams as p; p(); assert os.dup(0) > 2"
+    shell = f'exec "{sys.executable}" -c "{probe}" >&- 2>&-'
+    assert subprocess.run(["sh", "-c", shell], check=False).returncode == 0
+
+
+# -- what the system refuses -------------------------------------------------------------------------------
+
+
+def test_few_file_descriptors_are_called_that(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Source, "load", refuse)
+    answer = invoke("train", "gap", *files.flags, *PRIVATE)
+    one_line(answer, 1, "Too many open files; close files, or allow more of them (ulimit -n)")
+    assert "unexpected" not in answer.err
+
+
+def test_no_home_directory_is_told_with_a_way_on(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless(*_: object) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 2, "XDG_STATE_HOME")
+    assert not Path("r").exists()
+
+
+def test_names_that_are_too_long_or_look_like_markup_are_misuse(invoke: Invoke, files: Files) -> None:
+    long = "a" * 300
+    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", long), 2, "choose a shorter --out")
+    one_line(invoke("train", "gap", "--dataset", "[/x]", *PRIVATE), 2, "[/x]")
+    named = files.nodes.rename(files.nodes.with_name(f"{'n' * 240}.csv"))
+    assert invoke("train", "mlp", *Files(named, files.edges).flags, *PRIVATE).code == 0
+    (folder,) = Path("runs").iterdir()
+    one_line(invoke("predict", folder, "--out", f"{long}.csv"), 2, "choose a")
+
+
+# -- hostile names -----------------------------------------------------------------------------------------
+
+
+def test_no_terminal_obeys_a_name(invoke: Invoke, files: Files) -> None:
+    missing = invoke("train", "gap", *Files(Path(f"{ESCAPE}.csv"), files.edges).flags, *PRIVATE)
+    one_line(missing, 2, "\\x1b]0;owned\\x07")
+    named = files.nodes.rename(files.nodes.with_name(f"{ESCAPE}.csv"))
+    head, *rows = read(named)
+    write(named, [head, *([*row[:3], f"{ESCAPE}:smile:{row[3]}"] for row in rows)])
+    answers = [invoke("train", "gap", *Files(named, files.edges).flags, *PRIVATE, "--out", f"r{ESCAPE}")]
+    answers += [invoke(command, f"r{ESCAPE}") for command in ("explain", "predict")]
+    for answer in answers:
+        assert answer.code == 0, answer.err
+        assert "\x1b" not in answer.out + answer.err
+    assert "\x1b" not in Path(f"r{ESCAPE}/release/MODEL_CARD.md").read_text()
+    assert "\x1b" not in Path(f"r{ESCAPE}/internal/report.html").read_text()
+
+
+def test_no_spreadsheet_computes_a_prediction(invoke: Invoke, files: Files) -> None:
+    head, *rows = read(files.nodes)
+    formula = '=HYPERLINK("http://x","y")'
+    write(files.nodes, [head, *([*row[:3], formula + row[3]] for row in rows)])
+    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
+    assert invoke("predict", "r", "--out", "p.csv").code == 0
+    assert {row[1][:2] for row in read(Path("p.csv"))[1:]} == {"'="}
+    assert f"'{formula[:6]}" in invoke("predict", "r").out
+    assert invoke("predict", "r", "--json").json["predictions"][0]["prediction"].startswith("=")
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "more noise": lambda record: record["releases"][0].update(noise_std=[1e9]),
+    "no noise": lambda record: record["releases"][0].update(noise_std=[]),
+    "less sensitive": lambda record: record["releases"][0].update(sensitivity=1e-3),
+    "a release less": lambda record: record["releases"].pop(),
+    "another kind": lambda record: record["releases"][0].update(kind="label"),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files, case: str) -> None:
+    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
+    assert [line["relative_noise"] for line in invoke("explain", "r", "--json").json["releases"]] == [
+        pytest.approx(6.6166, rel=1e-4)
+    ] * 2
+    edited(Path("r/release/privacy.json"), EDITS[case])
+    one_line(invoke("explain", "r"), 2, "does not follow from the events")
+
+
+# -- letters -----------------------------------------------------------------------------------------------
+
+DEMO = """
+import sys
+from graphveil.cli import main, train
+from graphveil.experiment.source import Source
+read = Source.load
+def named(self, *given):
+    graph = read(self, *given)
+    return graph.replace(class_names=tuple(f"Gr\\u00f6\\u00dfe {n}" for n in range(graph.num_classes)))
+Source.load, train.DEMO = named, "synthetic/tiny"
+main(sys.argv[1:])
+"""
+
+
+def test_the_demo_passes_where_a_terminal_knows_ascii_only(tmp_path: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", DEMO, "demo", "--out", "r"],
+        cwd=tmp_path,
+        env={**os.environ, **plain},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert ended.stdout.isascii()
+    assert "Größe 0" in (tmp_path / "r/release/MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "\u2264" in (tmp_path / "r/internal/report.html").read_text(encoding="utf-8")
+
+
+# -- logs --------------------------------------------------------------------------------------------------
+
+
+def test_no_log_holds_what_an_error_says(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        try:
+            raise ValueError(SECRET)
+        except ValueError as error:
+            raise TypeError(f"{SECRET} is no number") from error
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(Source, "load", fail)
+        one_line(invoke("train", "gap", *files.flags, *PRIVATE), 1, "TypeError; details are in")
+    monkeypatch.setattr(Bars, "__call__", fail)
+    one_line(invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r"), 1, "TypeError; details are in")
+    logs = [*tmp_path.glob("graphveil-error-*.log"), Path("r/internal/error.log")]
+    assert len(logs) == 2
+    for log in logs:
+        assert SECRET not in log.read_text()
+        assert "builtins.ValueError\n\nthen:\n\nTraceback" in log.read_text()
+        assert "in fail" in log.read_text()
+
+
+# -- damaged files -----------------------------------------------------------------------------------------
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("place", ["privacy.json", "model.json"])
+def test_a_number_beyond_all_floats_is_refused(invoke: Invoke, files: Files, place: str) -> None:
+    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "r").code == 0
+    part = "guarantee" if place == "privacy.json" else "parameters"
+    edited(Path("r/release", place), lambda record: record[part].update(epsilon=HUGE))
+    for command in ("explain", "predict")[place == "model.json" :]:
+        one_line(invoke(command, "r"), 2, place)
+
+
+@pytest.fixture
+def halted(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Flags of a run that was stopped when all but publishing was done."""
+    flags = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "_summarise", stop)
+        assert invoke(*flags).code == 130
+    yield [*flags, "--resume"]
+
+
+@pytest.mark.parametrize(
+    "name", ["model.json", "predictions.parquet", "aggregates.safetensors", "PRIVACY.md"]
+)
+def test_a_staged_file_of_which_a_bit_flipped_is_not_published(
+    invoke: Invoke, halted: list[Any], name: str
+) -> None:
+    path = Path("r/internal/work/run-0/release", name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    one_line(invoke(*halted), 2, "not those that the run wrote")
+    assert not Path("r/release").exists()
+
+
+def fixed(text: str) -> Callable[[str], str]:
+    return lambda _: text
+
+
+@pytest.mark.parametrize("name", ["run-0/record.json", "data.json"])
+@pytest.mark.parametrize(
+    "damage", [*map(fixed, ("", "[]", "{}")), lambda t: t.replace("1", "2"), lambda t: t[:-9]]
+)
+def test_damaged_internal_files_are_called_that(
+    invoke: Invoke, halted: list[Any], name: str, damage: Callable[[str], str]
+) -> None:
+    path = Path("r/internal/work", name)
+    path.write_text(damage(path.read_text()))
+    one_line(invoke(*halted), 2, f"{name} is damaged")
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"test_accuracy": 3}'])
+def test_damaged_figures_of_a_finished_run_are_called_that(
+    invoke: Invoke, halted: list[Any], content: str
+) -> None:
+    assert invoke(*halted).code == 0
+    Path("r/internal/metrics.json").write_text(content)
+    one_line(invoke(*halted), 2, "metrics.json is damaged; the run is finished all the same")
+
+
+class Killed(BaseException):
+    """What a signal does to a process, as an exception."""
+
+
+@pytest.mark.parametrize("moment", ["before saving", "after saving", "before erasing", "after erasing"])
+def test_a_kill_leaves_no_key_that_nobody_erases(
+    invoke: Invoke,
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: Callable[[], list[Path]],
+    moment: str,
+) -> None:
+    when, verb = moment.split()
+    name = {"saving": "save", "erasing": "erase"}[verb]
+    real = getattr(KeyStore, name)
+
+    def killed(self: KeyStore, key: Any) -> None:
+        if when == "after":
+            real(self, key)
+        raise Killed
+
+    flags = ["train", "mlp", *files.flags, *PRIVATE, "--out", "r"]
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyStore, name, killed)
+        with pytest.raises(Killed):
+            invoke(*flags)
+    assert invoke(*flags, "--resume").code == 0
+    assert keys() == []
