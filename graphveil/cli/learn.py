@@ -11,7 +11,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
-    from graphveil.models.lpgnn import LPGNN
+    from graphveil.models.lpgnn.local import LocalEstimator
 
 _DATA, _RUN = "Data", "Run"
 
@@ -89,7 +89,7 @@ def learn(
     screen.emit(about | collect.counts(received) | found | guarantee)
 
 
-def _agreements(models: "list[LPGNN]", survey: "Survey") -> dict[str, Any]:
+def _agreements(models: "list[LocalEstimator]", survey: "Survey") -> dict[str, Any]:
     """Return how often each model predicts what validation nodes said, and how often these keep labels."""
     assert survey.label is not None
     own, *others = [model.agreement_["val"] for model in models]
@@ -113,10 +113,10 @@ def _show(found: dict[str, Any], screen: Screen) -> None:
         screen.say(SAME_REPORTS, style="dim")
 
 
-def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LPGNN":
+def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LocalEstimator":
     from graphveil.experiment.parameters import method_class, parse_settings
 
-    cls = cast("type[LPGNN]", method_class(method))
+    cls = cast("type[LocalEstimator]", method_class(method))
     parameters = parse_settings(cls, settings)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")

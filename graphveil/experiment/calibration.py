@@ -149,7 +149,7 @@ def _of_reports(model: "Estimator", dim: int | None, classes: int | None) -> Cal
     from graphveil.models.lpgnn.local import LocalEstimator
 
     assert isinstance(model, LocalEstimator)
-    guarantee, rows = model.promise_for(dim, classes), model.release_rows(None)
+    guarantee, rows = model.promise_for(dim, classes), model.reports_for(dim, classes)
     return Calibration(
         method=model.method,
         unit=guarantee.unit,

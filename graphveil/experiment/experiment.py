@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.graph.recipes import Recipe
     from graphveil.models.base import Estimator
-    from graphveil.models.lpgnn import LPGNN
+    from graphveil.models.lpgnn.local import LocalEstimator
     from graphveil.models.mlp import MLP
 
 DEFAULT_RECIPE, LOCAL_RECIPE = "gap", "lpgnn"
@@ -99,19 +99,19 @@ class Experiment:
         """Return the unfitted model of a run."""
         return method_class(self.method)(**self._parameters(run))
 
-    def baseline(self, run: int) -> "MLP | LPGNN | None":
+    def baseline(self, run: int) -> "MLP | LocalEstimator | None":
         """Return the unfitted no-graph baseline of a run, if there is to be one.
 
         Where nodes randomise their records it is for the same reports: raw records are nowhere to be read.
         """
-        from graphveil.models.lpgnn import LPGNN
+        from graphveil.models.lpgnn.local import LocalEstimator
         from graphveil.models.mlp import MLP
 
         if self.method == MLP.method or not self.compare:
             return None
         if self.local:
             model = self.model(run)
-            assert isinstance(model, LPGNN)  # no other method takes the unit
+            assert isinstance(model, LocalEstimator)  # no other method takes the unit
             return model.without_edges()
         known = self._parameters(run)
         return MLP(**{name: known[name] for name in ("seed", *_SHARED_WITH_BASELINE) if name in known})

@@ -189,18 +189,11 @@ class Estimator(ABC):
             GraphError: the graph has no split or a part of it is empty.
             BudgetError: the graph's ledger refuses the release.
         """
+        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine))
+
+    def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
+        """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
-        method = self._configured()
-        session = Session(
-            streams=PublicStreams(self.seed),
-            label=method.name,
-            noise_seed=self.unsafe_noise_seed,
-            engine=engine,
-            on_progress=on_progress,
-            workspace=workspace,
-            configuration=self._configuration(),
-            device=pick_device(self.device),
-        )
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
         session.plan, session.guarantee = previewed.plan, previewed.guarantee
@@ -384,6 +377,21 @@ class Estimator(ABC):
             unsafe_noise_seed=self.unsafe_noise_seed,
             private_metrics=self.private_metrics,
             paper_deviations=self.paper_deviations,
+        )
+
+    def _session(
+        self, on_progress: OnProgress, workspace: Path | None = None, engine: Engine | None = None
+    ) -> Session:
+        """Return the session of a fit."""
+        return Session(
+            streams=PublicStreams(self.seed),
+            label=self.method,
+            noise_seed=self.unsafe_noise_seed,
+            engine=engine,
+            on_progress=on_progress,
+            workspace=workspace,
+            configuration=self._configuration(),
+            device=pick_device(self.device),
         )
 
     def _configuration(self) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import NotYetError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.models.inference.cache import Answer
@@ -87,12 +87,6 @@ def schedule_of(given: FullGraphKeywords) -> Schedule:
         weight_decay=given.weight_decay,
         patience=given.patience,
     )
-
-
-def check_device(name: str, device: str) -> None:
-    """Refuse a GPU."""
-    if device == "cuda":
-        raise ConfigError(f"{name} runs on the CPU in this version; pass device='cpu' or 'auto'")
 
 
 class Shape(Protocol):

@@ -7,12 +7,12 @@ from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
     ClearFullGraph,
     FullGraphKeywords,
-    check_device,
     depth_of,
     refuse_private,
     schedule_of,
     style_of,
 )
+from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.gcn import GcnShape
 
 
@@ -46,7 +46,7 @@ class GCN(FullGraphKeywords, Estimator):
         self._configured()
 
     def _configured(self) -> ClearFullGraph:
-        check_device(self.method, self.device)
+        check_on_cpu(self.method, self.device)
         return ClearFullGraph(
             name=self.method,
             terms=self._terms(),

@@ -166,6 +166,12 @@ def _refuse_directed(terms: Terms, graph: Graph) -> None:
     )
 
 
+def check_on_cpu(name: str, device: str) -> None:
+    """Refuse a GPU for a method that has no use for one."""
+    if device == "cuda":
+        raise ConfigError(f"{name} runs on the CPU in this version; pass device='cpu' or 'auto'")
+
+
 def check_kind(graph: object) -> None:
     """Refuse anything but a graph, such as another library's.
 

@@ -1,20 +1,18 @@
 """SimGAT: LPGNN with fewer hops, and an average over nodes that are alike by their place in the graph."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
-
 from graphveil import _check
-from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
-from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.elsewhere import Collection, Heard
+from graphveil.models.lpgnn.estimator import LPGNN, baseline_of
+from graphveil.models.lpgnn.keywords import LpgnnKeywords
+from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
+from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.through import KPropThrough, Through
 from graphveil.models.session import Session
-from graphveil.networks.inputs import Estimates
 from graphveil.propagation import Chain, Propagation, SparseMap
-from graphveil.release import ReleasePlan
 from graphveil.structure import PublicEdges, averaging, parse_similarity, union
 
 Combine = Literal["post", "union"]
@@ -24,7 +22,7 @@ WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 
 
 @dataclass(kw_only=True, eq=False)
-class SimGAT(LPGNN):
+class SimGAT(LpgnnKeywords, LocalEstimator):
     """Similarity aggregator on randomised features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 
     KProp averages noise out over K hops, and far nodes have little to do with a node. SimGAT takes fewer,
@@ -75,10 +73,54 @@ class SimGAT(LPGNN):
     weight: Weight = "one"
     max_degree: int | None = None
 
-    _prepared: Propagation | None = field(default=None, init=False, repr=False)
+    def without_edges(self) -> LPGNN:
+        """Return the unfitted baseline that reads no edge, see :meth:`LPGNN.without_edges`."""
+        return baseline_of(self)
 
-    def _check_config(self) -> None:
-        super()._check_config()
+    def _configured(self) -> LpgnnMethod:
+        return LpgnnMethod(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            reporting=self._reporting(),
+            through=self._through(),
+            smoothing=KPropThrough.of(self, self.y_steps) if self.y_steps else None,
+            learning=Learning.of(self),
+        )
+
+    def _through(self) -> "SimilarityThrough":
+        return SimilarityThrough(
+            hops=KPropThrough.of(self, self.x_steps),
+            similarity=self.similarity,
+            combine=self.combine,
+            weight=self.weight,
+            max_degree=self.max_degree,
+            basis=f"unit {self.unit!r} leaves edges public",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityThrough(Through):
+    """Hops along the edges, and an average over similar nodes; see :class:`SimGAT`.
+
+    Args:
+        hops: k' of them.
+        similarity: a name, with parameters in brackets if need be.
+        combine: whether similar nodes are averaged after the hops, or hops go along them, too.
+        weight: how much a similar node counts.
+        max_degree: of a union.
+        basis: why the edges may be read.
+    """
+
+    hops: KPropThrough
+    similarity: str
+    combine: Combine
+    weight: Weight
+    max_degree: int | None
+    basis: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
         parse_similarity(self.similarity)
         _check.one_of(COMBINE, combine=self.combine)
         _check.one_of(WEIGHT, weight=self.weight)
@@ -92,38 +134,20 @@ class SimGAT(LPGNN):
         if self.combine != "union":
             raise ConfigError(f"max_degree={self.max_degree} is for combine='union'; drop it")
 
-    def _check_graph(self, graph: Graph) -> None:
-        super()._check_graph(graph)
-        parse_similarity(self.similarity).check_installed()  # to load a model it is not needed
+    def check(self) -> None:
+        """Refuse a similarity whose library is missing; to load a model it is not needed."""
+        parse_similarity(self.similarity).check_installed()
 
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        with context.stage("similarity"):
-            self._prepared = self._averaged(graph)  # before records pay: it may turn out to be impossible
-        try:
-            return super()._fit(graph, plan, context)
-        finally:
-            self._prepared = None
-
-    def _hear(self, collection: Collection, context: Session) -> Heard:
-        self._prepared = self._averaged(collection.graph)  # before its nodes pay
-        try:
-            return super()._hear(collection, context)
-        finally:
-            self._prepared = None
-
-    def _propagation(self, graph: Graph, features: Estimates) -> Propagation:
-        return self._averaged(graph) if self._prepared is None else self._prepared
-
-    def _averaged(self, graph: Graph) -> Propagation:
+    def propagation(self, graph: Graph, session: Session) -> Propagation:
         """Return hops and similar nodes as one map."""
-        edges = PublicEdges(graph.adjacency, basis=f"unit {self.unit!r} leaves edges public")
-        similar = self._similar(edges)
-        if self.combine == "union":
-            joined = union(edges, similar, max_degree=self.max_degree)
-            return self._kprop(graph.replace(adjacency=joined), self.x_steps)
-        mean = averaging(similar, weighted=self.weight == "similarity")
-        return Chain((self._kprop(graph, self.x_steps), SparseMap.of(mean)))
+        with session.stage("similarity"):
+            edges = PublicEdges(graph.adjacency, basis=self.basis)
+            similar = self.similar(edges, session)
+            if self.combine == "union":
+                return self.hops.along(union(edges, similar, max_degree=self.max_degree))
+            mean = averaging(similar, weighted=self.weight == "similarity")
+            return Chain((self.hops.along(graph.adjacency), SparseMap.of(mean)))
 
-    def _similar(self, edges: PublicEdges) -> Any:
+    def similar(self, edges: PublicEdges, session: Session) -> Any:
         """Return S, a sparse matrix (N, N)."""
-        return parse_similarity(self.similarity)(edges, streams=PublicStreams(self.seed))
+        return parse_similarity(self.similarity)(edges, streams=session.streams)

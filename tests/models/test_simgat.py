@@ -15,8 +15,8 @@ from graphveil.errors import ConfigError, MissingDependencyError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.models.simgat import SimGAT
-from graphveil.networks.inputs import Estimates
+from graphveil.models.session import Session
+from graphveil.models.simgat import SimGAT, SimilarityThrough
 from graphveil.propagation import KProp
 from graphveil.structure import MultiHop, PublicEdges, union
 from graphveil.structure.edges import Matrix
@@ -33,7 +33,7 @@ def model(**changed: object) -> SimGAT:
 
 def operator(simgat: SimGAT, graph: Graph) -> torch.Tensor:
     """Return the matrix that features are propagated by."""
-    through = simgat._propagation(graph, Estimates(graph.x))
+    through = simgat._configured().through.propagation(graph, Session(streams=PublicStreams(0)))
     return through.apply(torch.eye(graph.num_nodes))
 
 
@@ -96,7 +96,7 @@ def test_a_fit_without_similar_nodes_is_a_fit_of_lpgnn(backbone: str) -> None:
 
 def test_the_price_is_that_of_lpgnn() -> None:
     ours, theirs = (
-        cls(unit="node-features", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH)[1]
+        cls(unit="node-features", eps_x=0.5, eps_y=2.0, seed=0).preview(GRAPH).guarantee
         for cls in (SimGAT, gv.LPGNN)
     )
     assert ours == theirs
@@ -111,13 +111,13 @@ def test_private_edges_are_refused(unit: str) -> None:
 
 def test_neither_features_nor_labels_decide_who_is_similar(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Matrix]()
-    similar = SimGAT._similar
+    similar = SimilarityThrough.similar
 
-    def spied(self: SimGAT, edges: PublicEdges) -> Matrix:
-        seen.append(similar(self, edges))
+    def spied(through: SimilarityThrough, edges: PublicEdges, session: Session) -> Matrix:
+        seen.append(similar(through, edges, session))
         return seen[-1]
 
-    monkeypatch.setattr(SimGAT, "_similar", spied)
+    monkeypatch.setattr(SimilarityThrough, "similar", spied)
     model(similarity="factorised(dim=8)").fit(GRAPH)
     model(similarity="factorised(dim=8)").fit(GRAPH.replace(x=GRAPH.x[:, :3], y=GRAPH.y.flip(0)))
     assert isinstance(seen[0], sparse.csr_array)

@@ -32,7 +32,7 @@ def test_a_reason_is_required() -> None:
 
 
 def test_a_released_graph_needs_a_valid_guarantee() -> None:
-    guarantee = GAP(unit="undirected-edge", epsilon=1.0, delta=1e-7).preview(_split(GRAPH))[1]
+    guarantee = GAP(unit="undirected-edge", epsilon=1.0, delta=1e-7).preview(_split(GRAPH)).guarantee
     assert guarantee.valid
     assert "undirected-edge" in PublicEdges.released(PATH, guarantee).basis
     with pytest.raises(UnitError, match="without a valid guarantee"):

@@ -14,7 +14,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.splits import random_split
 from graphveil.mechanisms import FeatureRR, MultiBit, Weights
-from graphveil.models.lpgnn.records import UNKNOWN, Randomised, sparse_estimates
+from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, sparse_estimates
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import NodeFeatures
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.models.lpgnn.records import UNKNOWN
+from graphveil.models.lpgnn.randomised import UNKNOWN
 from graphveil.networks.backbones import Backbone
 from graphveil.networks.inputs import Inputs
 from graphveil.propagation import Propagation, propagate

@@ -2,30 +2,33 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import Adjacency, Graph, rows
+from graphveil.graph import Adjacency, Graph
 from graphveil.graph.features import as_features
-from graphveil.models.base import SEEDED
-from graphveil.models.inference.requests import PredictionRequest, check_subject
+from graphveil.mechanisms import FeatureMechanism, LabelRR
+from graphveil.models.base import Estimator
+from graphveil.models.fitted import Fitted
+from graphveil.models.inference.cache import Answer
+from graphveil.models.inference.requests import Requesting
+from graphveil.models.learned import Learned, nothing
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
-from graphveil.models.lpgnn.elsewhere import Collection, Heard, collection_of, joined
-from graphveil.models.lpgnn.promise import LocalPromise
-from graphveil.models.lpgnn.records import UNKNOWN, Randomised, Randomiser, no_reports, outside
+from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports, requests_of_people
+from graphveil.models.lpgnn.keywords import LocalKeywords
+from graphveil.models.lpgnn.method import LocalMethod, Received
+from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, outside
+from graphveil.models.lpgnn.reporting import Reporting
 from graphveil.models.lpgnn.scaling import scaled
-from graphveil.models.session import OnProgress, Session, silent
+from graphveil.models.requirements import check_on_cpu
+from graphveil.models.session import OnProgress, silent
 from graphveil.networks.inputs import Estimates
-from graphveil.privacy import Entry, Guarantee, NodeFeatures, ledger_of
-from graphveil.release import ReleasePlan
+from graphveil.privacy import Guarantee
 
 _OF_RECORDS = (  # the parameters that say what a report is
     *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
@@ -34,7 +37,7 @@ _OF_RECORDS = (  # the parameters that say what a report is
 
 
 @dataclass(kw_only=True, eq=False)
-class LocalEstimator(LocalPromise):
+class LocalEstimator(LocalKeywords, Estimator):
     """Base of methods that learn from records which each node randomises, over public edges.
 
     A fit is one collection: booked before it, resumed without another one. Its reports serve further models,
@@ -43,10 +46,49 @@ class LocalEstimator(LocalPromise):
     training and validation nodes said.
     """
 
-    clipped_: int | None = field(default=None, init=False, repr=False)  # private: it stays inside
-    agreement_: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-    _reports: Randomised | None = field(default=None, init=False, repr=False)  # of the last fit
-    _received: Randomised | None = field(default=None, init=False, repr=False)  # for the next one
+    local: ClassVar[bool] = True
+
+    clipped_ = Learned[int | None](lambda fit: fit.learned.get("clipped"), nothing)
+    agreement_ = Learned[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _configured(self) -> LocalMethod:
+        """Return the frozen method of this configuration."""
+
+    @abstractmethod
+    def without_edges(self) -> "LocalEstimator":
+        """Return the unfitted baseline that reads no edge, for the same reports."""
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        check_on_cpu(self.method, self.device)
+        self._configured()
+
+    def _reporting(self) -> Reporting:
+        return Reporting.of(self, self._terms(), self.method)
+
+    @property
+    def _spends(self) -> bool:
+        """Whether a fit asks anything under a budget of the server's: a record pays before it leaves."""
+        return False
+
+    def mechanism(self, dim: int) -> FeatureMechanism:
+        """Return what randomises a vector of so many features."""
+        return self._configured().reporting.mechanism(dim)
+
+    def label_mechanism(self, classes: int) -> LabelRR:
+        """Return what randomises a label of so many classes."""
+        return self._configured().reporting.label(classes)
+
+    def promise_for(self, features: int, classes: int) -> Guarantee:
+        """Return the guarantee for records of so many features and classes, whatever the graph."""
+        return self._configured().promised(features, classes)
+
+    def reports_for(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
+        """Return what leaves a node of so many features and classes, as lines of a table."""
+        return self._configured().reporting.rows(features, classes)
 
     @classmethod
     def from_survey(cls, survey: Survey, **configuration: Any) -> Self:
@@ -68,10 +110,6 @@ class LocalEstimator(LocalPromise):
         (1.0, 2.0, True)
         """
         return cls(**agreed(survey, configuration))
-
-    def _guarantee_for(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        received = self._received is not None and self._randomises
-        return dataclasses.replace(super()._guarantee_for(plan, graph), received=received)
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -107,7 +145,7 @@ class LocalEstimator(LocalPromise):
         agreed(collector.survey, self.get_params())
         public = self._public(collector.survey, public_features)
         graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids, public=public)
-        return self._fit_received(graph, received, on_progress)
+        return self._fit_received(graph, Received(records=received), on_progress)
 
     def _public(self, survey: Survey, given: object) -> Estimates | None:
         """Return public features in the place of estimates, where the survey asks for none."""
@@ -121,7 +159,7 @@ class LocalEstimator(LocalPromise):
         if given is None:
             return None
         x = scaled(as_features(given), self.scaling)
-        if count := outside(self._law().bounds, x):
+        if count := outside(self._configured().reporting.features.bounds, x):
             raise ConfigError(
                 f"{count:,} values of the public features lie outside low={self.low!r} and "
                 f"high={self.high!r}, and would be cut; say their range (--set low=.. --set high=..), or "
@@ -145,69 +183,36 @@ class LocalEstimator(LocalPromise):
             ConfigError: the two models randomise records differently, or the other one has no reports.
             GraphError: the nodes, or those that told their label, are not those of the reports.
         """
-        reports = fitted._reports
+        reports = _reports_of(fitted._fit)
         if reports is None:
             raise ConfigError(
                 "the other model has no reports: it is not fitted, or comes from a file, which does not hold "
                 "them; fit it in this process first"
             )
-        self._check_same_records(fitted)
+        self._check_same_records(fitted.fitted)
         telling = (graph.mask("train") | graph.mask("val")).numpy()
         if not np.array_equal(reports.labels.numpy() != UNKNOWN, telling):
             raise GraphError(
                 "the reports are of other nodes or another split; pass the graph that the other model was "
                 "fitted to"
             )
-        self._fit_received(graph, reports, on_progress)
-        self.clipped_, self.guarantee_ = fitted.clipped_, fitted.guarantee
-        return self
+        received = Received(records=reports, guarantee=fitted.guarantee, clipped=fitted.clipped_)
+        return self._fit_received(graph, received, on_progress)
 
-    def _check_same_records(self, fitted: "LocalEstimator") -> None:
+    def _check_same_records(self, fitted: Fitted) -> None:
         """Require that both models mean the same by a report."""
         for name in _OF_RECORDS:
-            own, other = getattr(self, name), getattr(fitted, name)
+            own, other = getattr(self, name), fitted.parameters[name]
             if own != other:
                 raise ConfigError(
                     f"{name}={own!r} is not how the reports were made, which is {name}={other!r}; take that, "
                     "or fit(graph), which is a collection of its own"
                 )
 
-    def _fit_received(self, graph: Graph, received: Randomised, on_progress: OnProgress) -> Self:
-        self._received = received
-        try:
-            return self.fit(graph, on_progress=on_progress)
-        finally:
-            self._received = None
-
-    def _records(self, graph: Graph, context: Session) -> Randomised:
-        """Have every node randomise its record, and book what that costs; exact records without a unit."""
-        if self._received is not None:
-            self.clipped_ = None  # only the devices know
-            return self._received
-        x = scaled(graph.x, self.scaling)
-        if not self._randomises:
-            return no_reports(graph, x)
-        kept = None if context.workspace is None else context.workspace / "reports.safetensors"
-        book = context.budget or ledger_of(graph.edge_set)
-        if kept is None or not kept.exists():
-            book.check(self._entry("unbooked", self.guarantee))  # before anything is told
-        self.clipped_ = outside(self._law().bounds, x)
-        records = self._randomiser()(graph, x, self.unsafe_noise_seed, kept)
-        if all(known.release_id != records.release_id for known in book.entries):
-            book.record(self._entry(records.release_id, self.guarantee))
-        context.on_booked()
-        if records.reproducible:
-            self.guarantee_ = self.guarantee.with_deviations(SEEDED)
-        return records
-
-    def _randomiser(self) -> Randomiser:
-        shape = self._shape
-        return Randomiser(
-            mechanism=self.mechanism(shape["features"]), label=self.label_mechanism(shape["classes"])
-        )
-
-    def _entry(self, release_id: str, price: Guarantee) -> Entry:
-        return Entry(release_id, self.method, price.event, unit=NodeFeatures())
+    def _fit_received(self, graph: Graph, received: Received, on_progress: OnProgress) -> Self:
+        """Learn from reports that were paid for already."""
+        method = dataclasses.replace(self._configured(), received=received)
+        return self._fit_by(method, graph, self._session(on_progress))
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
@@ -218,59 +223,25 @@ class LocalEstimator(LocalPromise):
         graph, that predictions are compared with; the best that can be expected there is the probability that
         a label is kept.
         """
-        if not self._randomises or split == "test":
+        if not self.fitted.method.terms.protects or split == "test":
             return super().score(graph, split)
         said, mask = self.aggregates_["labels"], graph.mask(split)
         if len(said) != graph.num_nodes:
             raise GraphError("what training and validation nodes said is known of the fitted graph only")
         return float((self.predict()[mask] == said[mask]).float().mean())
 
-    # -- other graphs --------------------------------------------------------------------------------------
+    def _requesting(self) -> Requesting:
+        """Return what nodes of another graph have to tell."""
+        return requests_of_people
 
-    def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
-        """Have every node randomise its record, once, learn from what they told, and predict all nodes.
+    def _known_of(self, fitted: Fitted) -> Answer:
+        """Return what is known of the fitted graph, with the reports behind it."""
+        reports = _reports_of(fitted)
+        assert reports is not None  # this process has just learned from them
+        return CollectedReports(None, (), fitted.own_proba, reports)
 
-        Errors and arguments are those of :meth:`Estimator.fit`; of a graph that grows from this one, the new
-        nodes alone are asked.
-        """
-        super().fit(graph, on_progress=on_progress, workspace=workspace)
-        if self._reports is not None:
-            heard = Heard(None, (), self._fitted(), self._reports)
-            self._answers.keep(graph.adjacency.version, graph.x, heard)
-        return self
 
-    def _questions(
-        self, graph: Graph, disjoint_edges: bool, disjoint_people: bool
-    ) -> Sequence[PredictionRequest]:
-        if not self._randomises:
-            return super()._questions(graph, disjoint_edges, disjoint_people)
-        check_subject(self, disjoint_edges, disjoint_people)
-        if self._answers.find(graph.adjacency.version, graph.x) is not None:
-            return []
-        self._check_unit(graph)
-        self._check_features(graph)
-        if self.guarantee.received:
-            raise ConfigError(
-                f"this {self.method} learned from messages, and no raw features are asked here: have the "
-                "nodes of the other graph answer the survey, and learn from all messages (fit_collected, "
-                "collect learn), which costs those who have answered nothing more"
-            )
-        return [collection_of(self, graph, self._price_of_features(graph), disjoint_people, self._hear)]
-
-    def _hear(self, collection: Collection, context: Session) -> Heard:
-        """Have the nodes of a collection randomise their features, book it, and predict the graph."""
-        graph, price = collection.graph, collection.price
-        book = context.budget or ledger_of(collection.people)
-        book.check(self._entry("unbooked", price))  # before anything is told
-        own = rows(graph.x, torch.arange(collection.first, graph.num_nodes))
-        new = self._randomiser().features_alone(
-            scaled(own, self.scaling), self.unsafe_noise_seed, self._told.releases
-        )
-        book.record(self._entry(new.release_id, price))
-        context.on_booked()
-        records = joined(collection.before, new)
-        return Heard(None, (), self._predict_told(graph, records), records)
-
-    @abstractmethod
-    def _predict_told(self, graph: Graph, records: Randomised) -> Tensor:
-        """Return probabilities (N, C) of a graph from what its nodes told."""
+def _reports_of(fitted: Fitted | None) -> Randomised | None:
+    """Return what a model learned from; None before a fit, and for one from a file."""
+    trained = None if fitted is None else fitted.trained
+    return trained.reports if isinstance(trained, TrainedOnReports) else None

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from graphveil.graph import Adjacency
 from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.records import UNKNOWN
+from graphveil.models.lpgnn.randomised import UNKNOWN
 from graphveil.propagation import KProp, SparseMap
 
 _RAREST = 0.01  # no class is taken to be rarer: the estimate of its share is noisy

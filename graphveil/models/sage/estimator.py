@@ -9,13 +9,13 @@ from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
     ClearFullGraph,
     FullGraphKeywords,
-    check_device,
     depth_of,
     refuse_private,
     schedule_of,
     style_of,
 )
 from graphveil.models.method import Method
+from graphveil.models.requirements import check_on_cpu
 from graphveil.models.sage.paper import CLIP_PER, PAPER_DEVIATIONS, ClipPer, SagePaper
 from graphveil.networks.sage import SageShape
 from graphveil.privacy import NodeOwner
@@ -91,7 +91,7 @@ class SAGE(FullGraphKeywords, Estimator):
         self._configured()
 
     def _configured(self) -> Method:
-        check_device(self.method, self.device)
+        check_on_cpu(self.method, self.device)
         _check.depth(pre_layers=self.pre_layers, post_layers=self.post_layers)
         _check.one_of(CLIP_PER, clip_per=self.clip_per)
         return self._over_subgraphs() if self.unit == NodeOwner.name else self._in_clear()

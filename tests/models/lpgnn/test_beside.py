@@ -12,7 +12,7 @@ from graphveil.experiment.run import run
 from graphveil.experiment.source import Source
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.models.lpgnn import records
+from graphveil.models.lpgnn import randomised
 
 LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "epochs": 3}
 METHODS = pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
@@ -31,12 +31,12 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return what becomes a list of every noise that is made."""
     made = list[object]()
 
-    class Counted(records.LocalNoise):
+    class Counted(randomised.LocalNoise):
         def __init__(self, *given: object) -> None:
             made.append(given)
             super().__init__(*given)
 
-    monkeypatch.setattr(records, "LocalNoise", Counted)
+    monkeypatch.setattr(randomised, "LocalNoise", Counted)
     return made
 
 
@@ -44,7 +44,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_it_learns_from_the_same_tensors_and_books_nothing(graph, draws, method) -> None:
     model = method(**LOCAL, seed=0).fit(graph)
     beside = model.without_edges().fit_reports_of(model, graph)
-    assert beside._reports is model._reports
+    assert beside.fitted.trained.reports is model.fitted.trained.reports
     assert beside.aggregates_["labels"] is model.aggregates_["labels"]
     assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == 1
     assert beside.guarantee == model.guarantee
@@ -118,7 +118,7 @@ def test_a_run_collects_once_and_a_resumed_one_never_again(tmp_path, draws, monk
     heard, whole = list[object](), gv.LPGNN.fit_reports_of
 
     def stopped(self, fitted, graph, **given):
-        heard.append(fitted._reports)
+        heard.append(fitted.fitted.trained.reports)
         if len(heard) == 2:
             raise KeyboardInterrupt
         return whole(self, fitted, graph, **given)

@@ -10,7 +10,7 @@ from graphveil.collect import Collector, Survey, answer_all
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
-from graphveil.models.lpgnn import local, records
+from graphveil.models.lpgnn import randomised
 from graphveil.models.lpgnn.collected import as_graph, estimates_of
 from graphveil.privacy import ledger_of
 
@@ -108,7 +108,7 @@ def test_labels_alone_are_learned_from_with_public_features(method, edges) -> No
         collector(ALONE), edges, public_features=x
     )
     assert (model.eps_x, model.eps_y) == (np.inf, 2.0)
-    assert torch.equal(model._reports.features.dense(), torch.from_numpy(x).float())
+    assert torch.equal(model.fitted.trained.reports.features.dense(), torch.from_numpy(x).float())
     assert model.predict_proba().shape == (NODES, CLASSES)
     said = model.guarantee.statement()
     assert "eps_x = inf and its label at eps_y = 2" in said and "saw only what had left" in said
@@ -167,7 +167,7 @@ def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch)
         raise AssertionError("noise was drawn")
 
     found = collector(survey)
-    monkeypatch.setattr(records, "LocalNoise", noise)
+    monkeypatch.setattr(randomised, "LocalNoise", noise)
     monkeypatch.setattr(type(law), "perturb", noise)
     monkeypatch.setattr(LabelRR, "perturb", noise)
     model = method.from_survey(survey, seed=0, epochs=3).fit_collected(found, edges)
@@ -182,7 +182,7 @@ def test_the_same_reports_make_the_same_model_as_a_fit_that_randomises(edges, mo
     collected = gv.LPGNN.from_survey(SURVEY, seed=5, epochs=10).fit_collected(found, edges)
     graph, told = as_graph(found, edges, seed=5)
     raw = graph.replace(x=torch.rand(NODES, DIM))
-    monkeypatch.setattr(local.Randomiser, "__call__", lambda *given: told)
+    monkeypatch.setattr(randomised.Randomiser, "__call__", lambda *given: told)
     fitted = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
     assert torch.equal(fitted.predict_proba(), collected.predict_proba())
 

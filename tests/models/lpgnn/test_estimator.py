@@ -10,13 +10,15 @@ import torch
 from scipy import sparse
 
 import graphveil as gv
+from graphveil._random import PublicStreams
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.graph import to_dense
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.mechanisms import Bounds, Weights
-from graphveil.models.lpgnn.laws import FEATURES, WEIGHED
-from graphveil.models.lpgnn.records import outside
+from graphveil.models.lpgnn.feature_reports import FEATURES, WEIGHED
+from graphveil.models.lpgnn.randomised import outside
+from graphveil.models.session import Session
 from graphveil.privacy import LocalReport, NodeFeatures, compose
 
 GRAPH = RECIPES["gap"].split(synthetic("tiny"), seed=0)
@@ -25,6 +27,12 @@ LOCAL = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0, "seed": 0, "epochs
 
 def model(**changed: object) -> gv.LPGNN:
     return gv.LPGNN(**{**LOCAL, **changed})
+
+
+def grown(graph: gv.Graph) -> gv.Graph:
+    """Return the graph with two further nodes."""
+    n, x = graph.num_nodes, to_dense(graph.x)[:2]
+    return graph.grow(x, None, [n, n + 1], [0, 1])
 
 
 @pytest.fixture
@@ -76,7 +84,7 @@ class TestUnits:
         reference = gv.LPGNN(unit="none", seed=0, epochs=3, x_steps=0, y_steps=0).fit(GRAPH)
         assert not reference.guarantee.valid
         assert torch.equal(reference.predict_proba(GRAPH), reference.predict_proba())
-        again = reference._predict_other(GRAPH)
+        again = reference.fitted.trained.answer(GRAPH, Session(streams=PublicStreams(0)), None).proba
         assert torch.allclose(again, reference.predict_proba(), atol=1e-6)
 
     def test_infinite_budgets_are_the_reference(self) -> None:
@@ -99,18 +107,18 @@ class TestGuarantee:
         assert "with delta = 1e-10, which is weaker" in promise.statement()
 
     def test_no_budget_is_no_number(self, graph) -> None:
-        promise = model(eps_y=math.inf).preview(graph)[1]
+        promise = model(eps_y=math.inf).preview(graph).guarantee
         assert promise.epsilon == math.inf
         assert promise.as_dict()["epsilon"] is None
         assert "its label at eps_y = inf" in promise.statement()
 
     def test_runs_compose(self, graph) -> None:
-        whole = model(eps_x=0.1, eps_y=0.2).preview(graph)[1].repeated(3)
+        whole = model(eps_x=0.1, eps_y=0.2).preview(graph).guarantee.repeated(3)
         assert whole.epsilon == pytest.approx(0.9)
         assert whole.local_budgets == (0.3, 0.6)
 
     def test_an_attacker_of_randomised_response(self, graph) -> None:
-        promise = model(eps_x=0.5, eps_y=0.5).preview(graph)[1]
+        promise = model(eps_x=0.5, eps_y=0.5).preview(graph).guarantee
         assert promise.attacker_rate == pytest.approx(math.e / 100)
 
     def test_a_fit_is_booked_and_a_limit_holds(self, graph) -> None:
@@ -135,27 +143,71 @@ class TestGuarantee:
         assert not torch.equal(first.aggregates_["labels"], second.aggregates_["labels"])
 
 
+class TestAFitIsAValue:
+    """Parameters that are set after a fit are for the next one."""
+
+    def test_the_unit_that_was_fitted_decides(self, graph) -> None:
+        fitted, other = model().fit(graph), graph.replace(x=graph.x.flip(1))
+        price, said = fitted.price(other), fitted.score(graph, "val")
+        fitted.set_params(unit="none", eps_x=None, eps_y=None)
+        assert fitted.price(other) == price and price.local_budgets == (1.0, 0.0)
+        assert fitted.score(graph, "val") == said
+        fitted.predict(other)
+        assert len(gv.ledger_of(graph.edge_set).entries) == 2
+
+    def test_reports_are_what_they_were_made_as(self, graph) -> None:
+        told = model().fit(graph)
+        told.eps_x = 5.0
+        with pytest.raises(ConfigError, match=r"eps_x=5\.0 is not how the reports were made"):
+            model(eps_x=5.0).fit_reports_of(told, graph)
+        beside = model().fit_reports_of(told, graph)
+        assert beside.guarantee == told.guarantee and beside.clipped_ == told.clipped_
+
+    def test_what_another_fit_was_given_is_not_for_the_next(self, graph) -> None:
+        told = model(unsafe_noise_seed=1).fit(graph)
+        again = model().fit_reports_of(told, graph)
+        assert not again.guarantee.valid
+        assert again.fit(graph).guarantee.valid
+        assert again.fitted.trained.reports is not told.fitted.trained.reports
+
+    @pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
+    def test_a_prediction_leaves_the_network_on_its_edges(self, graph, backbone) -> None:
+        fitted = model(backbone=backbone).fit(graph)
+        before = dict(vars(fitted.fitted.trained.network))
+        fitted.predict(grown(graph))
+        assert all(vars(fitted.fitted.trained.network)[name] is kept for name, kept in before.items())
+
+    @pytest.mark.parametrize("settings", [{}, {"features": "agm", "backbone": "gat"}])
+    def test_it_comes_back_from_its_weights(self, graph, settings) -> None:
+        fitted = model(unsafe_noise_seed=1, **settings).fit(graph).fitted
+        again = fitted.method.restore(fitted.trained.state(), fitted.sizes, dict(fitted.released))
+        assert again.reports is None
+        estimates = fitted.trained.reports.features
+        hops = fitted.method.through.propagation(graph, Session(streams=PublicStreams(0)))
+        assert torch.equal(again.proba(graph, estimates, hops), fitted.proba)
+
+
 class TestScaling:
     def test_ranges_from_the_data_need_a_word_and_void_it(self, graph) -> None:
         with pytest.raises(ConfigError, match="go together"):
             model(scaling="columns")
         with pytest.raises(ConfigError, match="go together"):
             model(data_dependent_bounds=True)
-        promise = model(scaling="columns", data_dependent_bounds=True).preview(graph)[1]
+        promise = model(scaling="columns", data_dependent_bounds=True).preview(graph).guarantee
         assert promise.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_that_scaled_columns_voids_it(self) -> None:
         prepared = RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(synthetic("tiny")), seed=0)
-        promise = model().preview(prepared)[1]
+        promise = model().preview(prepared).guarantee
         assert promise.deviations == ("bounds taken from the data",)
 
     def test_a_recipe_for_devices_does_not(self) -> None:
         prepared = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
-        assert model().preview(prepared)[1].valid
+        assert model().preview(prepared).guarantee.valid
         assert torch.equal(to_dense(prepared.x), to_dense(synthetic("tiny").x))
 
     def test_a_node_may_scale_its_own_row(self, graph) -> None:
-        promise = model(scaling="row").preview(graph)[1]
+        promise = model(scaling="row").preview(graph).guarantee
         assert promise.valid
         assert "each node brings its features to [0, 1] by its own" in promise.statement()
 

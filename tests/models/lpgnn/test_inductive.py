@@ -11,10 +11,12 @@ import graphveil as gv
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.graph import to_dense
 from graphveil.models.inference.ledger import ASSERTED_PEOPLE
-from graphveil.models.lpgnn import records
-from graphveil.models.lpgnn.elsewhere import Collection
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn import randomised
+from graphveil.models.lpgnn.inductive import CollectedReports, CollectionRequest
+from graphveil.models.lpgnn.learning import TrainedLpgnn
+from graphveil.models.simgat import SimilarityThrough
 from graphveil.privacy import LocalReport, compose
+from graphveil.propagation import KProp
 
 BUDGETS = {"unit": "node-features", "eps_x": 1.0, "eps_y": 2.0}
 LOCAL = {**BUDGETS, "seed": 0, "epochs": 2, "hidden": 4, "x_steps": 2}
@@ -52,13 +54,13 @@ def fitted(graph: gv.Graph, method: type[gv.LPGNN] = gv.LPGNN, **changed: object
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """Return what becomes a list of all raw features that were randomised, one matrix a collection."""
-    seen, whole = list[np.ndarray](), records.perturbed
+    seen, whole = list[np.ndarray](), randomised.perturbed
 
     def watched(mechanism, x, *others):
         seen.append(to_dense(x).numpy())
         return whole(mechanism, x, *others)
 
-    monkeypatch.setattr(records, "perturbed", watched)
+    monkeypatch.setattr(randomised, "perturbed", watched)
     return seen
 
 
@@ -89,17 +91,20 @@ class TestAnotherGraph:
 
     def test_what_is_predicted_comes_from_reports_and_edges(self, monkeypatch) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
-        model, heard = fitted(graph), list[records.Randomised]()
-        whole = gv.LPGNN._predict_told
-        monkeypatch.setattr(
-            gv.LPGNN, "_predict_told", lambda self, g, r: heard.append(r) or whole(self, g, r)
-        )
+        model, heard = fitted(graph), list[CollectedReports]()
+        whole = TrainedLpgnn.hear
+
+        def watched(*given):
+            heard.append(whole(*given))
+            return heard[-1]
+
+        monkeypatch.setattr(TrainedLpgnn, "hear", watched)
         proba = model.predict_proba(other)
-        (reports,) = heard
+        (reports,) = (each.records for each in heard)
         assert (reports.labels == -1).all()
-        assert torch.equal(
-            proba, model._predict_from(other.replace(x=torch.zeros(20, DIM)), reports.features)
-        )
+        hidden = other.replace(x=torch.zeros(20, DIM))
+        hops = KProp(adjacency=hidden.adjacency, steps=2)
+        assert torch.equal(proba, model.fitted.trained.proba(hidden, reports.features, hops))
         assert not torch.allclose(reports.features.dense(), other.x)
 
     def test_labels_of_the_other_graph_change_nothing(self) -> None:
@@ -110,9 +115,9 @@ class TestAnotherGraph:
 
     def test_a_seed_gives_no_two_collections_the_same_noise(self, monkeypatch) -> None:
         graph, bins = made(range(30)), list[np.ndarray]()
-        whole = records.Randomiser._estimates
+        whole = randomised.Randomiser._estimates
         monkeypatch.setattr(
-            records.Randomiser,
+            randomised.Randomiser,
             "_estimates",
             lambda self, found, x: bins.append(found["values"].numpy()) or whole(self, found, x),
         )
@@ -208,9 +213,10 @@ class TestGrowth:
         assert np.array_equal(told[1], to_dense(larger.x).numpy()[30:])
         assert spent(larger) == [1, 1, 1]  # the first people's, and each step's
         assert model.guarantee_with_predictions.local_budgets == (1.0, 2.0)
-        kept = model._answers.find(larger.adjacency.version, larger.x).records
-        assert torch.equal(kept.features.dense()[:30], model._reports.features.dense())
-        assert torch.equal(kept.labels[:30], model._reports.labels)
+        kept = model._books._known(larger).records
+        own = model.fitted.trained.reports
+        assert torch.equal(kept.features.dense()[:30], own.features.dense())
+        assert torch.equal(kept.labels[:30], own.labels)
         assert (kept.labels[30:] == -1).all()
         assert model.price(larger) is None and torch.equal(model.predict_proba(larger), proba)
         again = grown(larger, range(40, 43), seed=3)
@@ -260,7 +266,7 @@ class TestRefusals:
     def test_a_similarity_that_fails_costs_nothing(self, told, monkeypatch) -> None:
         graph, other = made(range(30)), made(range(30, 50), seed=1)
         model = fitted(graph, gv.SimGAT)
-        monkeypatch.setattr(gv.SimGAT, "_similar", lambda self, edges: 1 / 0)
+        monkeypatch.setattr(SimilarityThrough, "similar", lambda *given: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.predict(other)
         assert (len(told), spent(graph, other)) == (1, [1, 0])
@@ -275,7 +281,7 @@ class TestRefusals:
         model, other = gv.load_model(tmp_path / "saved"), made(range(30, 50), seed=1)
         assert not model.price(other).valid
         assert model.guarantee_after(other).local_budgets == (2.0, 2.0)
-        assert model.predict_proba(other).shape == (20, CLASSES)
+        assert model.predict_proba(other, accept_price=True).shape == (20, CLASSES)
         assert spent(other) == [1]
 
 
@@ -284,16 +290,18 @@ def test_nobody_has_told_more_than_is_said(seed, monkeypatch) -> None:
     """Random sequences of questions, to people who may be in several graphs; each person keeps count."""
     counts, sets = defaultdict(lambda: [0, 0]), defaultdict(set)
 
-    def watched(self, collection: Collection, context):
+    def watched(collection: CollectionRequest, books):
         for step in collection.steps:  # whoever is new stands behind the new edges
             ids = collection.graph.ids[step.base_nodes : step.added.num_nodes]
             sets[step.added.edge_set] |= set(ids.tolist())
-        for person in collection.graph.ids[collection.first :].tolist():
+        for person in collection.graph.ids[
+            0 if collection.before is None else collection.before.nodes :
+        ].tolist():
             counts[person][0] += 1
-        return whole(self, collection, context)
+        return whole(collection, books)
 
-    whole = LocalEstimator._hear
-    monkeypatch.setattr(LocalEstimator, "_hear", watched)
+    whole = CollectionRequest.ask
+    monkeypatch.setattr(CollectionRequest, "ask", watched)
     rng, first = np.random.default_rng(seed), made(range(12))
     model = fitted(first, epochs=1)
     for person in range(12):

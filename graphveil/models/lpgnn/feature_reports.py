@@ -33,7 +33,7 @@ _PLAIN_BINS = ("auto", "stochastic", "unbiased")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureLaw:
+class FeatureReporting:
     """The public choices behind a mechanism, before the number of features is known.
 
     Args:
@@ -47,7 +47,7 @@ class FeatureLaw:
         delta: of ``"agm"``.
         k, rounding, decode: of ``"feature-rr"``, see :class:`FeatureRR` (rounding is its mode).
 
-    >>> FeatureLaw(name="multi-bit", epsilon=1.0).mechanism(500).samples
+    >>> FeatureReporting(name="multi-bit", epsilon=1.0).mechanism(500).samples
     1
     """
 
@@ -81,64 +81,64 @@ class FeatureLaw:
         return FEATURES[self.name](self, dim)
 
 
-def _multi_bit(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    return MultiBit(epsilon=law.epsilon, dim=dim, bounds=law.bounds, m=law.m)
+def _multi_bit(given: FeatureReporting, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m=given.m)
 
 
-def _one_bit(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    return MultiBit(epsilon=law.epsilon, dim=dim, bounds=law.bounds, m="all")
+def _one_bit(given: FeatureReporting, dim: int) -> FeatureMechanism:
+    return MultiBit(epsilon=given.epsilon, dim=dim, bounds=given.bounds, m="all")
 
 
-def _laplace(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    allocation = _allocation(law)
+def _laplace(given: FeatureReporting, dim: int) -> FeatureMechanism:
+    allocation = _allocation(given)
     return PerFeature(
-        epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar="laplace", allocation=allocation
+        epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar="laplace", allocation=allocation
     )
 
 
-def _gaussian(law: FeatureLaw, dim: int) -> FeatureMechanism:
-    return AnalyticGaussian(epsilon=law.epsilon, dim=dim, bounds=law.bounds, delta=law.delta)
+def _gaussian(given: FeatureReporting, dim: int) -> FeatureMechanism:
+    return AnalyticGaussian(epsilon=given.epsilon, dim=dim, bounds=given.bounds, delta=given.delta)
 
 
-def _sampled(scalar: str) -> Callable[[FeatureLaw, int], FeatureMechanism]:
-    def build(law: FeatureLaw, dim: int) -> FeatureMechanism:
-        allocation = Sample() if law.theta is None else Weights(law.theta)
+def _sampled(scalar: str) -> Callable[[FeatureReporting, int], FeatureMechanism]:
+    def build(given: FeatureReporting, dim: int) -> FeatureMechanism:
+        allocation = Sample() if given.theta is None else Weights(given.theta)
         return PerFeature(
-            epsilon=law.epsilon, dim=dim, bounds=law.bounds, scalar=scalar, allocation=allocation
+            epsilon=given.epsilon, dim=dim, bounds=given.bounds, scalar=scalar, allocation=allocation
         )
 
     return build
 
 
-def _feature_rr(law: FeatureLaw, dim: int) -> FeatureMechanism:
+def _feature_rr(given: FeatureReporting, dim: int) -> FeatureMechanism:
     return FeatureRR(
-        epsilon=law.epsilon,
+        epsilon=given.epsilon,
         dim=dim,
-        bounds=law.bounds,
-        allocation=_allocation(law),
-        k=law.k,
-        mode=law.rounding,
-        decode=law.decode,
+        bounds=given.bounds,
+        allocation=_allocation(given),
+        k=given.k,
+        mode=given.rounding,
+        decode=given.decode,
     )
 
 
-def _feature_rr_naive(law: FeatureLaw, dim: int) -> FeatureMechanism:
+def _feature_rr_naive(given: FeatureReporting, dim: int) -> FeatureMechanism:
     return FeatureRR(
-        epsilon=law.epsilon,
+        epsilon=given.epsilon,
         dim=dim,
-        bounds=law.bounds,
-        allocation=_allocation(law),
+        bounds=given.bounds,
+        allocation=_allocation(given),
         k=10,
         mode="ceil",
         decode="naive",
     )
 
 
-def _allocation(law: FeatureLaw) -> Split | Weights:
-    return Split() if law.theta is None else Weights(law.theta)
+def _allocation(given: FeatureReporting) -> Split | Weights:
+    return Split() if given.theta is None else Weights(given.theta)
 
 
-FEATURES: dict[str, Callable[[FeatureLaw, int], FeatureMechanism]] = {
+FEATURES: dict[str, Callable[[FeatureReporting, int], FeatureMechanism]] = {
     "multi-bit": _multi_bit,
     "1bm": _one_bit,
     "lpm": _laplace,

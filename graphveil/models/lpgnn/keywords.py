@@ -1,0 +1,96 @@
+"""Constructor keywords of the methods that learn from randomised records."""
+
+from dataclasses import dataclass
+
+from graphveil.mechanisms.local.bounds import Ends
+from graphveil.mechanisms.local.feature_rr import Decode
+from graphveil.mechanisms.local.feature_rr import Mode as Rounding
+from graphveil.models.lpgnn.drop import Select
+from graphveil.models.lpgnn.feature_reports import BinCount, Samples
+from graphveil.models.lpgnn.scaling import Scaling
+from graphveil.propagation.kprop import Aggregator, Isolated
+
+
+@dataclass(kw_only=True, eq=False)
+class LocalKeywords:
+    """How each node randomises its record, whatever is learned from the reports.
+
+    Under unit ``node-features`` every node randomises its features, and training and validation nodes their
+    label, before the method sees anything. Nodes of another graph randomise their features alone. Under unit
+    ``none`` records are exact.
+
+    Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
+    eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).
+
+    Args:
+        eps_x: the budget of a node's features; inf sends them as they are.
+        eps_y: the budget of its label; inf sends it as it is.
+        features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
+            ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
+            ``"feature-rr"`` or ``"feature-rr-naive"``.
+        m: of ``"multi-bit"``: ``"best"``, ``"floor"`` (the paper's) or a number of features.
+        theta: public weights of the features, which add up to one: feature i tells at eps_x theta_i. Of
+            ``"feature-rr"``, ``"lpm"`` and those that tell about a sample otherwise.
+        k, rounding, decode: of ``"feature-rr"``: its bins, see :class:`~graphveil.mechanisms.FeatureRR`.
+        low, high: the public range of all features, or one end a feature; what lies outside is cut. How many
+            values are is counted in ``clipped_``, which is private.
+        scaling: how features come into that range: ``"none"``, ``"row"`` (each node by its own smallest and
+            largest feature) or ``"columns"`` (by everybody's, as in the paper: see below).
+        data_dependent_bounds: your word for ``"columns"``, which depends on the records it is computed from
+            and voids the guarantee.
+    """
+
+    eps_x: float | None = None
+    eps_y: float | None = None
+    features: str = "multi-bit"
+    m: Samples = "best"
+    theta: tuple[float, ...] | None = None
+    k: BinCount = "auto"
+    rounding: Rounding = "stochastic"
+    decode: Decode = "unbiased"
+    low: Ends = 0.0
+    high: Ends = 1.0
+    scaling: Scaling = "none"
+    data_dependent_bounds: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class LpgnnKeywords:
+    """How a network learns from randomised records and public edges.
+
+    Args:
+        x_steps: K_x.
+        y_steps: K_y; 0 learns what each node said about itself.
+        aggregator: A^: ``"gcn"`` or ``"mean"``.
+        self_loops: whether A^ has them.
+        isolated: a node without neighbours gets ``"zero"`` from A^, or is left as it is (``"keep"``).
+        backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which sends no messages.
+        forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
+        posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
+            around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
+            for denser ones.
+        select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
+            what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
+        hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
+        activation: ``"selu"``, ``"relu"`` or ``"tanh"``.
+        dropout: share of hidden entries dropped while training.
+        epochs: training epochs.
+        learning_rate: the step size of Adam.
+        weight_decay: the penalty on squared weights.
+    """
+
+    x_steps: int = 4
+    y_steps: int = 4
+    aggregator: Aggregator = "gcn"
+    self_loops: bool = False
+    isolated: Isolated = "zero"
+    backbone: str = "sage"
+    forward_correction: bool = True
+    posterior_steps: int = 0
+    select: Select = "paper"
+    hidden: int = 16
+    activation: str = "selu"
+    dropout: float = 0.0
+    epochs: int = 500
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0

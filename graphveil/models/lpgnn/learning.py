@@ -1,0 +1,216 @@
+"""Learning from randomised records: LPGNN as a frozen method, and what it trains."""
+
+from copy import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.graph import Graph, rows
+from graphveil.models.inference.cache import Answer
+from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
+from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports, joined
+from graphveil.models.lpgnn.keywords import LpgnnKeywords
+from graphveil.models.lpgnn.method import LocalMethod
+from graphveil.models.lpgnn.posterior import combined, log_posterior
+from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.scaling import scaled
+from graphveil.models.lpgnn.through import KPropThrough, Through
+from graphveil.models.membership import nodes_of
+from graphveil.models.method import Outcome, State
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.networks.backbones import BACKBONES, Backbone, Widths, backbone
+from graphveil.networks.inputs import Estimates, propagated
+from graphveil.networks.layers import ACTIVATIONS
+from graphveil.privacy import Guarantee
+from graphveil.propagation import Propagation
+from graphveil.train import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """How the network learns; see :class:`~graphveil.models.lpgnn.keywords.LpgnnKeywords`."""
+
+    backbone: str
+    hidden: int
+    activation: str
+    dropout: float
+    forward_correction: bool
+    posterior_steps: int
+    select: Select
+    schedule: Schedule
+
+    @classmethod
+    def of(cls, given: LpgnnKeywords) -> "Learning":
+        """Check the keywords.
+
+        >>> Learning.of(LpgnnKeywords(hidden=8)).hidden
+        8
+        """
+        _check.one_of(tuple(BACKBONES), backbone=given.backbone)
+        _check.one_of(ACTIVATIONS, activation=given.activation)
+        _check.one_of(SELECT, select=given.select)
+        _check.integer_at_least(0, posterior_steps=given.posterior_steps)
+        _check.width(hidden=given.hidden)
+        _check.within(0, 0.99, dropout=given.dropout)
+        return cls(
+            backbone=given.backbone,
+            hidden=given.hidden,
+            activation=given.activation,
+            dropout=given.dropout,
+            forward_correction=given.forward_correction,
+            posterior_steps=given.posterior_steps,
+            select=given.select,
+            schedule=Schedule(
+                epochs=given.epochs, learning_rate=given.learning_rate, weight_decay=given.weight_decay
+            ),
+        )
+
+    def build(self, sizes: PublicSizes, generator: torch.Generator) -> Backbone:
+        """Return an untrained network, on no edges yet."""
+        widths = Widths(features=sizes.width, hidden=self.hidden, classes=sizes.classes)
+        return backbone(
+            self.backbone, widths, activation=self.activation, dropout=self.dropout, generator=generator
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LpgnnMethod(LocalMethod):
+    """LPGNN, whatever its features are propagated through.
+
+    Args:
+        through: what features are propagated through.
+        smoothing: what labels are; None for nothing.
+        learning: the network, and how it learns.
+    """
+
+    through: Through
+    smoothing: KPropThrough | None
+    learning: Learning
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph that cannot be used, and a propagation that cannot be computed."""
+        super().check(graph)
+        self.through.check()
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Have records randomised, propagate what was told, and learn from it."""
+        through = self.through.propagation(graph, session)  # before records pay: it may prove impossible
+        with session.stage("randomise"):
+            collected = self.collected(graph, session)
+        records = collected.records
+        with session.stage("aggregate"):
+            inputs = propagated(records.features, through)
+        network = self.learning.build(self.sizes_of(graph), session.streams.torch(self.name))
+        network.on(graph.adjacency)
+        with session.stage("classifier"):
+            history = fit_noisy(
+                network,
+                inputs,
+                self.noisy(graph, records.labels),
+                self.learning.schedule,
+                select=self.learning.select,
+                on_epoch=session.epochs("classifier", self.learning.schedule.epochs),
+            )
+        session.record("classifier", history)
+        with torch.no_grad():
+            alone: Tensor = network(inputs).softmax(dim=1)
+        return Outcome(
+            trained=TrainedLpgnn(reports=records, method=self, network=network),
+            proba=self.heeding(alone, graph, records.labels),
+            released={"labels": records.labels} if self.terms.protects else {},
+            learned={"clipped": collected.clipped, "agreement": _agreement(alone, graph, records.labels)},
+        )
+
+    def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
+        """Return what is known about a graph's randomised labels."""
+        label = self.reporting.label(graph.num_classes)
+        transition = torch.from_numpy(label.transition).float()
+        return NoisyLabels(
+            labels=labels,
+            classes=graph.num_classes,
+            train=nodes_of(graph.mask("train")),
+            val=nodes_of(graph.mask("val")),
+            keep=label.keep,
+            transition=transition if self.learning.forward_correction and label.keep < 1 else None,
+            smoothing=None if self.smoothing is None else self.smoothing.along(graph.adjacency),
+        )
+
+    def heeding(self, proba: Tensor, graph: Graph, labels: Tensor) -> Tensor:
+        """Return probabilities that heed what was told around each node, if they are to."""
+        if not self.learning.posterior_steps:
+            return proba
+        transition = torch.from_numpy(self.reporting.label(graph.num_classes).transition).float()
+        steps, noisy = self.learning.posterior_steps, self.noisy(graph, labels)
+        return combined(proba, log_posterior(noisy, transition, graph.adjacency, steps))
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLpgnn":
+        """Return the network with these weights; reports are not kept with them."""
+        network = self.learning.build(sizes, PublicStreams(0).torch("restore"))
+        network.load_state_dict(state)
+        network.eval()
+        return TrainedLpgnn(reports=None, method=self, network=network)
+
+
+def _agreement(proba: Tensor, graph: Graph, labels: Tensor) -> dict[str, float]:
+    """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
+    agrees = proba.argmax(dim=1) == labels
+    return {part: float(agrees[graph.mask(part)].float().mean()) for part in ("train", "val")}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedLpgnn(TrainedOnReports):
+    """A trained network, and the choices by which nodes of another graph randomise what it reads.
+
+    Args:
+        method: how records are randomised and propagated.
+        network: its weights; which edges it is on is of no importance.
+    """
+
+    method: LpgnnMethod
+    network: Backbone
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Predict another graph from exact features and nobody's labels, without a unit."""
+        assert not self.method.terms.protects  # its nodes would have been asked before
+        estimates = Estimates(scaled(graph.x, self.method.reporting.scaling))
+        return Answer(None, (), self.proba(graph, estimates, self.method.through.propagation(graph, session)))
+
+    def price(self, graph: Graph, fitted: Guarantee) -> Guarantee:
+        """Return the guarantee of one report on the features of each node."""
+        return self.method.price_of_features(graph, fitted)
+
+    def hear(
+        self,
+        graph: Graph,
+        before: CollectedReports | None,
+        session: Session,
+        occasion: int,
+    ) -> CollectedReports:
+        """Have the nodes that were not asked before randomise their features, and predict the graph."""
+        through = self.method.through.propagation(graph, session)  # before its nodes pay
+        first = 0 if before is None else before.nodes
+        own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), self.method.reporting.scaling)
+        randomiser = self.method.reporting.randomiser(graph.num_features, graph.num_classes)
+        new = self.method.booked(
+            graph, session, lambda: randomiser.features_alone(own, session.noise_seed, occasion)
+        )
+        records = joined(before, new)
+        proba = self.proba(graph, records.features, through)
+        if bool((records.labels != UNKNOWN).any()):  # labels are heeded if anybody told one
+            proba = self.method.heeding(proba, graph, records.labels)
+        return CollectedReports(None, (), proba, records)
+
+    @torch.no_grad()
+    def proba(self, graph: Graph, estimates: Estimates, through: Propagation) -> Tensor:
+        """Return probabilities (N, C) from what nodes told."""
+        network = copy(self.network).on(graph.adjacency)  # the same weights, on other edges
+        logits: Tensor = network(propagated(estimates, through))
+        return logits.softmax(dim=1)
+
+    def state(self) -> State:
+        """Return the weights."""
+        return dict(self.network.state_dict())

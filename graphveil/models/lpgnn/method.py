@@ -1,0 +1,183 @@
+"""Methods on records that their own nodes randomise: what a report promises, and one collection of them."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.errors import GraphError
+from graphveil.graph import Graph
+from graphveil.graph.recipes import RANGES_PUBLIC
+from graphveil.mechanisms.claim import Claim
+from graphveil.mechanisms.local.bounds import FROM_DATA
+from graphveil.models.lpgnn.randomised import Randomised, no_reports, outside
+from graphveil.models.lpgnn.reporting import Reporting
+from graphveil.models.lpgnn.scaling import ROW_SCALED, scaled
+from graphveil.models.method import Method
+from graphveil.models.promises import SEEDED
+from graphveil.models.requirements import check_unit
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
+from graphveil.release import ReleasePlan
+
+_PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Received:
+    """Reports that a fit learns from, in the place of records that it would have randomised.
+
+    Args:
+        records: the reports.
+        guarantee: that of the model which was fitted to them first; None for messages from devices.
+        clipped: what that model counted; None where only the devices know.
+    """
+
+    records: Randomised
+    guarantee: Guarantee | None = None
+    clipped: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """One collection: what the server has of all records, and what was cut (which is private)."""
+
+    records: Randomised
+    clipped: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMethod(Method):
+    """A method that learns from records which each node randomises, over public edges.
+
+    Args:
+        reporting: how a node randomises its record.
+        received: reports that this one fit is given; None to have records randomised.
+    """
+
+    reporting: Reporting
+    received: Received | None = field(default=None, repr=False, compare=False)
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: a record pays before it leaves its node, and edges are public."""
+        return None
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph that cannot be used; no label is read."""
+        check_unit(self.terms, graph, reads_edges=self.reads_edges)
+        for split in ("train", "val"):
+            if not bool(graph.mask(split).any()):
+                raise GraphError(f"the split has no labelled {split} nodes; give it some")
+
+    # -- the guarantee -------------------------------------------------------------------------------------
+
+    def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
+        """Return what the reports of this graph's nodes promise."""
+        if self.received is not None and self.received.guarantee is not None:
+            return self.received.guarantee
+        if not self.terms.protects:
+            return super().guarantee(plan, graph)
+        promise = self.promised(graph.num_features, graph.num_classes)
+        promise = promise.with_deviations(*_deviations_of(graph))
+        return dataclasses.replace(promise, notes=self.notes(graph), received=self.received is not None)
+
+    def promised(self, features: int, classes: int) -> Guarantee:
+        """Return the guarantee for records of so many features and classes, whatever the graph."""
+        claims = self.reporting.mechanism(features).claim, self.reporting.label(classes).claim
+        parts = [
+            LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
+        ]
+        return Guarantee.of(
+            NodeFeatures(),
+            compose(*parts),
+            delta=sum(claim.delta for claim in claims),
+            releases=len(parts),
+            mode=self.terms.mode,
+            deviations=self._deviations(claims[0]),
+        )
+
+    def price_of_features(self, graph: Graph, fitted: Guarantee) -> Guarantee:
+        """Return the guarantee of one report on the features of each node, no more valid than the fit's."""
+        claim = self.reporting.mechanism(graph.num_features).claim
+        alone = Guarantee.of(
+            NodeFeatures(),
+            compose(LocalReport("features", claim.epsilon, claim.delta)),
+            delta=claim.delta,
+            releases=1,
+            mode=self.terms.mode,
+            notes=self.notes(graph),
+        )
+        return alone.with_deviations(*self._deviations(claim), *_deviations_of(graph), *fitted.deviations)
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what the statement has to add about the data."""
+        notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
+        return (*notes, ROW_SCALED) if self.reporting.scaling == "row" else notes
+
+    def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
+        """Return what leaves each node."""
+        return self.reporting.rows(sizes.width, sizes.classes) if self.terms.protects else ()
+
+    def _deviations(self, claim: Claim) -> tuple[str, ...]:
+        """Return why what a node tells about its features keeps no promise; empty if it does."""
+        paper = self.terms.paper_deviations if self.terms.paper else ()
+        seeded = () if self.terms.unsafe_noise_seed is None else (SEEDED,)
+        return (*claim.deviations, *paper, *seeded)
+
+    # -- one collection ------------------------------------------------------------------------------------
+
+    def collected(self, graph: Graph, session: Session) -> Collected:
+        """Have every node randomise its record, and book what that costs; exact records without a unit."""
+        if self.received is not None:
+            return Collected(self.received.records, self.received.clipped)
+        x = scaled(graph.x, self.reporting.scaling)
+        if not self.terms.protects:
+            return Collected(no_reports(graph, x))
+        randomiser = self.reporting.randomiser(graph.num_features, graph.num_classes)
+        kept = None if session.workspace is None else session.workspace / "reports.safetensors"
+        clipped = outside(self.reporting.features.bounds, x)
+        records = self.booked(
+            graph,
+            session,
+            lambda: randomiser(graph, x, session.noise_seed, kept),
+            resumed=kept is not None and kept.exists(),
+        )
+        return Collected(records, clipped)
+
+    def booked(
+        self,
+        graph: Graph,
+        session: Session,
+        randomise: Callable[[], Randomised],
+        *,
+        resumed: bool = False,
+    ) -> Randomised:
+        """Have nodes randomise what they tell, once their ledger has room for it, and book it.
+
+        Args:
+            graph: of those who are asked.
+            session: names the price, and the ledger, by default that of all nodes of the graph.
+            randomise: asks them.
+            resumed: whether what they told is kept from a fit that was interrupted.
+        """
+        ledger = session.ledger or ledger_of(graph.edge_set)
+        if not resumed:
+            ledger.check(self._entry("unbooked", session))  # before anything is told
+        records = randomise()
+        if all(known.release_id != records.release_id for known in ledger.entries):
+            ledger.record(self._entry(records.release_id, session))
+        session.on_booked()
+        session.reproducible |= records.reproducible
+        return records
+
+    def _entry(self, release_id: str, session: Session) -> Entry:
+        assert session.guarantee is not None  # the price is known before anybody is asked
+        return Entry(release_id, self.name, session.guarantee.event, unit=NodeFeatures())
+
+
+def _deviations_of(graph: Graph) -> tuple[str, ...]:
+    """Return why a graph's records keep no promise: a recipe that scales columns reads everybody's data."""
+    ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
+    return (*graph.deviations, *ranges)

@@ -1,0 +1,107 @@
+"""How each node randomises its record, as a frozen value, and what one report costs."""
+
+import math
+from dataclasses import dataclass
+
+from graphveil import _check
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.errors import ConfigError
+from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
+from graphveil.mechanisms.claim import check_budget
+from graphveil.models.lpgnn.feature_reports import GAUSSIAN_DELTA, FeatureReporting, report_rows
+from graphveil.models.lpgnn.keywords import LocalKeywords
+from graphveil.models.lpgnn.randomised import Randomiser
+from graphveil.models.lpgnn.scaling import SCALINGS, Scaling
+from graphveil.models.terms import Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporting:
+    """How a record is randomised, whatever is learned from it; see :class:`LocalKeywords`.
+
+    Args:
+        features: how its features are.
+        eps_y: the budget of its label; inf sends it as it is.
+        scaling: how features come into their public range.
+    """
+
+    features: FeatureReporting
+    eps_y: float
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, given: LocalKeywords, terms: Terms, name: str) -> "Reporting":
+        """Check the keywords under these terms, and fill in what they leave open."""
+        _check_budgets(given, terms, name)
+        _check.one_of(SCALINGS, scaling=given.scaling)
+        if (given.scaling == "columns") != given.data_dependent_bounds:
+            raise ConfigError(
+                "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
+                "value of a column tell about the records they come from, which voids the guarantee; give "
+                "both, or scaling='row', which every node does on its own"
+            )
+        features = FeatureReporting(
+            name=given.features,
+            epsilon=_budget(given.eps_x),
+            bounds=Bounds(given.low, given.high, from_data=given.scaling == "columns"),
+            m=given.m,
+            theta=given.theta,
+            delta=GAUSSIAN_DELTA if isinstance(terms.delta, str) else terms.delta,
+            k=given.k,
+            rounding=given.rounding,
+            decode=given.decode,
+        )
+        return cls(features=features, eps_y=_budget(given.eps_y), scaling=given.scaling)
+
+    def mechanism(self, dim: int) -> FeatureMechanism:
+        """Return what randomises a vector of so many features."""
+        return self.features.mechanism(dim)
+
+    def label(self, classes: int) -> LabelRR:
+        """Return what randomises a label of so many classes."""
+        return LabelRR(epsilon=self.eps_y, classes=classes)
+
+    def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
+        """Return what leaves each node, as lines of a table."""
+        return report_rows(self.mechanism(features), self.label(classes))
+
+    def randomiser(self, features: int, classes: int) -> Randomiser:
+        """Return what randomises records of so many features and classes."""
+        return Randomiser(mechanism=self.mechanism(features), label=self.label(classes))
+
+
+def _budget(epsilon: float | None) -> float:
+    """Return a budget; without a unit there is none, and nothing is hidden."""
+    return math.inf if epsilon is None else float(epsilon)
+
+
+def _check_budgets(given: LocalKeywords, terms: Terms, name: str) -> None:
+    """Require both budgets where records are randomised, and none elsewhere."""
+    budgets = {"eps_x": given.eps_x, "eps_y": given.eps_y}
+    if terms.epsilon is not None:
+        raise ConfigError(
+            f"epsilon={terms.epsilon:g}: {name} spends on features and on the label; pass eps_x= and eps_y= "
+            "(--set eps_x=.. --set eps_y=..), which add up"
+        )
+    if not terms.protects:
+        if any(value is not None for value in budgets.values()):
+            raise ConfigError(
+                f"eps_x and eps_y are budgets of unit 'node-features', and unit {terms.unit.name!r} adds no "
+                "noise; drop them"
+            )
+        return
+    _refuse_missing([budget for budget, value in budgets.items() if value is None])
+    check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
+    if terms.delta != "auto" and given.features != "agm":
+        raise ConfigError(f"delta={terms.delta!r} is for features='agm'; {given.features!r} needs none")
+
+
+def _refuse_missing(missing: list[str]) -> None:
+    """Name the budgets that are missing."""
+    if missing:
+        verb, it = ("is", "it") if len(missing) == 1 else ("are", "them")
+        flags = " ".join(f"--set {name}=1" for name in missing)
+        raise ConfigError(
+            f"unit 'node-features' needs the budgets eps_x of features and eps_y of the label, and "
+            f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
+        )
