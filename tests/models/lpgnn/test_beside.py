@@ -126,7 +126,7 @@ def test_a_run_collects_once_and_a_resumed_one_never_again(tmp_path, draws, monk
     monkeypatch.setattr(gv.LPGNN, "fit_reports_of", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(plan, graph, folder, lambda *given: None)
-    metrics = run(plan, graph, folder, lambda *given: None).metrics
+    metrics = run(plan, graph, folder, lambda *given: None, resume=True).metrics
     assert len(draws) == len(gv.ledger_of(graph.edge_set).entries) == experiment.runs
     assert torch.equal(heard[1].labels, heard[2].labels)
     assert metrics["guarantee_all_runs"] == {"epsilon": 6.0, "delta": 0.0, "releases": 4}
