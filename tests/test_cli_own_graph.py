@@ -1,0 +1,65 @@
+"""A run knows the graph that it was trained on: what is stored is answered, and nothing is booked."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke
+
+import graphveil as gv
+from graphveil.errors import ConfigError
+
+TRAIN = ["train", "gap", "--unit", "undirected-edge", "--epsilon", "4", "--delta", "1e-4", "--seed", "0"]
+
+
+@pytest.fixture
+def trained(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+    """Train on the files, quickly."""
+    done = invoke(*TRAIN, *files.flags, "--set", "epochs=2", "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    return tmp_path / "run"
+
+
+def again(files: Files) -> gv.Graph:
+    """Read the files once more, with a split."""
+    columns = {"id": "user", "label": "team", "source": "a", "target": "b"}
+    graph = gv.read_graph(files.nodes, files.edges, **columns, directed=False)
+    return gv.graph.random_split(graph, seed=1)
+
+
+def test_a_loaded_run_scores_its_own_graph_for_nothing(trained: Path, files: Files) -> None:
+    model, graph = gv.load_model(trained), again(files)
+    assert 0 <= model.score(graph) <= 1
+    assert model.predict(graph).equal(model.predict())
+    assert gv.ledger_of(graph.edge_set).entries == ()
+    assert model.guarantee_with_predictions.epsilon == model.guarantee.epsilon
+
+
+def test_the_command_says_that_the_own_graph_has_no_price(
+    trained: Path, files: Files, invoke: Invoke
+) -> None:
+    done = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json")
+    assert done.code == 0, done.err
+    assert done.json["charged"] is None
+
+
+def test_a_copied_release_refuses_until_the_price_is_accepted(
+    trained: Path, files: Files, invoke: Invoke, tmp_path: Path
+) -> None:
+    shutil.copytree(trained / "release", tmp_path / "copy")
+    with pytest.raises(ConfigError, match="accept_price=True"):
+        gv.load_model(tmp_path / "copy").score(again(files))
+    columns = ["--id", "user", "--source", "a", "--target", "b"]
+    asked = ["predict", tmp_path / "copy", "--nodes", files.nodes, "--edges", files.edges, *columns, "--json"]
+    refused = invoke(*asked)
+    assert refused.code == 2
+    assert "--accept-price" in refused.err
+    accepted = invoke(*asked, "--accept-price")
+    assert accepted.code == 0, accepted.err
+    assert accepted.json["charged"]["epsilon"] > 0
+
+
+def test_the_fingerprint_stays_inside(trained: Path) -> None:
+    (found,) = trained.rglob("own_graph.json")
+    assert found.parent.name == "internal"
+    assert found.parent.stat().st_mode & 0o077 == 0
