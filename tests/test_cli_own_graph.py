@@ -49,8 +49,7 @@ def test_a_copied_release_refuses_until_the_price_is_accepted(
     shutil.copytree(trained / "release", tmp_path / "copy")
     with pytest.raises(ConfigError, match="accept_price=True"):
         gv.load_model(tmp_path / "copy").score(again(files))
-    columns = ["--id", "user", "--source", "a", "--target", "b"]
-    asked = ["predict", tmp_path / "copy", "--nodes", files.nodes, "--edges", files.edges, *columns, "--json"]
+    asked = ["predict", tmp_path / "copy", *files.flags, "--json"]
     refused = invoke(*asked)
     assert refused.code == 2
     assert "--accept-price" in refused.err
