@@ -20,8 +20,9 @@ from graphveil.collect.server import Collector
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError, MessageError
 from graphveil.graph import tables
-from graphveil.graph.files import check_columns, class_codes, distinct_ids, feature_columns
+from graphveil.graph.files import check_columns, distinct_ids, feature_columns
 from graphveil.graph.graph import UNLABELLED
+from graphveil.graph.labels import AS_WRITTEN, class_codes
 from graphveil.graph.tables import Column, Table
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
@@ -74,7 +75,7 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
     if survey.features is not None:
         columns = feature_columns(path, roles, survey.columns or None, ())
     check_columns(path, [*roles, *columns])
-    table = tables.read(path, [*roles, *columns])
+    table = tables.read(path, [*roles, *columns], {} if label is None else {label: AS_WRITTEN})
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
     features = None if survey.features is None else _features(table, columns, survey.features.dim)
@@ -203,5 +204,5 @@ def _labels(table: Table, name: str | None, survey: Survey) -> Integers | None:
     names = survey.class_names or [str(code) for code in range(survey.label.classes)]
     codes, _ = class_codes(table, name, names)
     if (codes == UNLABELLED).any():
-        raise GraphError(f"column {name!r} has missing labels, and the survey asks for one; drop those rows")
+        raise GraphError(f"column {name!r} has rows without a label of the survey's; mend or drop those rows")
     return codes

@@ -18,6 +18,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import EdgeSet, Graph
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.cards import ReleaseRow, release_rows
 from graphveil.models.inference.cache import Answer, PredictionCache
@@ -58,7 +59,11 @@ from graphveil.train import EpochRecord
 State = dict[str, Tensor]
 
 SEEDED = "the noise is reproducible from a seed"
-_SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
+_SAID_ANYWAY = (
+    CLASSES_FROM_LABELS,
+    CLASSES_PUBLIC,
+    RANGES_PUBLIC,
+)  # every statement about an edge begins with it
 
 
 @dataclass(kw_only=True, eq=False)
