@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.graph.graph import CLASSES_FROM_LABELS
@@ -189,6 +190,7 @@ class Estimator(ABC):
             check_weights(plan, graph.adjacency)
         return plan, self._guarantee_for(plan, graph)
 
+    @one_thread()
     def fit(self, graph: Graph, *, on_progress: OnProgress = silent, workspace: Path | None = None) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
@@ -221,6 +223,7 @@ class Estimator(ABC):
         self.seconds_ = {**context.seconds, "total": time.perf_counter() - started}
         return self
 
+    @one_thread()
     def predict_proba(
         self, graph: Graph | None = None, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Tensor:

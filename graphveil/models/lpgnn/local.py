@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._threads import one_thread
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, rows
@@ -75,6 +76,7 @@ class LocalEstimator(LocalPromise):
 
     # -- one collection ------------------------------------------------------------------------------------
 
+    @one_thread()
     def fit_collected(
         self,
         collector: Collector,
@@ -129,6 +131,7 @@ class LocalEstimator(LocalPromise):
             )
         return Estimates(x)
 
+    @one_thread()
     def fit_reports_of(
         self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = silent
     ) -> Self:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
+from graphveil._threads import all_threads
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.release.engines.base import Engine
@@ -25,6 +26,7 @@ class InMemoryEngine(Engine):
         """Check the size of a block."""
         _check.integer_at_least(1, block_rows=self.block_rows)
 
+    @all_threads()
     def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
         """Return the blocks' rows, stacked in node order."""
         out: Tensor | None = None
