@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graphveil.collect.client import answer_all
+from graphveil.collect.client import MAX_EPS, answer_all
 from graphveil.collect.server import Collector
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError, MessageError
@@ -38,14 +38,32 @@ class Records:
     features: Single | None
     labels: Integers | None
 
-    def messages(self, survey: Survey, id: str) -> Table:
-        """Randomise every record and return the table of messages, whose ids are in the column ``id``."""
+    def messages(
+        self, survey: Survey, id: str, *, secret: bytes, max_eps: float = MAX_EPS, open_label: bool = False
+    ) -> Table:
+        """Randomise every record and return the table of messages, whose ids are in the column ``id``.
+
+        Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
+
+        Raises:
+            BudgetError, ConfigError, GraphError: see :func:`~graphveil.collect.answer_all`.
+        """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if id == MESSAGE:
             raise ConfigError(f"the column of ids cannot be called {MESSAGE!r}; rename it")
-        made = answer_all(survey, features=self.features, labels=self.labels)
-        return pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+        made = answer_all(
+            survey,
+            nodes=self.ids.to_pylist(),
+            secret=secret,
+            features=self.features,
+            labels=self.labels,
+            max_eps=max_eps,
+            open_label=open_label,
+        )
+        table = pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+        return table.take(pc.array_sort_indices(self.ids))
 
     def outside(self, survey: Survey) -> int:
         """Return how many values lie outside the survey's bounds and are clipped. Private."""
@@ -174,7 +192,7 @@ def receive(
 
     nodes = ids.dictionary_encode()
     known = nodes.dictionary if others is None else pc.unique(pa.concat_arrays([nodes.dictionary, others]))
-    collector = Collector(survey, len(known))
+    collector = Collector(survey, len(known), ids=known.to_pylist())
     refused = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
