@@ -43,9 +43,9 @@ from graphveil.release import (
     sum_in_neighbors,
     weighted_sum_in_neighbors,
 )
-from graphveil.release.engines.row_range import LastRows
+from graphveil.release.engines.row_range import RowRange
+from graphveil.release.neighbor_sums import Keys
 from graphveil.release.plan import hops as equal_hops
-from graphveil.release.release import Keys
 from graphveil.train import train
 
 PAPER_ON_RECORDS = (
@@ -299,7 +299,7 @@ class GAP(TrainedEstimator):
             graph = graph.replace(adjacency=sample)
         told_apart = any(query.groups > 1 for query in plan.queries)  # on a graph to predict nobody is
         groups = record_groups(graph) if told_apart else None
-        return self._release(plan, graph, context, groups, engine=LastRows(first) if first else None)
+        return self._release(plan, graph, context, groups, engine=RowRange(first) if first else None)
 
     def _predict_other(self, graph: Graph) -> Tensor:
         """Return probabilities of another graph from its exact edges, where nothing is protected."""
