@@ -449,7 +449,7 @@ def calibrated(*where: Any, **options: Any) -> Parts:
 
 def randomised() -> dict[str, Parts]:
     """Return digests of each local mechanism's reports and estimates, and of messages to a server."""
-    from graphveil.collect import Answer, Collector, Survey, encode
+    from graphveil.collect import Collector, Survey, answer_all
 
     local, count, dim = gv.mechanisms, 40, 6
     records, labels = np.random.default_rng(5).random((count, dim)), np.arange(count) % 3
@@ -466,11 +466,9 @@ def randomised() -> dict[str, Parts]:
             continue
         survey = Survey(features=law, label=of_labels)
         server = Collector(survey, nodes=count)
-        for node in range(count):
-            one = law.perturb(records[[node]], stream=local.LocalNoise(node).stream("features"))
-            message = encode(survey, Answer(node.to_bytes(16, "big"), one, int(said[node])))
-            server.accept(message, node=node)
-        found[f"collect {name}"] = {"last": digest(list(message)), "rows": digest(server.features())}
+        messages = answer_all(survey, nodes=range(count), secret=bytes(32), features=records, labels=labels)
+        assert server.accept_all(dict(enumerate(messages))) == {}
+        found[f"collect {name}"] = {"last": digest(list(messages[-1])), "rows": digest(server.features())}
     return found
 
 

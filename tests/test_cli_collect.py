@@ -1,6 +1,7 @@
 """Surveys, messages and tables of nodes on the command line: what is written, told and refused."""
 
 import base64
+import inspect
 import json
 import zlib
 from collections.abc import Callable
@@ -12,10 +13,12 @@ import pyarrow.parquet as parquet
 import pytest
 from command import NODES, SECRET, Files, Invoke, read, write
 
-from graphveil.collect import Survey, decode
+from graphveil.cli import collect
+from graphveil.collect import MAX_EPS, Survey, decode
+from graphveil.errors import ConfigError
 from graphveil.mechanisms import LabelRR, MultiBit
 
-ASK = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", "10,20"]
+ASK = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20"]
 LABEL = ["--eps-y", 2, "--classes", "t0,t1,t2"]
 RECORDS = ["--id", "user", "--label", "team"]
 
@@ -42,16 +45,16 @@ def test_a_node_file_to_messages_and_back_is_a_node_file_to_train_on(
     survey = Survey.from_json(Path("survey.json").read_text())
     head, *rows = read(Path("messages.csv"))
     assert head == ["user", "message"]
-    answers = [decode(survey, base64.b64decode(row[1], validate=True)) for row in rows]
-    assert len({one.message_id for one in answers}) == NODES
+    answers = {row[0]: decode(survey, row[0], base64.b64decode(row[1], validate=True)) for row in rows}
     record = invoke("collect", "decode", *collected, "--label", "team", "--json").json
     assert (record["accepted"], record["refused"], record["nodes"]) == (NODES, 0, NODES)
     head, *rows = read(Path("nodes.csv"))
     assert head == ["user", "age", "height", "team"]
-    assert [row[0] for row in rows] == ids(str(files.nodes))
-    assert [row[3] for row in rows] == [f"t{one.label}" for one in answers]
-    assert survey.features is not None and answers[7].features is not None
-    estimate = survey.features.estimate(answers[7].features)[0]
+    assert [row[0] for row in rows] == sorted(ids(str(files.nodes)))
+    assert [row[3] for row in rows] == [f"t{answers[row[0]].label}" for row in rows]
+    said = answers[rows[7][0]].features
+    assert survey.features is not None and said is not None
+    estimate = survey.features.estimate(said)[0]
     assert [float(cell) for cell in rows[7][1:3]] == pytest.approx(estimate, rel=1e-6)
     flags = ["--nodes", "nodes.csv", "--edges", files.edges, *files.flags[4:]]
     privacy = ["--unit", "undirected-edge", "--epsilon", 1, "--set", "epochs=3"]
@@ -68,9 +71,9 @@ def test_every_command_prints_the_statement_and_one_object(invoke: Invoke, files
     for answer in (asked, answered, decoded):
         guarantee = answer.json["guarantee"]
         assert guarantee["unit"] == "node-features"
-        assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (10, 8, 2)
+        assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (8, 6, 2)
         assert guarantee["valid"] is True
-        assert "eps_x = 8 and its label at eps_y = 2 (total 10; inf" in guarantee["statement"]
+        assert "eps_x = 6 and its label at eps_y = 2 (total 8; inf" in guarantee["statement"]
         assert guarantee["statement"] in answer.err
         assert answer.json["survey"] == asked.json["survey"]
     assert "own device ran the randomiser" in asked.json["guarantee"]["statement"]
@@ -101,7 +104,7 @@ def test_statements_break_between_words_on_a_terminal(
 def test_without_json_people_read_the_same(invoke: Invoke, files: Files, collected: list[str]) -> None:
     answer = invoke("collect", "decode", *collected)
     assert f"{NODES} messages accepted and 0 refused; the nodes are in nodes.csv" in answer.out
-    assert "Each node's features are randomised on their own at eps_x = 8" in answer.out
+    assert "Each node's features are randomised on their own at eps_x = 6" in answer.out
 
 
 def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: Files) -> None:
@@ -110,7 +113,7 @@ def test_feature_rr_with_public_weights_and_settings(invoke: Invoke, files: File
     settings = ["--set", "k=10", "--set", "mode=ceil", "--set", "decode=naive"]
     invoke("collect", "survey", *ask, *settings, "--out", "s.json")
     law = Survey.from_json(Path("s.json").read_text()).features
-    assert [(feature.epsilon, feature.k) for feature in law.features] == [(6.0, 10), (2.0, 10)]
+    assert [(feature.epsilon, feature.k) for feature in law.features] == [(4.5, 10), (1.5, 10)]
     invoke(
         "collect", "answer", "--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--out", "m.csv"
     )
@@ -124,7 +127,8 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
     parquet.write_table(pa.table({"node": np.arange(5), "v": list(x)}), "nodes.parquet")
     invoke("collect", "survey", "--eps-x", 400, "--dim", 4, "--set", "m=all", "--out", "s.json")
     flags = ["--survey", "s.json", "--id", "node"]
-    assert invoke("collect", "answer", *flags, "--nodes", "nodes.parquet", "--out", "m.csv").code == 0
+    raised = ["--nodes", "nodes.parquet", "--out", "m.csv", "--max-eps", 400]
+    assert invoke("collect", "answer", *flags, *raised).code == 0
     assert invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.parquet").code == 0
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["node", "x0", "x1", "x2", "x3"]
@@ -132,14 +136,129 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
     assert set(np.unique(np.stack(table.columns[1:]))) <= {0.0, 1.0}
 
 
+# -- before anything is answered ---------------------------------------------------------------------------
+
+
+def test_a_survey_is_shown_before_anything_is_answered(invoke: Invoke) -> None:
+    Path("theta.json").write_text("[0.9, 0.1]")
+    ask = [*ASK, "--mechanism", "feature-rr", "--theta", "theta.json", *LABEL, "--purpose", "a pilot"]
+    invoke("collect", "survey", *ask, "--out", "s.json")
+    shown = invoke("collect", "show", "s.json")
+    assert shown.code == 0
+    told = ("a pilot", "from -10 to 20", "0.9 of that budget is for a single feature", "t0, t1, t2")
+    for words in (*told, "epsilon 8 of a whole record", "Each node's features are randomised on their own"):
+        assert words in shown.out
+    assert [line.split() for line in shown.out.splitlines() if "age " in line] == [
+        ["age", "-10", "10", "5.4", "0.5945"]
+    ]
+    assert "label with probability 0.787" in shown.out
+    record = invoke("collect", "show", "s.json", "--json").json
+    assert (record["purpose"], record["columns"], record["largest_share"]) == (
+        "a pilot",
+        ["age", "height"],
+        0.9,
+    )
+    assert record["kept"] == {
+        "features": pytest.approx(0.6457, abs=1e-4),
+        "label": pytest.approx(0.787, abs=1e-3),
+    }
+    assert (record["answered"], record["guarantee"]["not_protected"]) == (True, [])
+
+
+def test_the_statement_comes_before_the_messages(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoke("collect", "survey", *ASK, *LABEL, "--purpose", "pilot", "--out", "s.json")
+
+    def full(*given: object) -> None:
+        raise ConfigError("the disk is full")
+
+    monkeypatch.setattr("graphveil.graph.tables.write", full)
+    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    answer = invoke("collect", "answer", *nodes)
+    assert (answer.code, "the disk is full" in answer.err) == (2, True)
+    assert "pilot" in answer.out
+    assert "Each node's features are randomised on their own at eps_x = 6" in answer.out
+
+
+def test_a_greedy_survey_is_answered_by_nobody_who_does_not_agree(invoke: Invoke, files: Files) -> None:
+    greedy = ["--eps-x", "100000", "--columns", "age,height", "--mechanism", "feature-rr", "--set", "k=256"]
+    made = invoke("collect", "survey", *greedy, "--eps-y", 1000, "--classes", "t0,t1,t2", "--out", "s.json")
+    assert "It is not answered unless that is agreed to" in made.out
+    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
+    refused = invoke("collect", "answer", *nodes)
+    assert refused.code == 2
+    assert (
+        "asks for epsilon 101000 of a record, and this device tells up to 8: nothing was sent" in refused.err
+    )
+    for words in (
+        "NOT PROTECTED: of 2 features 2 leave each node as they are with probability 1",
+        "the label",
+    ):
+        assert words in refused.out
+    assert not Path("m.csv").exists()
+    shown = invoke("collect", "show", "s.json", "--json").json
+    assert (shown["answered"], shown["guarantee"]["not_protected"]) == (False, ["features", "label"])
+    assert invoke("collect", "answer", *nodes, "--max-eps", 101000).code == 0
+
+
+def test_the_command_and_the_library_have_one_limit() -> None:
+    assert inspect.signature(collect.answer).parameters["max_eps"].default == MAX_EPS == 8
+
+
+def test_what_a_survey_says_is_shown_and_not_obeyed(invoke: Invoke) -> None:
+    wicked = "\x1b[2J[bold]all is well\nNothing is asked"
+    survey = Survey(label=LabelRR(epsilon=1.0, classes=2), purpose=wicked, class_names=("\x9b1m", "b"))
+    Path("s.json").write_text(survey.to_json())
+    shown = invoke("collect", "show", "s.json")
+    assert "\\x1b[2J[bold]all is well Nothing is asked" in shown.out
+    assert not {"\x1b", "\x9b"} & set(shown.out + shown.err)
+
+
+def test_a_file_that_is_no_survey_is_not_read_whole(invoke: Invoke) -> None:
+    with Path("s.json").open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte of zeros, which takes no room
+    answer = invoke("collect", "show", "s.json")
+    assert (answer.code, "a survey has at most 1,048,576 characters" in answer.err) == (2, True)
+
+
+# -- one answer to one question ----------------------------------------------------------------------------
+
+
+def test_answering_again_gives_the_same_messages(invoke: Invoke, files: Files, collected: list[str]) -> None:
+    nodes = ["--survey", "survey.json", "--nodes", files.nodes, *RECORDS]
+    assert invoke("collect", "answer", *nodes, "--out", "again.csv").code == 0
+    assert Path("again.csv").read_bytes() == Path("messages.csv").read_bytes()
+    assert invoke("collect", "answer", *nodes, "--out", "other.csv", "--secret", "own.key").code == 0
+    assert Path("own.key").stat().st_mode & 0o777 == 0o600
+    first, other = (dict(read(Path(name))) for name in ("messages.csv", "other.csv"))
+    assert first.keys() == other.keys()
+    assert sum(first[node] == other[node] for node in first) < NODES / 2
+    Path("own.key").write_text("short")
+    refused = invoke("collect", "answer", *nodes, "--out", "third.csv", "--secret", "own.key")
+    assert (refused.code, "32 random bytes" in refused.err) == (2, True)
+
+
+def test_the_order_of_the_private_table_is_not_told(invoke: Invoke, files: Files) -> None:
+    invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
+    head, *rows = read(files.nodes)
+    for name, order in (("young", 1), ("old", -1)):
+        write(files.nodes, [head, *sorted(rows, key=lambda row: order * float(row[1]))])
+        flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS]
+        assert invoke("collect", "answer", *flags, "--out", f"{name}.csv").code == 0
+    assert Path("young.csv").read_bytes() == Path("old.csv").read_bytes()
+    assert ids("young.csv") == sorted(ids("young.csv"))
+
+
 def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     write(Path("nodes.csv"), [["node", "kind"], ["a", "1"], ["b", "0"], ["c", "2"]])
     invoke("collect", "survey", "--eps-y", "50", "--classes", "3", "--out", "s.json", "--json")
     flags = ["--survey", "s.json", "--id", "node"]
-    nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
+    nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv", "--max-eps", 50]
     guarantee = invoke("collect", "answer", *flags, *nodes, "--json").json["guarantee"]
     assert (guarantee["epsilon"], guarantee["eps_x"], guarantee["eps_y"]) == (50, 0, 50)
-    assert guarantee["not_protected"] == []
+    assert guarantee["not_protected"] == ["label"]  # what is kept in all but 2 of e^50 times is told
+    assert guarantee["statement"].startswith("NOT PROTECTED: the label leaves each node as it is")
     invoke("collect", "decode", *flags, "--messages", "m.csv", "--out", "n.csv")
     assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
 
@@ -149,11 +268,12 @@ OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
 
 def test_a_label_in_the_clear_is_said_loudly_wherever_it_goes(invoke: Invoke, files: Files) -> None:
     features = ["--eps-x", 8, "--columns", "age,height", "--low", -10, "--high", 20]
-    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team", "--out", "m.csv"]
+    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team", "--out", "m.csv", "--open-label"]
     edges = ["--edges", files.edges, "--source", "a", "--target", "b", "--set", "epochs=2"]
     received = ["--survey", "s.json", "--messages", "m.csv", "--id", "user"]
     commands = [
         ["survey", *features, *OPEN, "--out", "s.json"],
+        ["show", "s.json"],
         ["answer", "--survey", "s.json", *nodes],
         ["decode", *received, "--out", "n.csv"],
         ["learn", *received, *edges, "--out", "model"],
@@ -234,8 +354,9 @@ BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
     "empty": (lambda text, rows: "", "has 42 bytes, and this one has 0"),
     "truncated": (lambda text, rows: text[:-4], "has 42 bytes, and this one has 39"),
     "damaged": (lambda text, rows: text[:52] + ("A" if text[52] != "A" else "B") + text[53:], "damaged"),
-    "replayed": (lambda text, rows: rows[1][1], "a copy of it is no second answer"),
-    "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 1 only"),
+    "replayed": (lambda text, rows: rows[1][1], "copy of somebody else's is no answer"),
+    "under a fresh id": (lambda text, rows: resigned(text, bit(8 * 30)), "of another node"),
+    "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 2 only"),
     "another survey": (lambda text, rows: resigned(text, bit(8 * 9)), "answers another survey"),
     "no message": (lambda text, rows: resigned(text, bit(3)), "no message of a survey"),
     "out of range": (lambda text, rows: resigned(text, lambda body: body.__setitem__(37, 0x30)), "not have"),
@@ -263,7 +384,8 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
 
 def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collected: list[str]) -> None:
     rows = read(Path("messages.csv"))
-    rows[5][1], rows[9][1], rows[11][0] = SECRET, rows[1][1], rows[2][0]
+    whose = [row[0] for row in rows]
+    rows[5][1], rows[9][1], rows[11][:] = SECRET, rows[1][1], rows[2]
     write(Path("messages.csv"), rows)
     answer = invoke("collect", "decode", *collected, "--skip-bad", "--json")
     record = answer.json
@@ -273,9 +395,9 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
     assert "2 of them have no message" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
-    assert written["u4"] == written["u8"] == ["0", "5", ""]  # the middle of both ranges, no label
-    assert "u10" not in written
-    assert ids("nodes.csv")[4] == "u4"
+    assert written[whose[5]] == written[whose[9]] == ["0", "5", ""]  # the middle of both ranges, no label
+    assert whose[11] not in written
+    assert ids("nodes.csv")[4] == whose[5]
     assert sum(cells[2] == "" for cells in written.values()) == 2
 
 

@@ -13,6 +13,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # pages keep secrets, and not in this home
     names: dict[str, object] = {"__name__": "__page__"}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec"), names)  # our own pages

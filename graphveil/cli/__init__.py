@@ -31,7 +31,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
-        (collect.survey, collect.answer, collect.decode, learn.learn),
+        (collect.survey, collect.show, collect.answer, collect.decode, learn.learn),
     ),
 }
 

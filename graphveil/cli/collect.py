@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from graphveil._escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
@@ -61,6 +62,17 @@ Internal = Annotated[
 Messages = Annotated[Path, _flag(_FILES, "--messages", "Table of ids and messages.", show_default=False)]
 NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
 LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
+SecretFile = Annotated[
+    Path | None,
+    _flag(_FILES, "--secret", "Your secret, made the first time. [default: one in your state folder]"),
+]
+MaxEps = Annotated[
+    float, _flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
+]
+OpenLabel = Annotated[
+    bool, _flag(_PRIVACY, "--open-label", "Send labels as they are, if the survey asks for that.")
+]
+Shown = Annotated[Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)]
 SkipBad = Annotated[
     bool, _flag(_FILES, "--skip-bad", "Leave out messages that are refused, count them, and go on.")
 ]
@@ -102,9 +114,31 @@ def survey(
     _write(out, asked.to_json(), private=False)
     screen = Screen(as_json=json)
     screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
-    warn(screen, asked)
     screen.prose(asked.statement())
+    _tell_refusal(screen, asked)
     screen.emit(_record(asked, out, asked.statement()) | {"message_bytes": message_bytes(asked)})
+
+
+def show(survey: Shown, json: options.Json = False) -> None:
+    """Show what a survey asks for and how little it protects, before anything is answered."""
+    from graphveil.collect import MAX_EPS
+    from graphveil.collect.summary import largest_share
+
+    asked, screen = read_survey(survey), Screen(as_json=json)
+    _present(screen, asked, on_devices=True)
+    refusal = _tell_refusal(screen, asked)
+    features, label = asked.kept
+    screen.emit(
+        _record(asked, survey, asked.statement())
+        | {
+            "purpose": asked.purpose,
+            "columns": list(asked.columns),
+            "largest_share": largest_share(asked),
+            "kept": {"features": float(features.max(initial=0)), "label": label},
+            "max_eps": MAX_EPS,
+            "answered": not refusal,
+        }
+    )
 
 
 def answer(
@@ -114,19 +148,27 @@ def answer(
     out: MessagesOut,
     label: options.Label = None,
     internal: Internal = None,
+    secret: SecretFile = None,
+    max_eps: MaxEps = 8.0,
+    open_label: OpenLabel = False,
     json: options.Json = False,
 ) -> None:
     """Randomise each record of a table of nodes on its own: a row with its id and its message."""
+    from graphveil.collect import check_limits, device_secret
     from graphveil.collect.files import read_records
     from graphveil.graph import tables
 
     asked, screen = read_survey(survey), Screen(as_json=json)
+    _present(screen, asked, on_devices=False)
+    check_limits(asked, max_eps=max_eps, open_label=open_label)
     tables.check_output(out)
     check_new(out, "a second answer doubles what is told about its owner; send the messages that are there")
     if internal is not None:
         check_new(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, asked, id=id, label=label)
-    messages = records.messages(asked, id)
+    messages = records.messages(
+        asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
+    )
     if internal is not None:
         _write(internal, f'{{"clipped_values": {records.outside(asked)}}}\n')
     try:
@@ -136,9 +178,7 @@ def answer(
             internal.unlink()
         raise
     statement = asked.statement(on_devices=False)
-    warn(screen, asked)
     screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
-    screen.prose(statement)
     screen.emit(_record(asked, out, statement) | {"messages": messages.num_rows})
 
 
@@ -165,7 +205,6 @@ def decode(
     tables.write(out, received.estimates(id, label))
     tell(screen, received, f"the nodes are in {out}")
     statement = asked.statement(on_devices=None)
-    warn(screen, asked)
     screen.prose(statement)
     screen.emit(_record(asked, out, statement) | counts(received))
 
@@ -181,12 +220,33 @@ def tell(screen: Screen, received: "Received", where: str) -> None:
 
 
 def warn(screen: Screen, survey: "Survey") -> None:
-    """Say loudly what is asked for as it is."""
-    for part in survey.open_parts:
-        screen.say(
-            f"NOT PROTECTED: the {part} leaves each node as it is (epsilon inf), in every message.",
-            style="bold",
-        )
+    """Say loudly what is told as it is."""
+    for line in survey.warnings:
+        screen.say(line, style="bold")
+
+
+def _present(screen: Screen, survey: "Survey", *, on_devices: bool) -> None:
+    """Show a survey; its texts are those of whoever wrote it, and are shown, not obeyed."""
+    from graphveil.collect.summary import feature_rows, overview
+
+    screen.table(("the survey", ""), [(name, one_line(value)) for name, value in overview(survey)])
+    if rows := feature_rows(survey):
+        head = ("tells most", "low", "high", "epsilon", "kept")
+        shown = [(one_line(name), *numbers) for name, *numbers in rows]
+        screen.table(head, shown, right=(1, 2, 3, 4))
+    screen.prose(survey.statement(on_devices=on_devices))
+
+
+def _tell_refusal(screen: Screen, survey: "Survey") -> bool:
+    """Say so if a device does not answer a survey unless its limit is raised."""
+    from graphveil.collect import check_limits
+
+    try:
+        check_limits(survey)
+    except BudgetError as error:
+        screen.say(f"It is not answered unless that is agreed to: {error}", style="bold")
+        return True
+    return False
 
 
 def counts(received: "Received") -> dict[str, Any]:
@@ -224,9 +284,11 @@ def _finite(claim: "Claim") -> float | None:
 def read_survey(path: Path) -> "Survey":
     """Read a survey, or refuse the file."""
     from graphveil.collect import Survey
+    from graphveil.collect.survey import MAX_TEXT
 
     try:
-        return Survey.from_json(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:  # a few more bytes than the longest has, and no gigabytes
+            return Survey.from_json(file.read(4 * MAX_TEXT + 4).decode())
     except (OSError, UnicodeDecodeError):
         raise ArtifactError(f"cannot read a survey from {path}; check --survey") from None
 

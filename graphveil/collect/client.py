@@ -1,56 +1,85 @@
-"""The side of the device: one record in, one message out. It needs NumPy and the operating system only."""
+"""The side of the device: one record in, one message out. It needs NumPy and the standard library only.
 
-import os
+A survey is written by somebody else, so nothing in it is believed to be modest: what it asks for is compared
+with a limit of the device's own before a record is looked at.
+"""
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.collect.message import ID_BYTES, encode_all
+from graphveil.collect.device import DeviceWords, checked_secret
+from graphveil.collect.message import encode_all
+from graphveil.collect.nodes import Node, chosen_features
 from graphveil.collect.survey import Survey
-from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms._draws import Integers, Real, Words
+from graphveil.errors import BudgetError, ConfigError, GraphError
+from graphveil.mechanisms._draws import Integers, Real, row_blocks
+from graphveil.mechanisms.claim import check_budget
+from graphveil.mechanisms.local.features import Reports
+from graphveil.mechanisms.local.multibit import MultiBit
+
+MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
 
 
-class Entropy:
-    """Words from the operating system's generator: fresh at every call, and never repeated."""
-
-    def serve(self, rows: Integers) -> None:
-        """Serve every row: no two calls give the same words."""
-
-    def words(self, rows: Integers, *, words_per_row: int) -> Words:
-        """Return words of shape (rows, words_per_row)."""
-        return _fresh(len(rows), words_per_row)
-
-    def blocks(self, rows: Integers, offsets: Integers) -> Words:
-        """Return words of shape (rows, 2)."""
-        return _fresh(len(rows), 2)
-
-
-def answer(survey: Survey, *, features: npt.ArrayLike | None = None, label: int | None = None) -> bytes:
+def answer(
+    survey: Survey,
+    *,
+    node: Node,
+    secret: bytes,
+    features: npt.ArrayLike | None = None,
+    label: int | None = None,
+    max_eps: float = MAX_EPS,
+    open_label: bool = False,
+) -> bytes:
     """Randomise one record and return the message to send.
 
-    The message promises what ``survey.statement()`` says, whatever becomes of it. Call this once a survey and
-    keep the message: a second answer of the same person doubles what is told about them.
+    The message promises what ``survey.statement()`` says, whatever becomes of it. Called again with the same
+    record it is the same message, and tells nothing more. A record that has changed gives another message,
+    and the two together tell twice as much.
 
     Args:
-        survey: the public parameters; look at them before you answer.
+        survey: the public parameters; look at them before you answer (``statement``, ``open_parts``).
+        node: the public id by which the survey knows whose message this is; it is bound to it.
+        secret: from :func:`~graphveil.collect.device_secret`, and never sent.
         features: the record's features, shape (dim,); values outside the bounds are clipped.
         label: the record's class.
+        max_eps: how much the whole record may tell. A survey that asks for more is not answered.
+        open_label: send the label as it is, if the survey asks for that: nothing protects it then.
 
     Raises:
+        BudgetError: the survey asks for more than ``max_eps``, or for the label as it is.
         ConfigError: features or label are missing, or the survey does not ask for them.
         GraphError: a value is NaN or infinite, the shape is wrong, or the label is none of the classes.
     """
+    check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, label)
     record = None if survey.features is None else _record(features, survey.features.dim)
     one = None if survey.label is None else np.asarray(label)
     if one is not None and one.ndim:
         raise GraphError("a label is one whole number")
-    return answer_all(survey, features=record, labels=None if one is None else one[None])[0]
+    labels = None if one is None else one[None]
+    return answer_all(
+        survey,
+        nodes=[node],
+        secret=secret,
+        features=record,
+        labels=labels,
+        max_eps=max_eps,
+        open_label=open_label,
+    )[0]
 
 
 def answer_all(
-    survey: Survey, *, features: Real | None = None, labels: Integers | None = None
+    survey: Survey,
+    *,
+    nodes: Sequence[Node],
+    secret: bytes,
+    features: Real | None = None,
+    labels: Integers | None = None,
+    max_eps: float = MAX_EPS,
+    open_label: bool = False,
 ) -> list[bytes]:
     """Randomise many records, each on its own, and return the messages in order.
 
@@ -58,29 +87,91 @@ def answer_all(
 
     Args:
         survey: the public parameters.
+        nodes: each record's public id.
+        secret: 32 bytes that only the holder of the records has.
         features: numbers (records, dim); values outside the bounds are clipped.
         labels: classes (records,).
+        max_eps: how much each record may tell.
+        open_label: send labels as they are, if the survey asks for that.
 
     Raises:
+        BudgetError: the survey asks for more than ``max_eps``, or for the label as it is.
         ConfigError: features or labels are missing, or the survey does not ask for them.
-        GraphError: a value is NaN or infinite, a shape is wrong, or a label is none of the classes.
+        GraphError: a value is NaN or infinite, a shape is wrong, a label is none of the classes, or two
+            records have one id.
 
     >>> from graphveil.mechanisms import MultiBit
     >>> survey = Survey(features=MultiBit(epsilon=1.0, dim=2))
-    >>> [len(message) for message in answer_all(survey, features=np.array([[0.1, 0.9], [0.5, 0.0]]))]
+    >>> x = np.array([[0.1, 0.9], [0.5, 0.0]])
+    >>> [len(message) for message in answer_all(survey, nodes=["ann", "bob"], secret=bytes(32), features=x)]
     [42, 42]
     """
+    check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, labels)
-    sizes = {len(part) for part in (features, labels) if part is not None}
-    if len(sizes) != 1:
-        raise GraphError("features and labels must be of the same records")
-    ids = [os.urandom(ID_BYTES) for _ in range(sizes.pop())]
-    reports = said = None
-    if survey.features is not None and features is not None:
-        reports = survey.features.perturb(features, stream=Entropy())
-    if survey.label is not None and labels is not None:
-        said = survey.label.perturb(labels, stream=Entropy())
-    return encode_all(survey, ids, reports, said)
+    checked_secret(secret)
+    if any(len(part) != len(nodes) for part in (features, labels) if part is not None):
+        raise GraphError("ids, features and labels must be of the same records")
+    if len(set(map(str, nodes))) != len(nodes):
+        raise GraphError("two records have one id; a node answers a survey once")
+    reports = None if features is None else _reports(survey, nodes, secret, features)
+    return encode_all(
+        survey, nodes, reports, None if labels is None else _said(survey, nodes, secret, labels)
+    )
+
+
+def check_limits(survey: Survey, *, max_eps: float = MAX_EPS, open_label: bool = False) -> None:
+    """Refuse a survey that asks for more than a person is willing to tell.
+
+    Args:
+        survey: the public parameters.
+        max_eps: how much a whole record may tell.
+        open_label: whether the label may leave as it is; its budget, infinite, does not count then.
+
+    Raises:
+        BudgetError: it asks for more.
+
+    >>> from graphveil.mechanisms import LabelRR
+    >>> check_limits(Survey(label=LabelRR(epsilon=9.0, classes=3)))
+    Traceback (most recent call last):
+    graphveil.errors.BudgetError: the survey asks for epsilon 9 of a record, and this device tells up to 8: \
+nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
+    """
+    check_budget(max_eps=max_eps)
+    budgets = [claim.epsilon for claim in survey.claims]
+    if math.isinf(budgets[1]):
+        if not open_label:
+            raise BudgetError(
+                "the survey asks for the label as it is, which nothing protects: nothing was sent; ask for a "
+                "survey that randomises it, or agree by open_label=True (--open-label)"
+            )
+        budgets.pop()
+    if sum(budgets) > max_eps:
+        raise BudgetError(
+            f"the survey asks for epsilon {sum(budgets):g} of a record, and this device tells up to "
+            f"{max_eps:g}: nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)"
+        )
+
+
+def _reports(survey: Survey, nodes: Sequence[Node], secret: bytes, features: Real) -> Reports:
+    law = survey.features
+    assert law is not None  # or there were no features
+    x = law.matrix(features)
+    records = [
+        row.tobytes()  # as clipped, and without -0.0: what counts is what is randomised
+        for part in row_blocks(len(x), law.dim)
+        for row in law.bounds.unit(x[part]).astype("<f8") + 0.0
+    ]
+    words = DeviceWords(secret, "features", survey, nodes, records)
+    if isinstance(law, MultiBit):
+        return law.perturb_chosen(x, chosen_features(survey, nodes), stream=words)
+    return law.perturb(x, stream=words)
+
+
+def _said(survey: Survey, nodes: Sequence[Node], secret: bytes, labels: Integers) -> Integers:
+    law = survey.label
+    assert law is not None  # or there were no labels
+    records = [label.tobytes() for label in law.checked(labels).astype("<i8")]
+    return law.perturb(labels, stream=DeviceWords(secret, "label", survey, nodes, records))
 
 
 def _check_parts(survey: Survey, features: object, label: object) -> None:
@@ -97,7 +188,3 @@ def _record(features: npt.ArrayLike | None, dim: int) -> Real:
     if record.dtype.kind not in "iufb" or record.ndim != 1:
         raise GraphError(f"features must be {dim} numbers")
     return record.astype(np.float64)[None]
-
-
-def _fresh(rows: int, words: int) -> Words:
-    return np.frombuffer(os.urandom(8 * rows * words), dtype="<u8").reshape(rows, words)

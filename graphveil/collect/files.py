@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from graphveil.collect.client import answer_all
+from graphveil.collect.client import MAX_EPS, answer_all
 from graphveil.collect.server import Collector
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError, MessageError
 from graphveil.graph import tables
-from graphveil.graph.files import check_columns, class_codes, distinct_ids, feature_columns
+from graphveil.graph.files import check_columns, distinct_ids, feature_columns
 from graphveil.graph.graph import UNLABELLED
+from graphveil.graph.labels import AS_WRITTEN, class_codes
 from graphveil.graph.tables import Column, Table
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
@@ -37,14 +38,32 @@ class Records:
     features: Single | None
     labels: Integers | None
 
-    def messages(self, survey: Survey, id: str) -> Table:
-        """Randomise every record and return the table of messages, whose ids are in the column ``id``."""
+    def messages(
+        self, survey: Survey, id: str, *, secret: bytes, max_eps: float = MAX_EPS, open_label: bool = False
+    ) -> Table:
+        """Randomise every record and return the table of messages, whose ids are in the column ``id``.
+
+        Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
+
+        Raises:
+            BudgetError, ConfigError, GraphError: see :func:`~graphveil.collect.answer_all`.
+        """
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         if id == MESSAGE:
             raise ConfigError(f"the column of ids cannot be called {MESSAGE!r}; rename it")
-        made = answer_all(survey, features=self.features, labels=self.labels)
-        return pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+        made = answer_all(
+            survey,
+            nodes=self.ids.to_pylist(),
+            secret=secret,
+            features=self.features,
+            labels=self.labels,
+            max_eps=max_eps,
+            open_label=open_label,
+        )
+        table = pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
+        return table.take(pc.array_sort_indices(self.ids))
 
     def outside(self, survey: Survey) -> int:
         """Return how many values lie outside the survey's bounds and are clipped. Private."""
@@ -74,7 +93,7 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
     if survey.features is not None:
         columns = feature_columns(path, roles, survey.columns or None, ())
     check_columns(path, [*roles, *columns])
-    table = tables.read(path, [*roles, *columns])
+    table = tables.read(path, [*roles, *columns], {} if label is None else {label: AS_WRITTEN})
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
     features = None if survey.features is None else _features(table, columns, survey.features.dim)
@@ -173,7 +192,7 @@ def receive(
 
     nodes = ids.dictionary_encode()
     known = nodes.dictionary if others is None else pc.unique(pa.concat_arrays([nodes.dictionary, others]))
-    collector = Collector(survey, len(known))
+    collector = Collector(survey, len(known), ids=known.to_pylist())
     refused = {}
     for row, (node, text) in enumerate(zip(nodes.indices.to_pylist(), texts, strict=True), start=1):
         try:
@@ -203,5 +222,5 @@ def _labels(table: Table, name: str | None, survey: Survey) -> Integers | None:
     names = survey.class_names or [str(code) for code in range(survey.label.classes)]
     codes, _ = class_codes(table, name, names)
     if (codes == UNLABELLED).any():
-        raise GraphError(f"column {name!r} has missing labels, and the survey asks for one; drop those rows")
+        raise GraphError(f"column {name!r} has rows without a label of the survey's; mend or drop those rows")
     return codes

@@ -1,17 +1,17 @@
-"""One person's answer as bytes, version 1: a fixed header, packed fields, a checksum.
+"""One person's answer as bytes, version 2: a fixed header, packed fields, a checksum.
 
 ::
 
     0   4   magic "GVLA"
-    4   1   version, 1
+    4   1   version, 2
     5  16   digest of the survey
-    21 16   message id, random
+    21 16   tag of the node: a hash of the survey and its public id
     37  n   payload: fields of as many bits as they need, the first bit of each the highest
     37+n 4  CRC-32 of all bytes before it, big-endian
 
-The payload has the indices of sampled features (ascending, each in the bits of dim - 1), then a value a
-feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of classes - 1), then zero
-bits up to a whole byte. Its length follows from the survey. There is exactly one form of every answer.
+The payload has a value a feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
+classes - 1), then zero bits up to a whole byte. Which features are told about follows from the survey and
+the node's id, and so does the length. There is exactly one form of every answer of every node.
 """
 
 import zlib
@@ -22,14 +22,15 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from graphveil.collect.nodes import TAG_BYTES, Node, chosen_features, node_tag
 from graphveil.collect.survey import DIGEST_BYTES, Survey
-from graphveil.errors import MessageError
+from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms._draws import Integers, row_blocks
 from graphveil.mechanisms.local.features import Reports
 from graphveil.mechanisms.local.multibit import MultiBit
 
-MAGIC, VERSION, ID_BYTES, CHECK_BYTES = b"GVLA", 1, 16, 4
-_HEADER = len(MAGIC) + 1 + DIGEST_BYTES + ID_BYTES
+MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
+_HEADER = len(MAGIC) + 1 + DIGEST_BYTES + TAG_BYTES
 _BIT = np.uint64(1)
 
 
@@ -37,31 +38,39 @@ _BIT = np.uint64(1)
 class Answer:
     """What one message says: a report on the features (one row), a label, or both."""
 
-    message_id: bytes
     features: Reports | None
     label: int | None
 
 
-def encode(survey: Survey, answer: Answer) -> bytes:
-    """Return the message of an answer that a mechanism of the survey made."""
+def encode(survey: Survey, node: Node, answer: Answer) -> bytes:
+    """Return the message of an answer that a mechanism of the survey made for a node.
+
+    Raises:
+        ConfigError: it is about other features than the survey and the node's id choose.
+    """
     labels = None if answer.label is None else np.array([answer.label])
-    return encode_all(survey, [answer.message_id], answer.features, labels)[0]
+    return encode_all(survey, [node], answer.features, labels)[0]
 
 
 def encode_all(
-    survey: Survey, message_ids: Sequence[bytes], features: Reports | None, labels: Integers | None
+    survey: Survey, nodes: Sequence[Node], features: Reports | None, labels: Integers | None
 ) -> list[bytes]:
-    """Return the messages of many answers, in order: an id, a row of the reports and a label each."""
+    """Return the messages of many answers, in order: a row of the reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + survey.digest, _widths(survey)
-    parts = [] if features is None else [features.indices, features.values]
-    parts.append(None if labels is None else labels[:, None])
+    if features is not None and not _same(features.indices, chosen_features(survey, nodes)):
+        raise ConfigError("an answer tells about the features that the survey and the node's id choose")
+    parts = (None if features is None else features.values, None if labels is None else labels[:, None])
     columns = [part for part in parts if part is not None]
     messages = []
-    for rows in row_blocks(len(message_ids), len(widths)):
+    for rows in row_blocks(len(nodes), len(widths)):
         fields = np.concatenate([column[rows] for column in columns], axis=1).astype(np.uint64)
-        pairs = zip(message_ids[rows], _pack(fields, widths), strict=True)
-        messages += [_signed(head + message_id + payload) for message_id, payload in pairs]
+        pairs = zip(nodes[rows], _pack(fields, widths), strict=True)
+        messages += [_signed(head + node_tag(survey, node) + payload) for node, payload in pairs]
     return messages
+
+
+def _same(one: npt.NDArray[np.int32] | None, other: npt.NDArray[np.int32] | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
 
 
 def message_bytes(survey: Survey) -> int:
@@ -78,30 +87,33 @@ def _signed(body: bytes) -> bytes:
     return body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big")
 
 
-def decode(survey: Survey, message: bytes) -> Answer:
-    """Return what a message says.
+def decode(survey: Survey, node: Node, message: bytes) -> Answer:
+    """Return what the message of a node says.
 
     Raises:
-        MessageError: it is truncated, damaged, of another version or survey, or says what no device would.
+        MessageError: it is truncated, damaged, of another version, survey or node, or says what no device
+            would.
+        ConfigError: the id is neither text nor a whole number.
 
-    >>> decode(Survey(features=MultiBit(epsilon=1.0, dim=8)), b"no message")
+    >>> decode(Survey(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
     graphveil.errors.MessageError: a message has 42 bytes, and this one has 10
     """
     if not isinstance(message, bytes | bytearray | memoryview):
         raise MessageError("a message is bytes")
     widths = _widths(survey)
-    payload = _payload(survey, bytes(message))
+    payload = _payload(survey, node, bytes(message))
     fields = _unpack(payload, widths)
     if (fields > _limits(survey)).any():
         raise MessageError("a message names a feature, bin or class that the survey does not have")
     label = None if survey.label is None else int(fields[-1])
     said = fields if label is None else fields[:-1]
-    message_id = bytes(message[_HEADER - ID_BYTES : _HEADER])
-    return Answer(message_id, None if survey.features is None else _reports(survey.features, said), label)
+    if survey.features is None:
+        return Answer(None, label)
+    return Answer(Reports(said.astype(np.uint8)[None], chosen_features(survey, [node])), label)
 
 
-def _payload(survey: Survey, message: bytes) -> bytes:
+def _payload(survey: Survey, node: Node, message: bytes) -> bytes:
     """Return the payload of a message whose header and checksum are right."""
     whole = message_bytes(survey)
     if len(message) != whole:
@@ -112,32 +124,21 @@ def _payload(survey: Survey, message: bytes) -> bytes:
         raise MessageError(f"this version reads messages of version {VERSION} only; update the device")
     if zlib.crc32(message[:-CHECK_BYTES]) != int.from_bytes(message[-CHECK_BYTES:], "big"):
         raise MessageError("a message was damaged on its way; send it again")
-    if message[len(MAGIC) + 1 : _HEADER - ID_BYTES] != survey.digest:
+    if message[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != survey.digest:
         raise MessageError("a message answers another survey; its randomisation has other parameters")
+    if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(survey, node):
+        raise MessageError("a message is of another node; a copy of somebody else's is no answer")
     return message[_HEADER:-CHECK_BYTES]
-
-
-def _reports(law: object, fields: Integers) -> Reports:
-    """Return the report of one record."""
-    if not isinstance(law, MultiBit) or law.samples == law.dim:
-        return Reports(fields.astype(np.uint8)[None])
-    indices, bits = fields[: law.samples], fields[law.samples :]
-    if (np.diff(indices) <= 0).any():
-        raise MessageError("a message names its features out of order or twice")
-    return Reports(bits.astype(np.uint8)[None], indices.astype(np.int32)[None])
 
 
 @lru_cache(maxsize=32)
 def _limits(survey: Survey) -> Integers:
     """Return the largest value of each field."""
-    limits: list[Integers] = []
-    law = survey.features
+    law, limits = survey.features, list[Integers]()
     if isinstance(law, MultiBit):
-        if law.samples < law.dim:
-            limits.append(np.full(law.samples, law.dim - 1))
         limits.append(np.ones(law.samples, dtype=np.int64))
     elif law is not None:
-        limits.append(np.array([feature.k - 1 for feature in law.features]))
+        limits.append(law.sizes - 1)
     if survey.label is not None:
         limits.append(np.array([survey.label.classes - 1]))
     return np.concatenate(limits)

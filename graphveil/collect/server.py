@@ -1,12 +1,13 @@
 """The side of the server: it checks every message, keeps one a node, and estimates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
 from graphveil.collect.message import Answer, decode
+from graphveil.collect.nodes import Node, node_text
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms._draws import Integers
@@ -21,32 +22,35 @@ class Collector:
     Args:
         survey: the public parameters.
         nodes: how many nodes there are; they are numbered from 0.
+        ids: the public id by which each node's device knows it; their numbers if None.
+
+    Raises:
+        ConfigError: there is no node, or not an id of its own for each.
     """
 
-    def __init__(self, survey: Survey, nodes: int) -> None:
+    def __init__(self, survey: Survey, nodes: int, *, ids: Sequence[Node] | None = None) -> None:
         """Start without messages."""
         _check.integer_at_least(1, nodes=nodes)
+        if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
+            raise ConfigError(f"ids must be {nodes} different ones, one for each node")
         self.survey, self.nodes = survey, nodes
+        self._ids: Sequence[Node] = range(nodes) if ids is None else ids
         self._answers: dict[int, Answer] = {}
-        self._seen: set[bytes] = set()
 
     def accept(self, message: bytes, node: int) -> None:
         """Take the message of a node.
 
         Raises:
-            MessageError: see :func:`decode`; or the message, or one of this node, was taken before. The
-                collector is unchanged then.
+            MessageError: see :func:`decode`; or a message of this node was taken before. The collector is
+                unchanged then.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise MessageError(
                 f"there are {self.nodes} nodes, numbered from 0, and the message is of another"
             )
-        answer = decode(self.survey, message)
-        if answer.message_id in self._seen:
-            raise MessageError("this message was taken before; a copy of it is no second answer")
+        answer = decode(self.survey, self._ids[int(node)], message)
         if int(node) in self._answers:
             raise MessageError("this node has answered; a second answer would double what it tells")
-        self._seen.add(answer.message_id)
         self._answers[int(node)] = answer
 
     def accept_all(self, messages: Mapping[int, bytes]) -> dict[int, str]:

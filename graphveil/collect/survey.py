@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from graphveil.errors import ConfigError, MessageError
-from graphveil.mechanisms.claim import Claim
+from graphveil.mechanisms._channel import MAX_OUTPUTS
+from graphveil.mechanisms._draws import Floats
+from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.allocation import Split, Weights
 from graphveil.mechanisms.local.bounds import Bounds
 from graphveil.mechanisms.local.feature_rr import FeatureRR
@@ -16,8 +20,12 @@ from graphveil.mechanisms.local.labels import LabelRR
 from graphveil.mechanisms.local.multibit import MultiBit
 from graphveil.mechanisms.local.statement import NOT_COLLECTED, node_features_statement
 
-FORMAT = "graphveil-survey/1"
+FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
+MAX_TEXT = 1 << 20  # characters of a survey's text: some forty thousand weights or names
+TOLD = 0.99  # what is kept with this probability is told, whatever its epsilon is
+
+_MAX_TABLES = 1 << 20  # probabilities that a device has to compute before it can answer
 
 Json = dict[str, Any]
 
@@ -34,8 +42,8 @@ class Survey:
         class_names: what each class is, in their order; empty if devices know it.
 
     Raises:
-        ConfigError: nothing is collected, or nothing is randomised; features would leave as they are, or
-            names do not fit.
+        ConfigError: nothing is collected, or nothing is randomised; features would leave as they are, names
+            do not fit, or a device would have to compute too much.
 
     >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot")
     >>> Survey.from_json(survey.to_json()) == survey
@@ -60,11 +68,13 @@ class Survey:
             raise ConfigError("a survey collects features with MultiBit or FeatureRR")
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
-        if self.features is None and self.open_parts:
+        if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
             raise ConfigError(
                 "a label at epsilon=inf is not randomised, and the survey asks for nothing else: it would "
                 "protect nobody; give the label a budget"
             )
+        if isinstance(self.features, FeatureRR):
+            _check_tables(self.features.epsilon, self.features.k, self.features.allocation)
         _check_names("columns", self.columns, 0 if self.features is None else self.features.dim)
         _check_names("class_names", self.class_names, 0 if self.label is None else self.label.classes)
 
@@ -81,19 +91,50 @@ class Survey:
         return features + label
 
     @property
+    def kept(self) -> tuple[Floats, float]:
+        """The probability that each feature (dim,), and that the label is told as it is; 0 if not asked for.
+
+        Of a feature it is the largest for any value. A feature that only some tell about is meant where it is
+        told, and a bin as kept if what is said lies within a twentieth of the range.
+
+        >>> features, label = Survey(label=LabelRR(epsilon=1.0, classes=3)).kept
+        >>> features.size, round(label, 4)
+        (0, 0.5761)
+        """
+        features = np.empty(0) if self.features is None else self.features.kept
+        return features, 0.0 if self.label is None else self.label.keep
+
+    @property
     def open_parts(self) -> tuple[str, ...]:
-        """What of an answer is not protected: the label, if it is asked for as it is.
+        """What of an answer is not protected: parts of which a value is kept with probability 0.99 or more.
 
         >>> from graphveil.mechanisms import MultiBit
-        >>> label = LabelRR(epsilon=math.inf, classes=3)
+        >>> label = LabelRR(epsilon=12.0, classes=3)
         >>> Survey(features=MultiBit(epsilon=1.0, dim=8), label=label).open_parts
         ('label',)
         """
-        return ("label",) if self.label is not None and math.isinf(self.label.epsilon) else ()
+        features, label = self.kept
+        told = {"features": bool((features >= TOLD).any()), "label": label >= TOLD}
+        return tuple(part for part, is_open in told.items() if is_open)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know before anything else: parts of an answer that nothing protects."""
+        features, label = self.kept
+        count, most = int((features >= TOLD).sum()), features.max(initial=0)
+        words = {
+            "features": f"of {features.size} features {count} leave each node as they are with probability "
+            f"{most:.4g}",
+            "label": f"the label leaves each node as it is with probability {label:.4g}",
+        }
+        return tuple(f"NOT PROTECTED: {words[part]}, in every message." for part in self.open_parts)
 
     def statement(self, *, on_devices: bool | None = True) -> str:
-        """Return the guarantee in words, of answers given on devices unless said otherwise."""
-        return node_features_statement(*self.claims, on_devices=on_devices)
+        """Return the guarantee in words, of answers given on devices unless said otherwise.
+
+        Parts that are not protected come first, by what happens to their values and not by their epsilon.
+        """
+        return " ".join([*self.warnings, node_features_statement(*self.claims, on_devices=on_devices)])
 
     @cached_property
     def digest(self) -> bytes:
@@ -101,7 +142,11 @@ class Survey:
         return hashlib.sha256(self.to_json().encode()).digest()[:DIGEST_BYTES]
 
     def to_json(self) -> str:
-        """Return the survey as canonical JSON, to be handed to devices."""
+        """Return the survey as canonical JSON, to be handed to devices.
+
+        Raises:
+            ConfigError: it is longer than any device reads.
+        """
         parts = {
             "format": FORMAT,
             "purpose": self.purpose,
@@ -112,7 +157,13 @@ class Survey:
             if self.label is None
             else _label_json(self.label) | _names("names", self.class_names),
         }
-        return json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        if len(text) > MAX_TEXT:
+            raise ConfigError(
+                f"the survey's text has {len(text):,} characters, and devices read up to {MAX_TEXT:,}; ask "
+                "for fewer features, or leave out names"
+            )
+        return text
 
     @classmethod
     def from_json(cls, text: str) -> "Survey":
@@ -201,7 +252,27 @@ def _features(given: Json) -> MultiBit | FeatureRR:
     if mechanism != "feature-rr":
         raise MessageError("the survey names a mechanism that this version does not know")
     theta = given.pop("theta")
-    return FeatureRR(**given, allocation=Split() if theta is None else Weights(theta))
+    allocation = Split() if theta is None else Weights(theta)
+    check_budget(epsilon=given["epsilon"])
+    _check_tables(given["epsilon"], given["k"], allocation)  # before they are computed
+    return FeatureRR(**given, allocation=allocation)
+
+
+def _check_tables(epsilon: float, k: object, allocation: Split | Weights) -> None:
+    """Bound the work of a device: a table of k by k for each different weight, and no k above 2 epsilon + 2.
+
+    The latter holds where k is chosen for the budget (``"auto"``).
+    """
+    weights = {0.0} if isinstance(allocation, Split) else set(allocation.theta)
+    if isinstance(k, int):
+        sizes = [float(min(k, MAX_OUTPUTS))] * len(weights)
+    else:
+        sizes = [min(2 * epsilon * weight + 2, MAX_OUTPUTS) for weight in weights]
+    if sum(size**2 for size in sizes) > _MAX_TABLES:
+        raise ConfigError(
+            f"{len(weights)} different weights with so many bins take more than {_MAX_TABLES:,} "
+            "probabilities; round the weights so that fewer differ, or take fewer bins"
+        )
 
 
 def _label(given: Json) -> LabelRR:
@@ -215,6 +286,8 @@ def _number(value: float) -> float | str:
 
 
 def _object(text: str) -> Json:
+    if isinstance(text, str) and len(text) > MAX_TEXT:
+        raise MessageError(f"a survey has at most {MAX_TEXT:,} characters, and this text has {len(text):,}")
     try:
         parts = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:

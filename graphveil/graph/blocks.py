@@ -1,14 +1,18 @@
-"""Destination blocks: some rows of a graph with all their in-edges, which an engine hands on whole."""
+"""Destination blocks: some rows of a graph with all their in-edges, as values that can be sent anywhere."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphveil.graph.adjacency import Adjacency
 
 MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
+
+Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +33,10 @@ class Edges:
         """Return the number of rows."""
         return self.stop - self.start
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is sent: the block's own numbers, not the whole graph that they may be views of."""
+        return {name: part.clone() if isinstance(part, Tensor) else part for name, part in vars(self).items()}
+
     @property
     def degrees(self) -> Tensor:
         """The in-degree of each row."""
@@ -44,14 +52,31 @@ class Edges:
             yield Edges(self.start + first, self.start + last, offsets, self.sources[some], weights)
 
 
-def blocks(adjacency: Adjacency, rows: int) -> Iterator[Edges]:
-    """Yield a graph's destination blocks: ``rows`` rows each, fewer where 32-bit offsets would overflow."""
-    for first, last in _cuts(adjacency.indptr, rows, MAX_EDGES):
-        bounds = adjacency.indptr[first : last + 1]
+def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
+    """Yield a graph's destination blocks from row ``first`` on, in order.
+
+    Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
+    """
+    for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
+        bounds = adjacency.indptr[first + start : first + stop + 1]
         some = slice(int(bounds[0]), int(bounds[-1]))
         weights = None if adjacency.weights is None else adjacency.weights[some]
         offsets = (bounds - bounds[0]).to(torch.int32)
-        yield Edges(first, last, offsets, adjacency.indices[some], weights)
+        yield Edges(first + start, first + stop, offsets, adjacency.indices[some], weights)
+
+
+def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+    """Return the sources that send to some nodes, one node after the other, and how many each has.
+
+    >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
+    >>> sources, counts = in_edges(path, np.array([2, 1]))
+    >>> sources.tolist(), counts.tolist()
+    ([1, 0, 2], [1, 2])
+    """
+    indptr, indices = adjacency.indptr.numpy(), adjacency.indices.numpy()
+    starts, counts = indptr[nodes], np.diff(indptr)[nodes]
+    within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+    return indices[np.repeat(starts, counts) + within].astype(np.int64), counts
 
 
 def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:

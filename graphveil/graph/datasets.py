@@ -130,6 +130,8 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     if entry.preset:
         return synthetic(entry.preset)
     fields = _fields(entry, _folders(root))
+    # The publishers' number of classes, and not the largest label that the files happen to hold.
+    fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
     return Graph.from_edges(directed=False, name=name, edge_set=EdgeSet(f"dataset:{name}"), **fields)
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from graphveil.errors import GraphError
-from graphveil.graph import tables
-from graphveil.graph.graph import SPLITS, UNLABELLED, Graph
+from graphveil.graph import labels, tables
+from graphveil.graph.graph import CLASSES_FROM_LABELS, SPLITS, Graph
 from graphveil.graph.tables import Column, Table
 
 _SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
@@ -45,13 +45,15 @@ def read_graph(
         id: column of ``nodes`` that holds whole numbers or text.
         source, target: columns of ``edges`` that hold ids.
         directed: whether ``source -> target`` says nothing about the opposite direction.
-        label: column of ``nodes`` that holds labels of any type. A graph to predict only needs none, if the
-            classes are given.
+        label: column of ``nodes`` that holds labels: text, numbers, bools or dates. A CSV's are taken as they
+            are written, but for a whole number's point with zeros. A graph to predict only needs none, if
+            the classes are given.
         split: column of ``nodes`` with train, val (valid, validation), test or nothing.
         features: the feature columns, if not all the others.
         aside: columns of ``nodes`` that are not among the others. They need not be there.
-        classes: the labels in class order, if the classes are to be fixed beforehand and not by this file;
-            by default the labels that occur, sorted.
+        classes: the labels in class order, if the classes are to be fixed beforehand and not by this file.
+            Any other label then counts as missing: a refusal would tell about it. By default the labels that
+            occur, sorted, so that a class may show that somebody has its label; the graph's notes say so.
         weight: column of ``edges`` that holds weights of at least 0, if they have any.
         max_weight: the public bound that larger weights are cut to.
 
@@ -112,11 +114,12 @@ def _read_nodes(
     path: Path, roles: dict[str, str], features: list[str], classes: Sequence[str] | None
 ) -> tuple[dict[str, Any], Column]:
     """Return the fields of a graph that the nodes decide, and the ids as a column."""
-    table = tables.read(path, [*roles.values(), *features])
+    types = {roles["label"]: labels.AS_WRITTEN} if "label" in roles else {}
+    table = tables.read(path, [*roles.values(), *features], types)
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
     node_ids = distinct_ids(table, roles["id"])
-    y, class_names = class_codes(table, roles.get("label"), classes)
+    y, class_names = labels.class_codes(table, roles.get("label"), classes)
     fields = {
         "x": torch.from_numpy(tables.matrix(table, features)),
         "y": y,
@@ -124,6 +127,7 @@ def _read_nodes(
         "class_names": class_names,
         "name": path.name.partition(".")[0],
         "ids": tables.id_array(node_ids),
+        "notes": (CLASSES_FROM_LABELS,) if classes is None else (),
     }
     if "split" in roles:
         fields |= _masks(tables.column(table, roles["split"]), roles["split"])
@@ -161,37 +165,6 @@ def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArra
             "add those nodes or drop those edges"
         )
     return np.asarray(positions.to_numpy(zero_copy_only=False))
-
-
-def class_codes(
-    table: Table, name: str | None, classes: Sequence[str] | None
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return the class of every node, -1 where the label is missing, and the class names."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if name is None:
-        return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
-    column = tables.column(table, name)
-    if pa.types.is_nested(column.type):
-        raise GraphError(f"column {name!r} is of type {column.type}; give one number or text per node")
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    found = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
-    names = [_text(value) for value in found]
-    order = list(dict.fromkeys(names if classes is None else map(str, classes)))
-    if not set(names) <= set(order):
-        raise GraphError(f"column {name!r} holds labels that are not among the classes given; add them there")
-    codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
-    codes = pc.fill_null(codes, UNLABELLED).to_numpy(zero_copy_only=False)
-    # One place more than there are names, so that the code -1 stays -1.
-    places = np.array([*(order.index(text) for text in names), UNLABELLED], dtype=np.int64)
-    return places[codes], tuple(order)
-
-
-def _text(value: object) -> str:
-    """Return a label as text; whole floats, which some writers make of integers with gaps, lose the point."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _masks(column: Column, name: str) -> dict[str, Any]:

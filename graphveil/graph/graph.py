@@ -24,6 +24,10 @@ Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 UNLABELLED = -1
 MAX_CLASSES = 1 << 14
+CLASSES_FROM_LABELS = (
+    "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
+    "that somebody has its label, which classes named beforehand would not"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -230,8 +234,8 @@ class Graph:
         """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
 
         Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
-        (:meth:`Adjacency.from_edges`). ``num_classes`` is by default the largest label plus one;
-        further fields of :class:`Graph` go by their names.
+        (:meth:`Adjacency.from_edges`). ``num_classes`` is by default the largest label plus one, which the
+        graph's notes then say; further fields of :class:`Graph` go by their names.
         """
         y = _labels(y)
         adjacency = Adjacency.from_edges(
@@ -245,6 +249,7 @@ class Graph:
         )
         if num_classes is None:
             num_classes = int(y.max()) + 1
+            fields["notes"] = (*fields.get("notes", ()), CLASSES_FROM_LABELS)
         return cls(x=features.as_features(x), y=y, adjacency=adjacency, num_classes=num_classes, **fields)
 
     @classmethod

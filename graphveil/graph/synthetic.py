@@ -170,7 +170,9 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
     x = chosen.make_features(y, chosen, streams.numpy("features"))
     name = f"synthetic/{preset}"
     edge_set = EdgeSet(f"dataset:{name}" if seed == 0 else f"dataset:{name}@{seed}")
-    return Graph.from_edges(x, y, low, high, directed=False, edge_set=edge_set, name=name)
+    return Graph.from_edges(
+        x, y, low, high, directed=False, num_classes=chosen.classes, edge_set=edge_set, name=name
+    )
 
 
 def _classes(preset: Preset, rng: np.random.Generator) -> Ints:

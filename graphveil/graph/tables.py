@@ -45,7 +45,7 @@ def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def read(path: Path, columns: Sequence[str], types: Mapping[str, pa.DataType] | None = None) -> Table:
+def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = None) -> Table:
     """Return the chosen columns of a parquet or CSV file.
 
     A CSV has no types, and what is guessed from all rows may turn with one of them. Columns in ``types`` have
@@ -290,11 +290,11 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
     return pyarrow.parquet.read_table(path, columns=list(columns))
 
 
-def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, pa.DataType]) -> Table:
+def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    def table(types: Mapping[str, pa.DataType]) -> Table:
+    def table(types: Mapping[str, Any]) -> Table:
         # Only an empty field is missing: "NA" is a country code, and "nan" in a column of numbers is refused.
         convert = csv.ConvertOptions(
             include_columns=list(columns), column_types=types, null_values=[""], strings_can_be_null=True

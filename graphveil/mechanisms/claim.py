@@ -7,6 +7,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError
 
 REAL_VALUED = "real-valued sampler"
+_EXPONENT = 1023  # bits of whole numbers that still are floats
 LEAST = 2.0**-30  # of a budget: with less, rounding to 64 bits would show in the estimates
 
 
@@ -47,6 +48,10 @@ def check_budget(**named: float) -> None:
     graphveil.errors.ConfigError: epsilon=0.0 must be a number above 0 (inf adds no noise)
     """
     for name, value in named.items():
+        if isinstance(value, int) and value.bit_length() > _EXPONENT:  # no float
+            raise ConfigError(
+                f"{name} has {value.bit_length()} bits and must be a number (inf adds no noise)"
+            )
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
         if value < LEAST:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
@@ -191,6 +192,7 @@ class Estimator(ABC):
         """
         return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine))
 
+    @one_thread()
     def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
         """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
@@ -222,6 +224,7 @@ class Estimator(ABC):
         self._books.keep(graph, self._known_of(fitted))
         return self
 
+    @one_thread()
     def predict_proba(
         self,
         graph: Graph | None = None,

@@ -3,6 +3,7 @@
 import math
 
 from graphveil.graph import Graph
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
@@ -10,7 +11,11 @@ from graphveil.privacy.figures import figure_up
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
 
 SEEDED = "the noise is reproducible from a seed"
-_SAID_ANYWAY = (CLASSES_PUBLIC, RANGES_PUBLIC)  # every statement about an edge begins with it
+_SAID_ANYWAY = (
+    CLASSES_FROM_LABELS,
+    CLASSES_PUBLIC,
+    RANGES_PUBLIC,
+)  # every statement about an edge begins with it
 
 
 def asks_edges(plan: ReleasePlan) -> bool:

@@ -10,9 +10,32 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import RowStream
+from graphveil.errors import ReleaseError
 from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import Event, Gaussian, Unit
-from graphveil.release.query import GRID_BITS, MAX_DIM, Query, by_group, check_noise, check_pays, of_records
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    GRID_BITS,
+    MAX_DIM,
+    Data,
+    Prepared,
+    Public,
+    Query,
+    by_group,
+    check_noise,
+    check_pays,
+    of_records,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AccuracyCountData(Data[Tensor]):
+    """Whether each candidate classifies each record of a paying group correctly: bool (M, candidates).
+
+    The answer is float64, shape (candidates).
+    """
+
+    correct: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +62,8 @@ class AccuracyCountQuery(Query):
 
     kind: ClassVar[str] = "tally"
     wire: ClassVar[str] = "TallyQuery"
+    data: ClassVar[type[AccuracyCountData]] = AccuracyCountData
+    reads_edges: ClassVar[bool] = False
 
     candidates: int
     sigma: float
@@ -69,6 +94,20 @@ class AccuracyCountQuery(Query):
     def changed(self, unit: Unit) -> int:
         """Return the number of counts."""
         return self.candidates
+
+    def prepare(self, data: AccuracyCountData, public: Public) -> Prepared:
+        """Check the table."""
+        correct = data.correct
+        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
+            raise ReleaseError(
+                f"the plan's tally takes a table of bool with {self.candidates} columns, one for each "
+                "candidate; the release stays booked"
+            )
+        return Prepared(public, (correct,))
+
+    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+        """Return noisy counts."""
+        return noisy_tally(data.arrays[0], self, data.public.sampler(self.widest), RowStream(key))
 
     @property
     def groups(self) -> int:

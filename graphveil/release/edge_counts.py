@@ -3,10 +3,33 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
 from graphveil import _check
-from graphveil.errors import UnitError
-from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
-from graphveil.release.query import GRID_BITS, Query, check_noise
+from graphveil._random import RowStream
+from graphveil.errors import ReleaseError, UnitError
+from graphveil.graph.blocks import Edges
+from graphveil.mechanisms import IntegerNoise
+from graphveil.privacy import NodeUnit, PairwiseGaussian, UndirectedEdge, Unit
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import GRID_BITS, Data, Prepared, Public, Query, check_noise, outside
+
+_EDGES = 1 << 22  # at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeCountData(Data[Tensor]):
+    """Each node's class, shape (N); those outside the labelled groups are not read.
+
+    The answer is float64, shape (C, C), in the upper triangle. For a directed graph the row is the source's
+    class, and every cell is filled.
+    """
+
+    labels: Tensor
 
 
 @dataclass(frozen=True)
@@ -19,6 +42,7 @@ class EdgeCountQuery(Query):
 
     kind: ClassVar[str] = "counts"
     wire: ClassVar[str] = "CellQuery"
+    data: ClassVar[type[EdgeCountData]] = EdgeCountData
 
     partition: str
     labelled: tuple[bool, ...]
@@ -55,6 +79,38 @@ class EdgeCountQuery(Query):
         """Return 1: one edge, one cell."""
         return 1
 
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse friendships stored as directed edges: one that is stored twice would move two cells."""
+        if directed and isinstance(unit, UndirectedEdge):
+            raise UnitError(
+                "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
+                "'directed-edge', or build the graph with directed=False"
+            )
+
+    def prepare(self, data: EdgeCountData, public: Public) -> Prepared:
+        """Check the labels of labelled groups."""
+        inside = self._inside(public)
+        if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
+            raise ReleaseError(
+                f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
+                f"{self.classes - 1}; the release stays booked"
+            )
+        return Prepared(public, (data.labels,))
+
+    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+        """Return noisy counts."""
+        noise = data.public.sampler(self.sigma[0] * self.steps)
+        return noisy_cells(private, data.arrays[0], self._inside(data.public), self, noise, RowStream(key))
+
+    def _inside(self, public: Public) -> Tensor:
+        """Return which nodes are in labelled groups."""
+        return torch.tensor(self.labelled)[public.groups]
+
+    @property
+    def needs_groups(self) -> bool:
+        """Return True: a node outside every group has no label that may be read."""
+        return True
+
     @property
     def groups(self) -> int:
         """The number of groups that the counts tell apart."""
@@ -84,3 +140,42 @@ class EdgeCountQuery(Query):
     def one_way(self) -> bool:
         """Return True: all of a person's edges may fall into one cell."""
         return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPairs(BlockWork):
+    """How many of a block's edges join each pair of classes, the source's first, int64 (classes, classes)."""
+
+    codes: npt.NDArray[np.int64]  # by node
+    classes: int
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return exact counts, which only :func:`noisy_cells` asks for."""
+        counts = np.zeros(self.classes**2, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            into = np.repeat(self.codes[piece.start : piece.stop], piece.degrees.numpy())
+            pairs = self.codes[piece.sources.numpy()] * self.classes + into
+            counts += np.bincount(pairs, minlength=counts.size)
+        return torch.from_numpy(counts.reshape(self.classes, self.classes))
+
+
+def noisy_cells(
+    private: PrivateEdges,
+    labels: Tensor,
+    inside: Tensor,
+    query: EdgeCountQuery,
+    noise: IntegerNoise,
+    stream: RowStream,
+) -> Tensor:
+    """Return the noisy counts; the exact ones live and die here."""
+    classes = query.classes
+    codes = torch.where(inside, labels, classes).numpy()  # one class more, for nodes that do not count
+    shape = classes + 1, classes + 1
+    counts = private.total(ClassPairs(codes, classes + 1), shape)[:classes, :classes]
+    if not private.directed:  # each edge is stored in both directions
+        counts = np.triu(counts + counts.T) // np.where(np.eye(classes, dtype=bool), 4, 2)
+    cells = np.indices(counts.shape).reshape(2, -1) if private.directed else np.triu_indices(classes)
+    drawn = noise.draw(stream, np.arange(len(cells[0])), 1)[:, 0]
+    noisy = np.zeros(counts.shape)
+    noisy[cells[0], cells[1]] = (counts[cells[0], cells[1]] * int(query.steps) + drawn) / query.steps
+    return torch.from_numpy(noisy)

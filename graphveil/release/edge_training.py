@@ -1,6 +1,11 @@
-"""The question that learns attention from the edges: noisy training steps on the targets' own in-edges."""
+"""Attention learned from the edges: noisy training steps on the targets' own in-edges.
+
+All that training is ever told about the edges are noisy gradients, step by step.
+"""
 
 import math
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,10 +13,44 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.errors import UnitError
+from graphveil._random import PublicStreams
+from graphveil.errors import ReleaseError, UnitError
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
-from graphveil.release.query import Query
+from graphveil.release.edge_gradients import MOST_WEIGHT, Examples, clipped_sum
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, check_rows, outside
+from graphveil.release.training_steps import OneProcessNoise
+
+Gradients = Callable[[Tensor], Tensor]
+Descent = Callable[[Tensor, Gradients], Tensor]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeAttentionData(Data[Tensor]):
+    """What is trained on, and how; the answer are the last weights, float64, shape (p).
+
+    Args:
+        rows: z, public or released earlier, shape (N, d).
+        labels: class numbers, shape (N); only those of targets are read.
+        targets: the nodes that are learned from, each once, shape (n).
+        start: the weights to start from, public, shape (p).
+        descend: maps the start and the noisy gradients to the last weights. It must do the same again
+            for the same numbers: a resumed release draws the same noise.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    targets: Tensor
+    start: Tensor
+    descend: Descent
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Descending(Prepared):
+    """Rows, targets, their classes and the start; and how to descend."""
+
+    descend: Descent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +58,7 @@ class EdgeAttentionQuery(Query):
     """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
 
     The example of target v is the loss of its class, given its own row and the sum of its in-neighbours'
-    rows weighed by the network (:mod:`graphveil.release._edge_gradients`). Step t releases the sum of the
+    rows weighed by the network (:mod:`graphveil.release.edge_gradients`). Step t releases the sum of the
     clipped gradients of a batch of targets plus N(0, (z C)^2), where each target is in the batch with
     probability q, independently.
 
@@ -55,6 +94,8 @@ class EdgeAttentionQuery(Query):
 
     kind: ClassVar[str] = "attention"
     wire: ClassVar[str] = "AttentionStepsQuery"
+    data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
+    exact_noise: ClassVar[bool] = True
 
     dim: int
     classes: int
@@ -76,7 +117,7 @@ class EdgeAttentionQuery(Query):
 
     def randomness(self, key: bytes) -> StepNoise:
         """Return the batches and the noise of all steps, which a key fixes."""
-        return StepNoise(
+        return OneProcessNoise(
             key,
             parameters=self.parameters,
             noise_multiplier=self.noise_multiplier,
@@ -109,6 +150,27 @@ class EdgeAttentionQuery(Query):
 
     def _targets_moved(self, unit: Unit) -> int:
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
+
+    def prepare(self, data: EdgeAttentionData, public: Public) -> _Descending:
+        """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
+        check_rows(data.rows, public.num_nodes, self.dim)
+        targets, labels = data.targets, data.labels
+        nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
+        if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
+            raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
+        if not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes):
+            raise ReleaseError(
+                f"training takes {public.num_nodes} labels, those of targets from 0 to {self.classes - 1}; "
+                "the release stays booked"
+            )
+        arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
+        return _Descending(public, arrays, data.descend)
+
+    def answer(self, private: PrivateEdges, data: _Descending, key: bytes) -> Tensor:
+        """Return the last weights of the descent."""
+        rows, targets, classes, start = data.arrays
+        gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
+        return data.descend(start.to(torch.float64), gradients).to(torch.float64)
 
     @property
     def parameters(self) -> int:
@@ -153,3 +215,61 @@ class EdgeAttentionQuery(Query):
     def one_way(self) -> bool:
         """Return True: all of a person's edges may count at that person."""
         return True
+
+
+class NoisyGradients:
+    """Maps weights (p) to the next step's noisy mean gradient (p), as often as the query has steps.
+
+    Step t draws its batch B_t and returns
+
+        (trunc(sum over B_t of clip(g_v)) + N(0, (z C)^2)) / (q n),
+
+    with the sum truncated toward zero to the grid C / m and noise in whole grid steps
+    (:class:`graphveil.mechanisms.StepNoise`). An empty batch is a step of noise alone.
+
+    Guarantee: see :class:`EdgeAttentionQuery`. Each step's noise serves one call. The weights of a call may
+    depend on the answers before it.
+    """
+
+    def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
+        """Fix data, law and randomness; nothing is read yet."""
+        self._examples, self._query = examples, query
+        self._noise = query.randomness(key)
+        self._done, self._lock = 0, threading.Lock()
+
+    def __repr__(self) -> str:
+        """Show public facts only."""
+        return f"NoisyGradients({self._done} of {self._query.steps} steps taken)"
+
+    @torch.no_grad()
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Return the next step's noisy mean gradient, float64.
+
+        Raises:
+            ReleaseError: all steps are taken, or the weights are not p finite numbers.
+        """
+        query = self._query
+        if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
+            raise ReleaseError(f"a gradient is asked for at {query.parameters} finite weights")
+        return self._noisy(weights.to(torch.float64).clamp(-MOST_WEIGHT, MOST_WEIGHT), self._step())
+
+    def _step(self) -> int:
+        """Return the number of the next step, each once."""
+        with self._lock:
+            step = self._done
+            if step >= self._query.steps:
+                raise ReleaseError(f"all {self._query.steps} steps are taken; one more would not be paid for")
+            self._done += 1
+        return step
+
+    def _noisy(self, weights: Tensor, step: int) -> Tensor:
+        """Return a step's noisy mean; the clipped sum lives and dies here."""
+        query, noise, count = self._query, self._noise, len(self._examples.targets)
+        batch = noise.batch(step, count)
+        shown = torch.randn(
+            (len(batch), query.dim), dtype=torch.float64, generator=PublicStreams(step).torch("attention")
+        )
+        total = clipped_sum(weights, self._examples, batch, shown * query.forward_noise, query)
+        grid = (total * (noise.steps / query.clip)).trunc_()
+        grid += torch.from_numpy(noise.noise(step))
+        return grid * (query.clip / (noise.steps * noise.sampling_rate * count))

@@ -3,16 +3,59 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotYetError, ReleaseError
+from graphveil.graph import Features
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodePromise
 from graphveil.release.group_weights import GroupWeights
-from graphveil.release.query import GRID_BITS, MAX_DIM, Query, check_noise, grid_steps
-from graphveil.weights import Similarity
-from graphveil.weights.tables import WEIGHT_BITS
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.private_sums import NoisyRows, Sums
+from graphveil.release.query import (
+    FLOAT32_EXACT,
+    GRID_BITS,
+    MAX_DIM,
+    Data,
+    Prepared,
+    Public,
+    Query,
+    check_noise,
+    check_rows,
+    grid_steps,
+)
+from graphveil.release.row_noise import RowNoise
+from graphveil.weights import GivenWeight, Similarity
+from graphveil.weights.compiled.fused_sum import VECTOR_BITS
+from graphveil.weights.tables import WEIGHT_BITS, PairWeights
+from graphveil.weights.trusted import check_trusted
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
+_ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
+
+Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborSumData(Data[Tensor]):
+    """What each node sends: vectors c_u of norm at most one, shape (N, d).
+
+    ``keys`` are what the query's similarity reads of each node, public or released earlier; by default the
+    vectors. The answer is float32 noisy rows, shape (N, d).
+    """
+
+    vectors: Tensor
+    keys: Keys | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Weighed(Prepared):
+    """Vectors, and the tables of their weights, which are made before any edge is read."""
+
+    pairs: PairWeights | None
 
 
 @dataclass(frozen=True)
@@ -25,6 +68,7 @@ class NeighborSumQuery(Query):
 
     kind: ClassVar[str] = "rows"
     wire: ClassVar[str] = "HopQuery"
+    data: ClassVar[type[NeighborSumData]] = NeighborSumData
 
     weights: GroupWeights
     sigma: tuple[float, ...]
@@ -60,6 +104,33 @@ class NeighborSumQuery(Query):
         if isinstance(unit, NodePromise):
             return int(unit.change) * unit.max_degree * self.dim
         return 2 * self.dim
+
+    def prepare(self, data: NeighborSumData, public: Public) -> _Weighed:
+        """Make the tables of the weights from their keys."""
+        check_rows(data.vectors, public.num_nodes, self.dim)
+        pairs = self._pairs(data, public.num_nodes)
+        tables = () if pairs is None else pairs.tables
+        return _Weighed(public, (data.vectors, *tables), pairs)
+
+    def answer(self, private: PrivateEdges, data: _Weighed, key: bytes) -> Tensor:
+        """Return noisy rows."""
+        vectors, public = data.arrays[0], data.public
+        groups = public.groups if self.groups > 1 else None
+        table = private.memory(self.groups * len(vectors), self.dim)
+        table = grid_table(vectors, groups, self, table)  # a copy of N rows for each group of destinations
+        noise = RowNoise(
+            groups,
+            tuple(public.sampler(sigma * self.steps) for sigma in self.sigma),
+            (1 / self.steps,) * self.groups,
+        )
+        longest, short = FLOAT32_EXACT >> self.contribution_bits, self.grid_bits <= VECTOR_BITS
+        sums = Sums(table, longest, stride=len(vectors), pairs=data.pairs, short=short)
+        return private.rows(NoisyRows(sums, noise, key))
+
+    @property
+    def reads_edge_weights(self) -> bool:
+        """Whether the weights are the graph's own."""
+        return isinstance(self.similarity, GivenWeight)
 
     @property
     def groups(self) -> int:
@@ -106,6 +177,16 @@ class NeighborSumQuery(Query):
         """Whether a person's k edges may add up to k times one edge: anything but equal weights and noise."""
         return not self.weights.symmetric or len(set(self.sigma)) > 1
 
+    def _pairs(self, data: NeighborSumData, num_nodes: int) -> PairWeights | None:
+        """Return the tables of the query's similarity, made of its keys."""
+        if self.similarity is None:
+            if data.keys is not None:
+                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays booked")
+            return None
+        pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
+        check_trusted(pairs, num_nodes)
+        return pairs
+
     def _largest_similarity(self, unit: Unit) -> float:
         """Return the similarity's bound, over all ordered pairs."""
         if self.similarity is None:
@@ -116,3 +197,32 @@ class NeighborSumQuery(Query):
                 "protect edges"
             )
         return self.similarity.bound
+
+
+def grid_table(
+    vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, table: Tensor | None = None
+) -> Tensor:
+    """Return the weighted contributions as integers in float32, one copy a destination group.
+
+    Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The memory
+    of a ``table`` of the same shape is written over.
+    """
+    count = len(vectors)
+    table = torch.empty((query.groups * count, query.dim)) if table is None else table
+    weights = np.array(query.weights.table) * query.vector_steps
+    at_once = max(1, _ENTRIES // query.dim)
+    scratch = np.empty((min(count, at_once), query.dim))
+    for first in range(0, count, at_once):
+        some = slice(first, min(count, first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        from_group = weights if groups is None else weights[groups[some].numpy()]  # (1 or rows, into)
+        for into in range(query.groups):
+            bound = from_group[:, into, None]
+            out = table[into * count + some.start : into * count + some.stop].numpy()
+            with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+                np.multiply(exact, bound, out=grid)
+                np.trunc(grid, out=grid)
+                fits = np.einsum("nd,nd->n", grid, grid) <= np.square(bound)[:, 0]
+                np.copyto(out, grid, casting="unsafe")
+            out[~fits] = 0.0
+    return table

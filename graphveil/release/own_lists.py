@@ -1,13 +1,17 @@
-"""What nodes read along their own edges: sums of published rows over each node's own list, without noise.
+"""Each node's own list (the stored edges that it sends): its length, sums over it, and exact reads along it.
 
-This is the one exact read beside the release path under unit ``node-owner``. The answer for v is a function
-of published rows and of v's own list, so it tells nobody but v's own audience anything about a list: a
-mechanism whose output for v is computed from the mechanism's public outputs and v's own record gives every
-coalition without v the guarantee of the public outputs alone (the billboard argument). It must therefore
-never enter anything that is published, unless through a mechanism that pays for v's record.
+Lengths and integer sums stay in the release path. :func:`read_own_lists` is the one exact read beside it,
+under unit ``node-owner``: sums of published rows over each node's own list, without noise. The answer for v
+is a function of published rows and of v's own list, so it tells nobody but v's own audience anything about a
+list: a mechanism whose output for v is computed from the mechanism's public outputs and v's own record gives
+every coalition without v the guarantee of the public outputs alone (the billboard argument). It must
+therefore never enter anything that is published, unless through a mechanism that pays for v's record.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -15,6 +19,13 @@ from torch.nn.functional import embedding_bag
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.private_edges import PrivateEdges
+
+_EDGES = 1 << 18  # at a time: the ones that stand for them stay in the cache
+
+Sizes = npt.NDArray[np.int64]
 
 
 def read_own_lists(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,20 +48,71 @@ def read_own_lists(adjacency: Adjacency, rows: Tensor) -> tuple[Tensor, Tensor]:
     """
     if len(rows) != adjacency.num_nodes:
         raise ConfigError(f"{len(rows)} rows do not fit {adjacency.num_nodes} nodes; give one row per node")
-    indices, indptr = _out_lists(adjacency)
-    sums = embedding_bag(indices, rows.to(torch.float64), indptr, mode="sum", include_last_offset=True)
-    return sums, indptr.diff()
+    listed, starts = PrivateEdges(adjacency).own_lists()
+    sums = embedding_bag(listed, rows.to(torch.float64), starts, mode="sum", include_last_offset=True)
+    return sums, starts.diff()
 
 
-def _out_lists(adjacency: Adjacency) -> tuple[Tensor, Tensor]:
-    """Return every node's own list, one after the other, and where each begins.
+def own_sums(private: PrivateEdges, weights: Sizes) -> Sizes:
+    """Return, for each source, the sum of integer weights over its own list (the edges that it sends), exact.
 
-    Sources decide, for undirected graphs too: where a record is nulled the other ends' records still list it.
+    ``weights`` has an entry per node, or a single one for all.
     """
-    count = adjacency.num_nodes
-    stored = np.ones(len(adjacency.indices), dtype=bool)
-    into = sparse.csr_array(
-        (stored, adjacency.indices.numpy(), adjacency.indptr.numpy()), shape=(count, count)
-    )
-    lists = into.tocsc()
-    return torch.from_numpy(lists.indices.astype(np.int64)), torch.from_numpy(lists.indptr.astype(np.int64))
+    if len(weights) == 1:
+        return weights * out_degrees(private)
+    return private.total(OwnSums(weights), (private.num_nodes,))
+
+
+def out_degrees(private: PrivateEdges) -> Sizes:
+    """Return the number of stored edges that each node sends.
+
+    It is counted for undirected graphs, too, where it is the in-degree: with one record nulled it is not.
+    """
+    return private.total(OutDegrees(private.num_nodes), (private.num_nodes,))
+
+
+def passes(private: PrivateEdges, most: int) -> bool:
+    """Whether a node has more than so many stored edges, in either direction."""
+    longer = private.total(LongerRows(most), ())
+    return bool(longer > 0) or bool((out_degrees(private) > most).any())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OwnSums(BlockWork):
+    """What a block's edges add to each source's sum of weights, int64 (N)."""
+
+    weights: Sizes  # by target
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return exact sums."""
+        sums, ones = np.zeros(len(self.weights), dtype=np.int64), np.ones(_EDGES, dtype=np.int64)
+        for piece in edges.pieces(len(edges), _EDGES):
+            count = len(piece.sources)  # above _EDGES in a row of that many
+            each = ones[:count] if count <= len(ones) else np.ones(count, dtype=np.int64)
+            listed = sparse.csr_array(
+                (each, piece.sources.numpy(), piece.offsets.numpy()), shape=(len(piece), len(sums))
+            )
+            sums += self.weights[piece.start : piece.stop] @ listed
+        return torch.from_numpy(sums)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OutDegrees(BlockWork):
+    """How many of a block's edges each node sends, int64 (N)."""
+
+    num_nodes: int
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return exact counts."""
+        return torch.bincount(edges.sources, minlength=self.num_nodes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LongerRows(BlockWork):
+    """How many of a block's rows have more than so many in-edges, int64 ()."""
+
+    most: int
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return an exact count."""
+        return (edges.degrees > self.most).sum()

@@ -17,7 +17,6 @@ from graphveil.release.group_weights import GroupWeights
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
-from graphveil.release.training_steps import DPSGDQuery
 from graphveil.weights.base import Similarity
 
 
@@ -46,7 +45,7 @@ class ReleasePlan:
         """Check that the sampler suits the grid, and set its slack aside."""
         if not self.queries:
             return
-        if self.sampler is RoundedGaussian and any(isinstance(query, DPSGDQuery) for query in self.queries):
+        if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):
             raise CalibrationError(
                 "the noise of training steps is exact and has its own share of delta, which RoundedGaussian "
                 "does not set aside; use DiscreteGaussian"

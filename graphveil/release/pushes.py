@@ -5,15 +5,49 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from graphveil import _check
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph.adjacency import MAX_NODES
 from graphveil.privacy import ByGroup, Event, Gaussian, NodeOwner, Unit
-from graphveil.release.query import FLOAT32_EXACT, MAX_DIM, Query, check_noise, grid_steps
+from graphveil.release.own_lists import Sizes, own_sums
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.private_sums import NoisyRows, Sums
+from graphveil.release.query import (
+    FLOAT32_EXACT,
+    MAX_DIM,
+    Data,
+    Prepared,
+    Public,
+    Query,
+    are_numbers,
+    check_noise,
+    check_rows,
+    grid_steps,
+    outside,
+)
+from graphveil.release.row_noise import RowNoise
 
 LEVEL = 16  # the squared weight of one
 MAX_LEVEL = 1 << 16  # squared weights up to here add up exactly
 _LEAST_NOISE = 128  # grid steps: from here on the sampler's share of delta covers a billion coordinates
+_ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PushData(Data[Tensor]):
+    """What each source writes: vectors c_u, of norm at most its group's bound, shape (N, d).
+
+    A longer one counts as zero. ``levels`` are each row's place in the query's ``levels``, whole numbers of
+    shape (N). They must be a public function of earlier answers, and are not needed where there is one level.
+    The answer is float32 noisy rows, shape (N, d).
+    """
+
+    vectors: Tensor
+    levels: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +87,7 @@ class PushQuery(Query):
 
     kind: ClassVar[str] = "rows"
     wire: ClassVar[str] = "PushQuery"
+    data: ClassVar[type[PushData]] = PushData
 
     dim: int
     sigma: float
@@ -115,6 +150,36 @@ class PushQuery(Query):
         step = math.sqrt(self.dim) / (self.steps * max(self.bounds))
         shift = _end_shift(squared, float(self.degree_budget), num_nodes, step)
         return math.sqrt(2 * shift) * max(self.bounds)
+
+    def prepare(self, data: PushData, public: Public) -> Prepared:
+        """Check shapes and levels."""
+        nodes, count = public.num_nodes, len(self.levels)
+        check_rows(data.vectors, nodes, self.dim)
+        one_level = data.levels is None and count == 1
+        chosen = torch.zeros(nodes, dtype=torch.int64) if one_level else data.levels
+        if not are_numbers(chosen, nodes) or outside(chosen, count):
+            raise ReleaseError(
+                f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
+                "rows; the release stays booked"
+            )
+        return Prepared(public, (data.vectors, chosen.to(torch.int64)))
+
+    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+        """Return noisy rows."""
+        (vectors, levels), public = data.arrays, data.public
+        squared, steered = np.array(self.levels, dtype=np.int64), len(self.levels) > 1
+        listed = own_sums(private, squared[levels.numpy()] if steered else squared)
+        groups = public.groups if self.groups > 1 else None
+        table = push_table(vectors, groups, listed, self, private.memory(len(vectors), self.dim))
+        noise = RowNoise(
+            levels if steered else None,
+            tuple(public.sampler(self.sigma * self.steps / g) if g else None for g in self.weights),
+            tuple(g / self.steps for g in self.weights),
+        )
+        try:
+            return private.rows(NoisyRows(Sums(table, self.longest), noise, key))
+        finally:
+            table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
 
     @property
     def groups(self) -> int:
@@ -209,3 +274,32 @@ def _end_shift(squared: list[float], budget: float, num_nodes: int, step: float)
         crossing = min(h / budget, max(1.0, rescaled(budget)))
         found.append(crossing + rounding(max(0.0, budget - h), budget))
     return max(found)
+
+
+def push_table(
+    vectors: Tensor, groups: Tensor | None, listed: Sizes, query: PushQuery, table: Tensor | None = None
+) -> Tensor:
+    """Return each source's contribution t_u = trunc(s_u c_u) on the grid, as integers in float32.
+
+    ``listed`` are the squared weights q_u of the sources' own lists, in sixteenths. A row with |t_u|^2
+    max(q_u, 16 D) above its cap contributes nothing. Both sides are whole numbers below 2^53, where float64
+    is exact; a longer row is too long in float64, too.
+    """
+    total = np.maximum(listed, LEVEL * query.degree_budget)
+    factor = query.steps / np.sqrt(total / LEVEL)
+    cap = np.array(query.caps)[0 if groups is None else groups.numpy()] // total
+    table = torch.empty((len(vectors), query.dim)) if table is None else table
+    at_once = max(1, _ENTRIES // query.dim)
+    scratch = np.empty((min(len(vectors), at_once), query.dim))
+    for first in range(0, len(vectors), at_once):
+        some = slice(first, min(len(vectors), first + at_once))
+        exact, grid = vectors[some].to(torch.float64).numpy(), scratch[: some.stop - first]
+        with np.errstate(over="ignore", invalid="ignore"):  # such a row is over its bound, silently
+            np.multiply(exact, factor[some, None], out=grid)
+        np.trunc(grid, out=grid)
+        fits = np.einsum("nd,nd->n", grid, grid) <= cap[some]
+        out = table[some].numpy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(out, grid, casting="unsafe")
+        out[~fits] = 0.0
+    return table

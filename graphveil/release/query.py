@@ -1,18 +1,49 @@
-"""The contract of a query: frozen public parameters, with what asking costs."""
+"""The contract of a query: frozen public parameters, what asking costs, and what is answered.
+
+Price and deed stand in one file for each kind of query, so that they cannot drift apart.
+"""
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
+
+from torch import Tensor
 
 from graphveil import _check
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.mechanisms import IntegerNoise
 from graphveil.privacy import ByGroup, Composed, Event, NodeUnit, Unit
+from graphveil.release.private_edges import PrivateEdges
 
 GRID_BITS = 10
 MAX_GRID_BITS = 24  # float32 holds a contribution of one up to here
 FLOAT32_EXACT = 1 << 24  # float32 adds integers exactly up to here
 MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a row
+
+
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Data(Generic[Answer]):
+    """What a query is asked with: a frozen class of its own for each kind, which knows the answer's type."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Public:
+    """What is fixed, and may be known, before anything is asked."""
+
+    num_nodes: int
+    groups: Tensor | None  # of nodes or records, where a query tells them apart
+    sampler: type[IntegerNoise]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prepared:
+    """Data that fit their query. The query's key is bound to ``arrays``: other data get other noise."""
+
+    public: Public
+    arrays: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -21,6 +52,10 @@ class Query(ABC):
 
     kind: ClassVar[str]  # of its answer
     wire: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
+    data: ClassVar[type[Data[Any]]]  # what it is asked with
+    reads_edges: ClassVar[bool] = True
+    exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
+    kept: ClassVar[bool] = True  # whether a journal keeps the answer
 
     @abstractmethod
     def event(self, unit: Unit) -> Event:
@@ -54,10 +89,43 @@ class Query(ABC):
     def widest(self) -> float:
         """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
 
+    @abstractmethod
+    def prepare(self, data: Any, public: Public) -> Prepared:
+        """Check what is handed over, from public facts alone, before any edge is read.
+
+        Raises:
+            ReleaseError: it does not fit the query; the release stays booked, and may be asked again.
+        """
+
+    @abstractmethod
+    def answer(self, private: PrivateEdges, data: Any, key: bytes) -> Any:
+        """Return the answer with its noise, which the key fixes; what is exact lives and dies here."""
+
+    def closed(self) -> Any:
+        """Return what is left to say where the key is erased and no answer was kept: nothing, for most."""
+        raise ReleaseError(
+            "this release is closed and its noise key erased, but an answer is missing from the run's "
+            "internal folder; start a new run in a new folder, which is a new release"
+        )
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse a unit that the bounds do not hold for on a graph that is stored in this way."""
+        return  # most bounds hold for both ways
+
     @property
     def one_way(self) -> bool:
         """Whether a person's k edges may add up to k times one edge."""
         return False
+
+    @property
+    def reads_edge_weights(self) -> bool:
+        """Whether the graph's own weights of edges are read."""
+        return False
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether every node needs a public group."""
+        return self.groups > 1
 
 
 def grid_steps(largest: float, grid_bits: int) -> float:
@@ -96,3 +164,23 @@ def check_pays(pays: tuple[bool, ...]) -> None:
     """Require a group whose records are read."""
     if not any(pays):
         raise ConfigError(f"pays={pays!r} must name a group whose records are read")
+
+
+def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
+    """Refuse vectors of another shape than the plan's."""
+    if tuple(vectors.shape) != (num_nodes, dim):
+        raise ReleaseError(
+            f"the plan's hop takes rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "
+            "release stays booked"
+        )
+
+
+def are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
+    """Whether these are whole numbers, one per node."""
+    whole = values is not None and not (values.is_floating_point() or values.is_complex())
+    return whole and values is not None and values.shape == (count,)
+
+
+def outside(values: Tensor, count: int) -> bool:
+    """Whether a public value lies outside 0 .. count - 1."""
+    return bool(((values < 0) | (values >= count)).any())

@@ -1,62 +1,48 @@
 """The release path: booked as a whole, then answered query by query, each once.
 
-A :class:`Release` books its plan first and then answers the plan's queries in order. Each answer is computed
-block by block (``release/_blocks.py``): contributions are truncated toward zero to a grid, checked against
-their bound, summed exactly, and integer noise addressed by row is added before anything is returned. Docs:
-``docs/guarantees.md``, section 6.
+A :class:`Release` books its plan first and then answers the plan's queries in order. Each query answers for
+itself: contributions are truncated toward zero to a grid, checked against their bound, summed exactly, and
+integer noise addressed by row is added before anything is returned. Docs: ``docs/guarantees.md``, section 6.
 """
 
 import hashlib
-from collections.abc import Callable
+import os
+import threading
 from dataclasses import asdict
-from functools import partial
-from typing import NoReturn, TypeGuard, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil._random import RowStream
 from graphveil.errors import ConfigError, ReleaseError, UnitError
-from graphveil.graph import Adjacency, Features
+from graphveil.graph import Adjacency
 from graphveil.mechanisms import StepNoise
-from graphveil.privacy import Entry, PrivacyLedger, UndirectedEdge, within_partition
+from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodePromise
-from graphveil.release import _blocks, _push
-from graphveil.release._edge_gradients import Examples
-from graphveil.release.accuracy_counts import AccuracyCountQuery, noisy_tally
-from graphveil.release.edge_counts import EdgeCountQuery
-from graphveil.release.edge_training import EdgeAttentionQuery
+from graphveil.release.accuracy_counts import AccuracyCountData
+from graphveil.release.edge_counts import EdgeCountData
+from graphveil.release.edge_training import Descent, EdgeAttentionData
 from graphveil.release.engines.base import Engine
-from graphveil.release.engines.in_memory import InMemoryEngine
 from graphveil.release.journal import Journal, MemoryJournal
 from graphveil.release.keys import ReleaseKey
-from graphveil.release.neighbor_sums import NeighborSumQuery
-from graphveil.release.noisy_gradients import Descent, NoisyGradients
+from graphveil.release.neighbor_sums import Keys, NeighborSumData
+from graphveil.release.own_lists import passes
 from graphveil.release.plan import ReleasePlan
-from graphveil.release.pushes import PushQuery
-from graphveil.release.query import FLOAT32_EXACT, Query
-from graphveil.release.training_steps import DPSGDQuery
-from graphveil.weights.compiled.fused_sum import VECTOR_BITS, fused_sum
-from graphveil.weights.given import GivenWeight
-from graphveil.weights.tables import PairWeights
-from graphveil.weights.trusted import check_trusted
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.process import check_process
+from graphveil.release.pushes import PushData
+from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, outside
+from graphveil.release.training_steps import DPSGDData
 
 _VERSION = 2
-Keys = Features | tuple[Tensor, ...]  # as the query's similarity says
-_Asked = TypeVar("_Asked", bound=Query)
-_ASK: dict[type[Query], str] = {
-    NeighborSumQuery: "rows",
-    PushQuery: "push",
-    EdgeCountQuery: "cells",
-    DPSGDQuery: "steps",
-    EdgeAttentionQuery: "learn",
-    AccuracyCountQuery: "tally",
-}
+Answer = TypeVar("Answer")
 
 
 class Release:
     """One release: booked as a whole, then answered query by query, each once.
+
+    It belongs to the process that opened it, and its threads ask one after the other: a query of the plan is
+    answered once, and a forked copy answers none.
 
     Args:
         plan: the calibrated plan.
@@ -73,12 +59,13 @@ class Release:
         BudgetError: the budget refuses; nothing is booked or computed.
         ReleaseError: the journal holds a release of another plan, or its key is lost.
 
+    >>> import torch
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import MemoryLedger, UndirectedEdge
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-5)
     >>> release = Release(plan, path, budget=MemoryLedger())
-    >>> release.rows(torch.eye(3)[:, :2]).shape
+    >>> release.ask(NeighborSumData(torch.eye(3)[:, :2])).shape
     torch.Size([3, 2])
     """
 
@@ -95,14 +82,15 @@ class Release:
         label: str = "rows",
     ) -> None:
         """Book the release, or resume the one in the journal."""
-        _check_unit(plan, adjacency)
+        self._private = PrivateEdges(adjacency, engine)
+        _check_unit(plan, self._private)
         check_weights(plan, adjacency)
-        self._plan, self._adjacency = plan, adjacency
-        self._groups = _checked_groups(plan, groups, adjacency.num_nodes)
-        self._engine = engine or InMemoryEngine()
+        self._plan = plan
+        groups = _checked_groups(plan, groups, adjacency.num_nodes)
+        self._public = Public(adjacency.num_nodes, groups, plan.sampler)
         self._journal = journal or MemoryJournal()
+        self._process, self._lock = os.getpid(), threading.RLock()
         self._position = 0
-        self._table: Tensor | None = None  # of contributions, its memory reused by the next hop
         self._promise = _promise(plan, adjacency)
         resumed = self._journal.resume(self._promise)
         self._key = resumed or key or ReleaseKey.fresh()
@@ -111,7 +99,7 @@ class Release:
         if not self._resumed:
             self._journal.begin(self._key, self._promise)
         self._alone = key is None and not self._journal.durable
-        self._edges_digest = self._digest(*adjacency.arrays)
+        self._edges_digest = self._digest_of_edges()
 
     def __repr__(self) -> str:
         """Show public facts only."""
@@ -131,104 +119,55 @@ class Release:
         """Whether the noise comes from a seed, which voids the guarantee."""
         return self._key.reproducible
 
-    def rows(self, vectors: Tensor, keys: Keys | None = None) -> Tensor:
-        """Answer the next query, a hop: float32 noisy rows, shape (N, d), for input rows of norm <= 1.
+    def ask(self, data: Data[Answer]) -> Answer:
+        """Answer the plan's next query with its data, once.
 
-        Args:
-            vectors: c_u, shape (N, d).
-            keys: what the query's similarity reads of each node, public or released earlier; by default the
-                vectors.
+        The query's descriptor, which binds its noise to the data, is committed before the first draw. A
+        resumed release answers the same data with the same noise, and refuses others.
+
+        Raises:
+            ReleaseError: the next query takes other data, every query is answered, the release is closed and
+                the answer was not kept, or this is another process than the one that opened the release.
         """
-        query = self._next(NeighborSumQuery)
-        self._check_rows(vectors, query.dim)
-        pairs = self._pairs(query, vectors, keys)
-        data = (vectors,) if pairs is None else (vectors, *pairs.tables)
-        return self._answer(data, partial(self._draw_rows, query, vectors, pairs))
+        check_process(self._process)
+        with self._lock:
+            query = self._next(data)
+            prepared = query.prepare(data, self._public)
+            index, key = self._commit(prepared.arrays)
+            answer: Answer = self._answer(query, prepared, index, key)
+            return answer
+
+    def rows(self, vectors: Tensor, keys: Keys | None = None) -> Tensor:
+        """Ask with :class:`NeighborSumData`."""
+        return self.ask(NeighborSumData(vectors, keys))
 
     def push(self, vectors: Tensor, levels: Tensor | None = None) -> Tensor:
-        """Answer the next query, a push: float32 noisy rows, shape (N, d), for what each source writes.
-
-        Args:
-            vectors: c_u, of norm at most its group's bound, shape (N, d); a longer one counts as zero.
-            levels: each row's place in the query's ``levels``, whole numbers of shape (N). They must be a
-                public function of earlier answers. Not needed where there is one level.
-        """
-        query = self._next(PushQuery)
-        self._check_rows(vectors, query.dim)
-        nodes, count = self._adjacency.num_nodes, len(query.levels)
-        chosen = torch.zeros(nodes, dtype=torch.int64) if levels is None and count == 1 else levels
-        if not _are_numbers(chosen, nodes) or _outside(chosen, count):
-            raise ReleaseError(
-                f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
-                "rows; the release stays booked"
-            )
-        chosen = chosen.to(torch.int64)
-        return self._answer((vectors, chosen), partial(self._draw_push, query, vectors, chosen))
+        """Ask with :class:`PushData`."""
+        return self.ask(PushData(vectors, levels))
 
     def cells(self, labels: Tensor) -> Tensor:
-        """Answer the next query, counts by class pair: float64, shape (C, C), in the upper triangle.
-
-        ``labels`` are class numbers, shape (N); those outside the labelled groups are not read. For a
-        directed graph the row is the source's class, and every cell is filled.
-        """
-        query = self._next(EdgeCountQuery)
-        inside = torch.tensor(query.labelled)[self._groups]
-        if labels.shape != inside.shape or _outside(labels[inside], query.classes):
-            raise ReleaseError(
-                f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
-                f"{query.classes - 1}; the release stays booked"
-            )
-        return self._answer((labels,), partial(self._draw_cells, query, labels, inside))
+        """Ask with :class:`EdgeCountData`."""
+        return self.ask(EdgeCountData(labels))
 
     def steps(self, *data: Tensor) -> StepNoise:
-        """Answer the next query, training steps: the keyed randomness of all of them.
-
-        The descriptor is committed first and binds the key to the data. A resumed release returns the same
-        randomness for the same data and refuses other data; one that is closed returns randomness that
-        refuses to be drawn, since its training is over.
-
-        Args:
-            data: all that the steps read: the records of paying groups, and initial weights.
-        """
-        query = self._next(DPSGDQuery)
-        if not data:
-            raise ReleaseError("the noise of training steps is bound to data, and none were given")
-        key = self._commit(data)[1]
-        return query.randomness(key) if key else query.spent()
+        """Ask with :class:`DPSGDData`."""
+        return self.ask(DPSGDData(*data))
 
     def learn(self, rows: Tensor, labels: Tensor, targets: Tensor, start: Tensor, descend: Descent) -> Tensor:
-        """Answer the next query, training on the targets' in-edges: the last weights, float64, shape (p).
-
-        Args:
-            rows: z, public or released earlier, shape (N, d).
-            labels: class numbers, shape (N); only those of targets are read.
-            targets: the nodes that are learned from, each once, shape (n).
-            start: the weights to start from, public, shape (p).
-            descend: maps the start and the noisy gradients to the last weights. It must do the same again
-                for the same numbers: a resumed release draws the same noise.
-        """
-        query = self._next(EdgeAttentionQuery)
-        self._check_rows(rows, query.dim)
-        _check_examples(query, labels, targets, self._adjacency.num_nodes)
-        data = (rows.to(torch.float64), targets, labels[targets], start)
-        return self._answered(data, partial(self._draw_learned, query, data, descend))
+        """Ask with :class:`EdgeAttentionData`."""
+        return self.ask(EdgeAttentionData(rows, labels, targets, start, descend))
 
     def tally(self, correct: Tensor) -> Tensor:
-        """Answer the next query, counts of correct predictions: float64, shape (candidates).
-
-        Args:
-            correct: bool, shape (M, candidates), one row for each record of a paying group.
-        """
-        query = self._next(AccuracyCountQuery)
-        if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != query.candidates:
-            raise ReleaseError(
-                f"the plan's tally takes a table of bool with {query.candidates} columns, one for each "
-                "candidate; the release stays booked"
-            )
-        return self._answer((correct,), partial(self._draw_tally, query, correct))
+        """Ask with :class:`AccuracyCountData`."""
+        return self.ask(AccuracyCountData(correct))
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
+        check_process(self._process)
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         if self._position != len(self._plan.queries):
             raise ReleaseError(
                 f"{self._position} of {len(self._plan.queries)} queries are answered; a release is published "
@@ -236,103 +175,28 @@ class Release:
             )
         self._journal.close()
 
-    def _pairs(self, query: NeighborSumQuery, vectors: Tensor, keys: Keys | None) -> PairWeights | None:
-        """Return the tables of the query's similarity, made of its keys before any edge is read."""
-        if query.similarity is None:
-            if keys is not None:
-                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays booked")
-            return None
-        pairs = query.similarity.prepare(vectors if keys is None else keys)
-        check_trusted(pairs, self._adjacency.num_nodes)
-        return pairs
-
-    def _draw_rows(
-        self, query: NeighborSumQuery, vectors: Tensor, pairs: PairWeights | None, stream: RowStream
-    ) -> Tensor:
-        groups = self._groups if query.groups > 1 else None
-        self._table = table = _blocks.grid_table(vectors, groups, query, self._table)
-        laws = _blocks.RowNoise(
-            groups,
-            tuple(self._plan.sampler(s * query.steps) for s in query.sigma),
-            (1 / query.steps,) * query.groups,
-        )
-        # The table has a copy of its N rows for each group of destinations.
-        longest = FLOAT32_EXACT >> query.contribution_bits
-        fused = fused_sum(table, pairs) if query.grid_bits <= VECTOR_BITS else None
-        sums = _blocks.Sums(table, longest, stride=len(vectors), pairs=pairs, fused=fused)
-        return self._draw(sums, laws, stream)
-
-    def _draw_push(self, query: PushQuery, vectors: Tensor, levels: Tensor, stream: RowStream) -> Tensor:
-        squared = np.array(query.levels, dtype=np.int64)
-        steered = len(squared) > 1
-        listed = _push.own_sums(self._adjacency, squared[levels.numpy()] if steered else squared)
-        groups = self._groups if query.groups > 1 else None
-        self._table = table = _push.push_table(vectors, groups, listed, query, self._table)
-        laws = _blocks.RowNoise(
-            levels if steered else None,
-            tuple(self._plan.sampler(query.sigma * query.steps / g) if g else None for g in query.weights),
-            tuple(g / query.steps for g in query.weights),
-        )
-        try:
-            return self._draw(_blocks.Sums(table, query.longest), laws, stream)
-        finally:
-            table.zero_()  # only its memory is kept: contributions tell how long their sources' lists are
-
-    def _draw(self, sums: _blocks.Sums, laws: _blocks.RowNoise, stream: RowStream) -> Tensor:
-        block = partial(_blocks.noisy_rows, sums=sums, laws=laws, stream=stream)
-        return self._engine.map(self._adjacency, block)
-
-    def _draw_cells(self, query: EdgeCountQuery, labels: Tensor, inside: Tensor, stream: RowStream) -> Tensor:
-        noise = self._plan.sampler(query.sigma[0] * query.steps)
-        return _blocks.noisy_cells(self._adjacency, labels, inside, query, noise, stream)
-
-    def _draw_learned(
-        self, query: EdgeAttentionQuery, data: tuple[Tensor, ...], descend: Descent, key: bytes
-    ) -> Tensor:
-        rows, targets, classes, start = data
-        gradients = NoisyGradients(Examples(self._adjacency, rows, targets, classes), query, key)
-        return descend(start.to(torch.float64), gradients).to(torch.float64)
-
-    def _draw_tally(self, query: AccuracyCountQuery, correct: Tensor, stream: RowStream) -> Tensor:
-        return noisy_tally(correct, query, self._plan.sampler(query.widest), stream)
-
-    def _next(self, kind: type[_Asked]) -> _Asked:
+    def _next(self, data: Data[object]) -> Query:
         """Return the next query, which must be of the kind that is asked for."""
         if self._position >= len(self._plan.queries):
             raise ReleaseError(
                 "every query of this release is answered; asking again is a new release, booked anew"
             )
         query = self._plan.queries[self._position]
-        if not isinstance(query, kind):
+        if type(data) is not query.data:
             raise ReleaseError(
-                f"the plan's next query is a {type(query).__name__}; ask for it with {_ASK[type(query)]}()"
+                f"the plan's next query is a {type(query).__name__}; ask it with {query.data.__name__}"
             )
         return query
 
-    def _check_rows(self, vectors: Tensor, dim: int) -> None:
-        """Refuse vectors of another shape than the plan's."""
-        if tuple(vectors.shape) != (self._adjacency.num_nodes, dim):
-            raise ReleaseError(
-                f"the plan's hop takes rows of shape ({self._adjacency.num_nodes}, {dim}), got "
-                f"{tuple(vectors.shape)}; the release stays booked"
-            )
-
-    def _answer(self, data: tuple[Tensor, ...], draw: Callable[[RowStream], Tensor]) -> Tensor:
-        """Answer from a stream that the query's key starts."""
-        return self._answered(data, lambda key: draw(RowStream(key)))
-
-    def _answered(self, data: tuple[Tensor, ...], draw: Callable[[bytes], Tensor]) -> Tensor:
-        """Commit the query's descriptor, draw under its key, and keep the noisy answer."""
-        index, key = self._commit(data)
-        answer = self._journal.load(index)
+    def _answer(self, query: Query, prepared: Prepared, index: int, key: bytes) -> Any:
+        """Draw under the query's key, which a closed release lacks, and keep the noisy answer."""
+        answer = self._journal.load(index) if query.kept else None
         if answer is None:
             if not key:
-                raise ReleaseError(
-                    "this release is closed and its noise key erased, but an answer is missing from the "
-                    "run's internal folder; start a new run in a new folder, which is a new release"
-                )
-            answer = draw(key)
-            self._journal.store(index, answer)
+                return query.closed()
+            answer = query.answer(self._private, prepared, key)
+            if query.kept:
+                self._journal.store(index, answer)
         return answer
 
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
@@ -349,18 +213,20 @@ class Release:
         if self._resumed and any(entry.release_id == self._key.release_id for entry in budget.entries):
             return
         event = self._plan.event
-        if self._groups is not None:  # public, like the split that it comes from
-            event = within_partition(event, hashlib.sha256(self._groups.numpy().tobytes()).hexdigest()[:16])
+        groups = self._public.groups
+        if groups is not None:  # public, like the split that it comes from
+            event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         budget.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""
+        groups = self._public.groups
         return {
             **self._promise,
             "index": index,
             "edges": self._edges_digest,
             "input": self._digest(*data),
-            "groups": "" if self._groups is None else self._digest(self._groups),
+            "groups": "" if groups is None else self._digest(groups),
         }
 
     def _digest(self, *arrays: Tensor) -> str:
@@ -371,27 +237,24 @@ class Release:
         """
         return "" if self._alone or self._key.erased else self._key.digest(*arrays)
 
+    def _digest_of_edges(self) -> str:
+        return "" if self._alone or self._key.erased else self._private.digest(self._key)
 
-def _check_unit(plan: ReleasePlan, adjacency: Adjacency) -> None:
+
+def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
-    promised = plan.unit.max_degree if isinstance(plan.unit, NodePromise) and _of_edges(plan) else None
-    if promised is not None and _push.passes(adjacency, promised):
+    if isinstance(plan.unit, NodePromise) and _of_edges(plan) and passes(private, plan.unit.max_degree):
         raise UnitError(
             "the graph breaks the promise of unit 'node-promise': a node has more edges than "
             "assured_max_degree (--assured-max-degree); promise a larger degree, or use unit 'node-owner'"
         )
-    # One friendship that is stored as two directed edges would move two cells.
-    counts = any(isinstance(query, EdgeCountQuery) for query in plan.queries)
-    if counts and adjacency.directed and isinstance(plan.unit, UndirectedEdge):
-        raise UnitError(
-            "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
-            "'directed-edge', or build the graph with directed=False"
-        )
+    for query in plan.queries:
+        query.check_unit(plan.unit, directed=private.directed)
 
 
 def _of_edges(plan: ReleasePlan) -> list[Query]:
     """Return the queries that ask the edges; training steps and counts ask records alone."""
-    return [query for query in plan.queries if not isinstance(query, DPSGDQuery | AccuracyCountQuery)]
+    return [query for query in plan.queries if query.reads_edges]
 
 
 def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
@@ -400,13 +263,14 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
     Raises:
         ConfigError: the plan and the edges do not go together.
     """
-    reads = {isinstance(getattr(query, "similarity", None), GivenWeight) for query in _of_edges(plan)}
-    if adjacency.weights is not None and False in reads:
+    reads = {query.reads_edge_weights for query in _of_edges(plan)}
+    weighted = adjacency.max_weight is not None
+    if weighted and False in reads:
         raise ConfigError(
             "the graph's edges have weights, which this release would not read: use weights='given' where "
             "the method has it, or drop them (adjacency.without_weights(), or no --weight)"
         )
-    if adjacency.weights is None and True in reads:
+    if not weighted and True in reads:
         raise ConfigError(
             "weights='given' reads the weights of edges, and the graph's edges have none; load it with "
             "weight= and max_weight= (--weight, --max-weight)"
@@ -415,37 +279,14 @@ def check_weights(plan: ReleasePlan, adjacency: Adjacency) -> None:
 
 def _checked_groups(plan: ReleasePlan, groups: Tensor | None, num_nodes: int) -> Tensor | None:
     """Refuse groups that do not fit the plan: a node outside every group would go without noise."""
-    sizes = {query.groups for query in plan.queries if isinstance(query, EdgeCountQuery) or query.groups > 1}
+    sizes = {query.groups for query in plan.queries if query.needs_groups}
     if not sizes:
         return None
-    if not _are_numbers(groups, num_nodes):
+    if not are_numbers(groups, num_nodes):
         raise ConfigError(f"the plan needs groups: whole numbers, one for each of {num_nodes} nodes")
-    if len(sizes) > 1 or _outside(groups, min(sizes)):
+    if len(sizes) > 1 or outside(groups, min(sizes)):
         raise ConfigError(f"groups must lie between 0 and {min(sizes) - 1}, the groups of the plan's queries")
     return groups.to(torch.int64)
-
-
-def _check_examples(query: EdgeAttentionQuery, labels: Tensor, targets: Tensor, num_nodes: int) -> None:
-    """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
-    nodes = _are_numbers(targets, len(targets)) and not _outside(targets, num_nodes)
-    if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
-        raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
-    if not _are_numbers(labels, num_nodes) or _outside(labels[targets], query.classes):
-        raise ReleaseError(
-            f"training takes {num_nodes} labels, those of targets from 0 to {query.classes - 1}; the release "
-            "stays booked"
-        )
-
-
-def _are_numbers(values: Tensor | None, count: int) -> TypeGuard[Tensor]:
-    """Whether these are whole numbers, one per node."""
-    whole = values is not None and not (values.is_floating_point() or values.is_complex())
-    return whole and values is not None and values.shape == (count,)
-
-
-def _outside(values: Tensor, count: int) -> bool:
-    """Whether a public value lies outside 0 .. count - 1."""
-    return bool(((values < 0) | (values >= count)).any())
 
 
 def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:

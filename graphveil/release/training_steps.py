@@ -1,8 +1,10 @@
 """Noisy training steps on records, whose gradients are clipped."""
 
 import math
+import os
+import threading
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
@@ -12,7 +14,21 @@ from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
 from graphveil.mechanisms.additive import Noise
 from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
-from graphveil.release.query import Query, by_group, check_pays, of_records
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.process import check_process
+from graphveil.release.query import Data, Prepared, Public, Query, by_group, check_pays, of_records
+
+
+class DPSGDData(Data[StepNoise]):
+    """All that training steps read: the records of paying groups, and initial weights.
+
+    The answer is the keyed randomness of all steps. A resumed release returns the same for the same data and
+    refuses other data; one that is closed returns randomness that refuses to be drawn: its training is over.
+    """
+
+    def __init__(self, *arrays: Tensor) -> None:
+        """Take the arrays, in any order that stays."""
+        self.arrays = arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +68,10 @@ class DPSGDQuery(Query):
 
     kind: ClassVar[str] = "steps"
     wire: ClassVar[str] = "StepsQuery"
+    data: ClassVar[type[DPSGDData]] = DPSGDData
+    reads_edges: ClassVar[bool] = False
+    exact_noise: ClassVar[bool] = True
+    kept: ClassVar[bool] = False
 
     parameters: int
     steps: int
@@ -72,7 +92,7 @@ class DPSGDQuery(Query):
 
     def randomness(self, key: bytes) -> StepNoise:
         """Return the batches and the noise of all steps, which a key fixes."""
-        return self._noise(StepNoise, key)
+        return self._noise(OneProcessNoise, key)
 
     def spent(self) -> StepNoise:
         """Return the law of the noise without a key: whoever asks for a batch or for noise is refused."""
@@ -110,6 +130,20 @@ class DPSGDQuery(Query):
         """Return the coordinates of all steps."""
         return self.parameters * self.steps
 
+    def prepare(self, data: DPSGDData, public: Public) -> Prepared:
+        """Require something that the noise is bound to."""
+        if not data.arrays:
+            raise ReleaseError("the noise of training steps is bound to data, and none were given")
+        return Prepared(public, data.arrays)
+
+    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> StepNoise:
+        """Return the randomness of all steps."""
+        return self.randomness(key)
+
+    def closed(self) -> StepNoise:
+        """Return the law of the noise, which is drawn no more."""
+        return self.spent()
+
     @property
     def groups(self) -> int:
         """The number of groups of records."""
@@ -129,6 +163,35 @@ class DPSGDQuery(Query):
     def widest(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0
+
+
+class OneProcessNoise(StepNoise):
+    """The noise of steps for the process that opened it, one thread at a time.
+
+    A copy in a forked process would add the same noise to other sums: their difference is exact. And what is
+    drawn ahead for several steps belongs to one thread at a time, or a step could get the noise of another.
+    """
+
+    def __init__(self, key: bytes, **law: Any) -> None:
+        """Remember the process."""
+        super().__init__(key, **law)
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be copied."""
+        raise ReleaseError("the noise of training steps cannot be copied or stored; resume the run instead")
+
+    def batch(self, step: int, count: int) -> Tensor:
+        """Return the records of a step."""
+        check_process(self._process)
+        with self._lock:
+            return super().batch(step, count)
+
+    def noise(self, step: int) -> Noise:
+        """Return a step's noise in grid steps."""
+        check_process(self._process)
+        with self._lock:
+            return super().noise(step)
 
 
 class _Spent(StepNoise):

@@ -1,6 +1,7 @@
 """Surveys of each kind, small enough to look at."""
 
 import math
+from typing import Any
 
 from graphveil.collect import Survey
 from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
@@ -20,9 +21,12 @@ SURVEYS = {
 }
 
 
-def record(survey: Survey) -> dict[str, object]:
-    """An answer's input, with values inside, at and outside the bounds."""
-    given: dict[str, object] = {}
+SECRET = bytes(range(32))
+
+
+def record(survey: Survey, node: int | str = "ann") -> dict[str, Any]:
+    """An answer's input, with values inside, at and outside the bounds; all that is asked is agreed to."""
+    given: dict[str, Any] = {"node": node, "secret": SECRET, "max_eps": math.inf, "open_label": True}
     if survey.features is not None:
         given["features"] = [0.3 + 0.4 * i for i in range(survey.features.dim)]
     if survey.label is not None:

@@ -1,17 +1,26 @@
-"""The device: NumPy and the operating system only, fresh randomness, the law of the survey."""
+"""The device: NumPy only, a limit of its own, the law of the survey, one answer to one question."""
 
+import math
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from mechanisms.fits import fits
+from mechanisms.sources import BAD_KEYS, keys_are_fresh
 
-from graphveil.collect import Survey, answer, answer_all, client, decode, encode
-from graphveil.errors import ConfigError, GraphError
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit
+from graphveil.collect import Answer, Survey, answer, answer_all, decode, device, device_secret, encode
+from graphveil.collect.summary import feature_rows, largest_share, overview
+from graphveil.errors import BudgetError, ConfigError, GraphError
+from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
 
-from .surveys import LABEL, SURVEYS, record
+from .surveys import LABEL, SECRET, SURVEYS, record
 
 PROBE = """
 import sys
@@ -20,76 +29,237 @@ class Block:
         if name.split(".")[0] in {"torch", "scipy", "cryptography", "pyarrow", "dp_accounting", "pydantic"}:
             raise ImportError(f"{name} is not on a device")
 sys.meta_path.insert(0, Block())
-from graphveil.collect import Collector, Survey, answer
+from pathlib import Path
+from graphveil.collect import Collector, Survey, answer, device_secret
 survey = Survey.from_json(sys.argv[1])
 collector = Collector(survey, 1)
-collector.accept(answer(survey, features=[0.5] * survey.features.dim, label=1), 0)
-print(collector.features().shape, survey.statement()[:20])
+agreed = {"max_eps": 20.0, "open_label": True}
+secret = device_secret(Path(sys.argv[2]))
+message = answer(survey, node=0, secret=secret, features=[0.5] * survey.features.dim, label=1, **agreed)
+collector.accept(message, 0)
+print(collector.features().shape, survey.statement()[:24])
 """
 
 
 @pytest.mark.parametrize("name", ["multi-bit", "feature-rr", "weights"])
-def test_both_sides_run_without_torch(name: str) -> None:
+def test_both_sides_run_without_torch(name: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROBE, SURVEYS[name].to_json()],
+        [sys.executable, "-W", "error", "-c", PROBE, SURVEYS[name].to_json(), tmp_path / "secret"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"(1, {SURVEYS[name].features.dim}) Each node's features")
+    shape, words = f"(1, {SURVEYS[name].features.dim}) ", "NOT PROTECTED: the label"
+    assert done.stdout.startswith(shape + (words if name == "weights" else "Each node's features"))
 
 
-@pytest.mark.parametrize("name", SURVEYS)
-def test_no_two_answers_share_an_id(name: str) -> None:
-    survey = SURVEYS[name]
-    ids = {decode(survey, answer(survey, **record(survey))).message_id for _ in range(50)}
-    assert len(ids) == 50
+def drawn(survey: Survey, count: int, record: dict[str, Any]) -> list[Answer]:
+    """What so many nodes of one record say."""
+    given = {name: np.tile(value, (count, *[1] * np.ndim(value))) for name, value in record.items()}
+    messages = answer_all(survey, nodes=range(count), secret=SECRET, max_eps=math.inf, **given)
+    return [decode(survey, node, message) for node, message in enumerate(messages)]
 
 
-def test_answers_are_random_beyond_their_ids() -> None:
-    survey = SURVEYS["one bit"]
-    payloads = {answer(survey, **record(survey))[37:-4] for _ in range(60)}
-    assert len(payloads) > 10
-
-
-def test_a_device_s_words_come_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def urandom(size: int) -> bytes:
-        asked.append(size)
-        return bytes(size)
-
-    monkeypatch.setattr("os.urandom", urandom)
-    message = answer(SURVEYS["multi-bit"], **record(SURVEYS["multi-bit"]))
-    assert asked[0] == 16
-    assert sum(asked[1:]) >= 8 * 6 + 8
-    assert message[21:37] == bytes(16)
-
-
-def test_answers_follow_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.urandom", np.random.default_rng(5).bytes)
+def test_answers_follow_the_law() -> None:
     survey = Survey(features=MultiBit(epsilon=1.0, dim=3, m=1), label=LabelRR(epsilon=1.0, classes=3))
-    answers = [decode(survey, answer(survey, features=[0.0, 0.3, 1.0], label=1)) for _ in range(6000)]
+    answers = drawn(survey, 12_000, {"features": [0.0, 0.3, 1.0], "labels": 1})
     cells = [2 * int(one.features.indices[0, 0]) + int(one.features.values[0, 0]) for one in answers]
     bit = survey.features.bit_probability(np.array([0.0, 0.3, 1.0])) / 3
     fits(np.bincount(cells, minlength=6), np.stack([1 / 3 - bit, bit], axis=1).reshape(-1), seen=2)
     fits(np.bincount([one.label for one in answers], minlength=3), survey.label.transition[1], seen=2)
 
 
-def test_a_device_and_a_server_perturb_with_one_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = FeatureRR(epsilon=4.0, dim=6)
-    words = np.random.default_rng(0).integers(2**64, size=6, dtype=np.uint64)
-    monkeypatch.setattr("os.urandom", lambda size: words.tobytes()[:size] if size != 16 else bytes(16))
+def test_words_beyond_a_share_follow_the_law() -> None:
+    # channels read 32 bits, and go on in a block of their own where these do not decide
+    law = FeatureRR(epsilon=4.0, dim=2, allocation=Weights([0.75, 0.25]))
+    answers = drawn(Survey(features=law), 12_000, {"features": [0.2, 0.9]})
+    for column, z in enumerate((0.2, 0.9)):
+        said = np.array([one.features.values[0, column] for one in answers])
+        bins = law.features[column]
+        fits(np.bincount(said, minlength=bins.k), bins.distribution(z).masses, seen=2)
 
-    class Same(client.Entropy):
-        def words(self, rows: np.ndarray, *, words_per_row: int) -> np.ndarray:
-            return np.tile(words, (len(rows), 1))
 
-    x = np.linspace(0, 1, 6)
+@pytest.mark.parametrize("name", SURVEYS)
+def test_one_answer_is_one_of_many(name: str) -> None:
+    survey = SURVEYS[name]
+    given = record(survey)
+    many = {part: given.pop(part) for part in ("secret", "max_eps", "open_label")}
+    if "features" in given:
+        many["features"] = np.tile(given["features"], (9, 1))
+    if "label" in given:
+        many["labels"] = np.full(9, given["label"])
+    messages = answer_all(survey, nodes=[*"abcdefgh", "ann"], **many)
+    assert messages[-1] == answer(survey, **record(survey))
+    assert len(set(messages)) == 9
+    backs = [decode(survey, node, message) for node, message in zip("abcdefgh", messages, strict=False)]
+    assert [encode(survey, node, back) for node, back in zip("abcdefgh", backs, strict=True)] == messages[:-1]
+
+
+# -- the same question, the same answer --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_a_survey_that_is_answered_again_is_told_nothing_new(name: str) -> None:
+    survey = SURVEYS[name]
+    assert {answer(survey, **record(survey)) for _ in range(20)} == {answer(survey, **record(survey))}
+
+
+BITS = Survey(features=MultiBit(epsilon=6.0, dim=64, m="all"), label=LabelRR(epsilon=1.0, classes=2**16))
+HALF = {"features": [0.5] * 64, "label": 7, "node": "ann", "secret": SECRET}
+
+
+def told(survey: Survey = BITS, **changes: Any) -> tuple[tuple[int, ...], int]:
+    given = HALF | changes
+    back = decode(survey, given["node"], answer(survey, **given))
+    return tuple(back.features.values[0].tolist()), back.label
+
+
+def test_noise_is_another_for_another_question_record_node_or_device() -> None:
+    # equal noise on two records would tell their difference; it depends on all that an answer is about
+    again = replace(BITS, purpose="again")
+    others = [told(secret=SECRET[::-1]), told(node="bob"), told(again), told(features=[0.5] * 63 + [0.6])]
+    assert len({bits for bits, _ in [told(), *others]}) == 5
+    assert told(features=[0.5] * 63 + [0.6])[1] == told()[1]  # the label did not change, and says the same
+    assert told(label=8)[0] == told()[0]
+    shifts = {(told(label=label)[1] - label) % 2**16 for label in range(20)}
+    assert len(shifts) > 15, "the noise of a label must not be the same for all labels"
+
+
+def test_what_is_clipped_alike_answers_alike() -> None:
+    assert told(features=[-0.0] * 64) == told(features=[0.0] * 64) == told(features=[-3] * 64)
+
+
+def test_two_records_of_one_id_are_refused() -> None:
+    survey = Survey(label=LABEL)
+    for nodes in (["a", "a"], [7, "7"]):
+        with pytest.raises(GraphError, match="two records have one id"):
+            answer_all(survey, nodes=nodes, secret=SECRET, labels=np.array([1, 2]))
+
+
+@pytest.mark.parametrize("node", [None, 1.0, True, b"ann", "\ud800", ("a",)])
+def test_an_id_that_is_none_is_refused(node: object) -> None:
+    with pytest.raises(ConfigError, match="a node's id is"):
+        answer(Survey(label=LABEL), node=node, secret=SECRET, label=1)
+
+
+# -- the device's secret -----------------------------------------------------------------------------------
+
+
+def test_a_secret_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    secret = device_secret()
+    path = tmp_path / "state" / "graphveil" / "device-secret"
+    assert (device_secret(), path.read_bytes(), len(secret)) == (secret, secret, 32)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len({device_secret(tmp_path / str(i)) for i in range(50)}) == 50
+    assert [file.name for file in path.parent.iterdir()] == ["device-secret"]
+
+
+def test_of_two_processes_that_make_a_secret_both_have_the_same(tmp_path: Path) -> None:
+    for round in range(10):
+        gate, found = threading.Barrier(4), set[bytes]()
+
+        def make(path: Path = tmp_path / str(round), gate=gate, found=found) -> None:
+            gate.wait()
+            found.add(device_secret(path))
+
+        threads = [threading.Thread(target=make) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert len(found) == 1
+
+
+def test_a_secret_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "short").write_bytes(bytes(31))
+    with pytest.raises(ConfigError, match="32 random bytes"):
+        device_secret(tmp_path / "short")
+    with pytest.raises(ConfigError, match="cannot keep the device's secret"):
+        device_secret(tmp_path / "short" / "below")
+    for secret in (b"", bytes(31), "x" * 32, None):
+        with pytest.raises(ConfigError, match="32 random bytes"):
+            answer(Survey(label=LABEL), node=1, secret=secret, label=1)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError))
+    with pytest.raises(ConfigError, match="no home directory"):
+        device_secret()
+
+
+def secret_of(folder: Path) -> Callable[[], bytes]:
+    count = iter(range(10**6))
+    return lambda: device_secret(folder / f"{os.getpid()}-{next(count)}")
+
+
+def test_secrets_are_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    keys_are_fresh(secret_of(tmp_path), monkeypatch)
+
+
+@pytest.mark.parametrize("source", BAD_KEYS)
+def test_secrets_from_a_bad_source_would_be_noticed(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(device.secrets, "token_bytes", BAD_KEYS[source])
+    with pytest.raises(AssertionError):
+        keys_are_fresh(secret_of(tmp_path), monkeypatch)
+
+
+# -- a survey that asks for too much -----------------------------------------------------------------------
+
+GREEDY = {
+    "features": Survey(features=FeatureRR(epsilon=1e5, dim=3, k=256)),
+    "label": Survey(label=LabelRR(epsilon=1000.0, classes=3)),
+    "both": Survey(features=MultiBit(epsilon=4.1, dim=3), label=LabelRR(epsilon=4.0, classes=3)),
+}
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_no_more_is_told_than_the_device_s_own_limit(name: str) -> None:
+    survey, given = GREEDY[name], record(GREEDY[name])
+    del given["max_eps"]
+    with pytest.raises(BudgetError, match="tells up to 8: nothing was sent"):
+        answer(survey, **given)
+    many = {"features": np.ones((1, 3))} if name != "label" else {}
+    many |= {"labels": np.ones(1, int)} if name != "features" else {}
+    with pytest.raises(BudgetError, match="tells up to 8: nothing was sent"):
+        answer_all(survey, nodes=[1], secret=SECRET, **many)
+    assert answer(survey, **given, max_eps=survey.claim.epsilon)
+    with pytest.raises(ConfigError, match="max_eps"):
+        answer(survey, **given, max_eps=math.nan)
+
+
+def test_an_open_label_is_sent_only_by_name() -> None:
+    survey = Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=3))
+    given = {"node": 1, "secret": SECRET, "features": [0.5, 0.5], "label": 2}
+    for more in ({}, {"max_eps": math.inf}):
+        with pytest.raises(BudgetError, match="open_label=True"):
+            answer(survey, **given, **more)
+    assert decode(survey, 1, answer(survey, **given, open_label=True)).label == 2
+    with pytest.raises(BudgetError, match="epsilon 1 of a record"):
+        answer(survey, **given, open_label=True, max_eps=0.5)
+
+
+def test_not_protected_is_told_by_what_is_kept_and_not_by_the_sign_of_infinity() -> None:
+    assert GREEDY["features"].open_parts == ("features",)
+    assert (
+        GREEDY["features"]
+        .statement()
+        .startswith("NOT PROTECTED: of 3 features 3 leave each node as they are")
+    )
+    assert GREEDY["label"].statement().startswith("NOT PROTECTED: the label leaves each node as it is")
+    assert GREEDY["both"].open_parts == ()
+    near = Survey(features=FeatureRR(epsilon=3 * 110.0, dim=3, k=256))  # within some bins, never the same one
+    assert (near.features.features[0].table.max() < 0.5, near.open_parts) == (True, ("features",))
+
+
+def test_a_single_feature_that_has_it_all_is_seen() -> None:
+    law = FeatureRR(epsilon=8.0, dim=100, k=2, decode="unbiased", allocation=Weights([0.901] + [0.001] * 99))
     survey = Survey(features=law)
-    said = decode(survey, answer(survey, features=x)).features.values
-    assert (said == law.perturb(x[None], stream=Same()).values).all()
+    assert largest_share(survey) == pytest.approx(0.901)
+    assert survey.open_parts == ("features",)
+    assert "0.901 of that budget is for a single feature" in dict(overview(survey))["largest share"]
+    assert feature_rows(survey)[0] == ("feature 0", "0", "1", "7.208", "0.9993")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +267,12 @@ def test_a_device_and_a_server_perturb_with_one_code(monkeypatch: pytest.MonkeyP
     [{}, {"features": [0.0] * 11}, {"label": 1}, {"features": None, "label": None}],
 )
 def test_an_answer_has_what_the_survey_asks_for(given: dict) -> None:
+    whose = {"node": "ann", "secret": SECRET}
     with pytest.raises(ConfigError, match="exactly where the survey asks"):
-        answer(SURVEYS["multi-bit"], **given)
+        answer(SURVEYS["multi-bit"], **given, **whose)
     if "label" in given and given["label"] is not None:
         with pytest.raises(ConfigError, match="exactly where the survey asks"):
-            answer(SURVEYS["one bit"], **given)
+            answer(SURVEYS["one bit"], **given, **whose)
 
 
 @pytest.mark.parametrize(
@@ -118,40 +289,18 @@ def test_an_answer_has_what_the_survey_asks_for(given: dict) -> None:
 )
 def test_features_that_do_not_fit_are_refused(features: object) -> None:
     with pytest.raises(GraphError, match=r"must be 11 numbers|do not fit|NaN or infinite"):
-        answer(SURVEYS["multi-bit"], features=features, label=1)
+        answer(SURVEYS["multi-bit"], node="ann", secret=SECRET, features=features, label=1)
 
 
 @pytest.mark.parametrize("label", [-1, 5, 1.0, "1", True, [0, 1]])
 def test_a_label_that_is_none_is_refused(label: object) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 4|whole number"):
-        answer(Survey(label=LABEL), label=label)
-
-
-@pytest.mark.parametrize("name", SURVEYS)
-def test_many_answers_are_answers_of_their_own(name: str) -> None:
-    survey = SURVEYS[name]
-    given = record(survey)
-    features = np.tile(given["features"], (40, 1)) if "features" in given else None
-    labels = np.full(40, given["label"]) if "label" in given else None
-    messages = answer_all(survey, features=features, labels=labels)
-    said = [decode(survey, message) for message in messages]
-    assert len({one.message_id for one in said}) == 40
-    assert [encode(survey, one) for one in said] == messages
-
-
-def test_many_answers_follow_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.urandom", np.random.default_rng(6).bytes)
-    survey = Survey(features=MultiBit(epsilon=1.0, dim=3, m=1), label=LabelRR(epsilon=1.0, classes=3))
-    x = np.tile([0.0, 0.3, 1.0], (30_000, 1))
-    answers = [decode(survey, one) for one in answer_all(survey, features=x, labels=np.ones(30_000, int))]
-    cells = [2 * int(one.features.indices[0, 0]) + int(one.features.values[0, 0]) for one in answers]
-    bit = survey.features.bit_probability(np.array([0.0, 0.3, 1.0])) / 3
-    fits(np.bincount(cells, minlength=6), np.stack([1 / 3 - bit, bit], axis=1).reshape(-1), seen=2)
-    fits(np.bincount([one.label for one in answers], minlength=3), survey.label.transition[1], seen=2)
+        answer(Survey(label=LABEL), node="ann", secret=SECRET, label=label)
 
 
 def test_features_and_labels_of_many_are_of_the_same_records() -> None:
+    whose = {"nodes": range(3), "secret": SECRET}
     with pytest.raises(GraphError, match="same records"):
-        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int))
+        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)), labels=np.ones(2, int), **whose)
     with pytest.raises(ConfigError, match="exactly where the survey asks"):
-        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)))
+        answer_all(SURVEYS["multi-bit"], features=np.zeros((3, 11)), **whose)

@@ -1,17 +1,20 @@
 """The format of messages: frozen, one form an answer, and nothing but typed errors for anything else."""
 
+import hashlib
 import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mechanisms.fits import fits
 
 from graphveil.collect import Answer, Survey, answer, decode, encode
-from graphveil.errors import MessageError
+from graphveil.collect.nodes import chosen_features, node_tag
+from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Reports
 
-from .surveys import SURVEYS, record
+from .surveys import SECRET, SURVEYS, record
 
 HEADER = 37
 SMALL = Survey(features=MultiBit(epsilon=6.0, dim=11), label=LabelRR(epsilon=1.0, classes=5))
@@ -25,31 +28,82 @@ def signed(body: bytes) -> bytes:
 def said(one: Answer) -> tuple:
     report = one.features
     if report is None:
-        return one.message_id, one.label
+        return (one.label,)
     indices = None if report.indices is None else report.indices.tolist()
-    return one.message_id, one.label, report.values.tolist(), indices
+    return one.label, report.values.tolist(), indices
 
 
 def test_the_format_is_frozen() -> None:
-    # Three of eleven features (4 bits each): 2, 5 and 10 say 1, 0 and 1; the class 4 of five (3 bits).
-    reports = Reports(np.array([[1, 0, 1]], np.uint8), np.array([[2, 5, 10]], np.int32))
-    message = encode(SMALL, Answer(bytes(range(16)), reports, 4))
-    assert message[:5] == b"GVLA\x01"
+    # Three of eleven features, which the id chooses, say 1, 0 and 1; the class 4 of five (3 bits).
+    assert SMALL.digest.hex() == "f17a818bdce6f4070bbef4128d24b079"
+    chosen = chosen_features(SMALL, ["ann"])
+    assert chosen.tolist() == [[2, 3, 8]]
+    message = encode(SMALL, "ann", Answer(Reports(np.array([[1, 0, 1]], np.uint8), chosen), 4))
+    assert message[:5] == b"GVLA\x02"
     assert message[5:21] == SMALL.digest
-    assert message[21:37] == bytes(range(16))
-    assert [f"{byte:08b}" for byte in message[37:-4]] == ["00100101", "10101011", "00000000"]
+    assert message[21:37] == hashlib.sha256(b"graphveil-node/1\0" + SMALL.digest + b"ann").digest()[:16]
+    assert [f"{byte:08b}" for byte in message[37:-4]] == ["10110000"]
     assert message[-4:] == zlib.crc32(message[:-4]).to_bytes(4, "big")
-    assert SMALL.digest.hex() == "5ecc0d1b7234398ea5249180621e9d04"
+    assert answer(SMALL, **record(SMALL)).hex() == (
+        "47564c4102f17a818bdce6f4070bbef4128d24b079284108faa92d17e66c457d242beca1fef0a53c21eb"
+    )
 
 
 @pytest.mark.parametrize("name", SURVEYS)
 def test_a_message_and_back(name: str) -> None:
     survey = SURVEYS[name]
-    for _ in range(20):
-        message = answer(survey, **record(survey))
-        back = decode(survey, message)
-        assert encode(survey, back) == message
-        assert said(decode(survey, bytearray(message))) == said(back)
+    for node in range(20):
+        message = answer(survey, **record(survey, node))
+        back = decode(survey, node, message)
+        assert encode(survey, str(node), back) == message
+        assert said(decode(survey, node, bytearray(message))) == said(back)
+
+
+# -- whose it is -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_a_copy_under_another_id_is_refused(name: str) -> None:
+    survey = SURVEYS[name]
+    message = answer(survey, **record(survey, "ann"))
+    for tag in (message[21:37], bytes(16), node_tag(survey, "bob")):
+        copy = signed(message[:21] + tag + message[37:-4])
+        node = "ann" if tag == bytes(16) else "bob"
+        if tag == node_tag(survey, "bob"):  # now it is bob's own word, and about bob's features
+            bob = decode(survey, "bob", copy).features
+            assert (
+                bob is None or bob.indices is None or (bob.indices == chosen_features(survey, ["bob"])).all()
+            )
+            continue
+        with pytest.raises(MessageError, match="of another node; a copy of somebody else's is no answer"):
+            decode(survey, node, copy)
+
+
+def test_nobody_chooses_what_to_tell_about() -> None:
+    law = MultiBit(epsilon=1.0, dim=3, m=1)
+    survey = Survey(features=law, purpose="who")
+    chosen = chosen_features(survey, range(3000))
+    again = chosen_features(Survey(features=law, purpose="why"), range(3000))
+    assert abs((chosen == again).mean() - 1 / 3) < 0.05
+    fits(np.bincount(chosen[:, 0]), np.full(3, 1 / 3), seen=2)
+    honest = decode(survey, 5, answer(survey, node=5, secret=SECRET, features=[0.0, 0.5, 1.0]))
+    assert honest.features.indices.tolist() == [chosen[5].tolist()]
+    other = Reports(honest.features.values, (honest.features.indices + 1) % 3)
+    with pytest.raises(ConfigError, match="that the survey and the node's id choose"):
+        encode(survey, 5, Answer(other, None))
+
+
+def test_every_subset_is_chosen_alike() -> None:
+    survey = Survey(features=MultiBit(epsilon=6.0, dim=5, m=2))
+    pairs = chosen_features(survey, range(20_000))
+    fits(np.bincount(5 * pairs[:, 0] + pairs[:, 1], minlength=25), _upper(5).ravel() / 10, seen=2)
+
+
+def _upper(size: int) -> np.ndarray:
+    return np.triu(np.ones((size, size)), k=1)
+
+
+# -- what no device sends ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -58,7 +112,7 @@ def test_a_message_cut_or_grown_is_refused(name: str) -> None:
     message = answer(survey, **record(survey))
     for wrong in [message[:end] for end in range(len(message))] + [message + b"\0", b"\0" + message]:
         with pytest.raises(MessageError, match="bytes, and this one has"):
-            decode(survey, wrong)
+            decode(survey, "ann", wrong)
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -69,7 +123,7 @@ def test_a_message_with_any_bit_changed_is_refused(name: str) -> None:
         wrong = bytearray(message)
         wrong[bit // 8] ^= 1 << (bit % 8)
         with pytest.raises(MessageError, match=r"no message|version|damaged"):
-            decode(survey, bytes(wrong))
+            decode(survey, "ann", bytes(wrong))
 
 
 def test_a_message_of_other_parameters_is_refused() -> None:
@@ -78,53 +132,52 @@ def test_a_message_of_other_parameters_is_refused() -> None:
         for other_name, other in SURVEYS.items():
             if name != other_name:
                 with pytest.raises(MessageError, match=r"another survey|bytes, and this one has"):
-                    decode(other, message)
+                    decode(other, "ann", message)
     again = Survey(features=SMALL.features, label=SMALL.label, purpose="again")
     with pytest.raises(MessageError, match="answers another survey"):
-        decode(again, answer(SMALL, **record(SMALL)))
+        decode(again, "ann", answer(SMALL, **record(SMALL)))
 
 
 def test_a_message_of_another_version_is_refused_by_its_version() -> None:
     message = answer(SMALL, **record(SMALL))
-    for version in (0, 2, 255):
-        with pytest.raises(MessageError, match="of version 1 only"):
-            decode(SMALL, signed(message[:4] + bytes([version]) + message[5:-4]))
+    for version in (0, 1, 255):
+        with pytest.raises(MessageError, match="of version 2 only"):
+            decode(SMALL, "ann", signed(message[:4] + bytes([version]) + message[5:-4]))
 
 
-@pytest.mark.parametrize(
-    ("payload", "why"),
-    [
-        ("00100101 10111011 00000000", "does not have"),  # feature 11 of eleven
-        ("00100101 10101011 01000000", "does not have"),  # class 5 of five
-        ("01010101 10101011 00000000", "out of order or twice"),  # 5, 5, 10
-        ("01010010 10101011 00000000", "out of order or twice"),  # 5, 2, 10
-        ("00100101 10101011 00000001", "zero bits"),
-    ],
-)
-def test_a_payload_that_no_device_makes_is_refused(payload: str, why: str) -> None:
-    body = b"GVLA\x01" + SMALL.digest + bytes(16) + bytes(int(byte, 2) for byte in payload.split())
-    with pytest.raises(MessageError, match=why):
-        decode(SMALL, signed(body))
+def body(survey: Survey, payload: str) -> bytes:
+    """A message of ann's before its checksum."""
+    packed = bytes(int(byte, 2) for byte in payload.split())
+    return b"GVLA\x02" + survey.digest + node_tag(survey, "ann") + packed
+
+
+def test_a_payload_that_no_device_makes_is_refused() -> None:
+    for payload, why in (
+        ("10110100", "does not have"),
+        ("10110001", "zero bits"),
+    ):  # class 5 of five; padding
+        with pytest.raises(MessageError, match=why):
+            decode(SMALL, "ann", signed(body(SMALL, payload)))
 
 
 def test_a_bin_out_of_range_is_refused() -> None:
     survey = Survey(features=FeatureRR(epsilon=3.0, dim=2, k=5))
-    body = b"GVLA\x01" + survey.digest + bytes(16)
-    assert decode(survey, signed(body + bytes([0b10000000]))).features.values.tolist() == [[4, 0]]
+    found = decode(survey, "ann", signed(body(survey, "10000000")))
+    assert found.features.values.tolist() == [[4, 0]]
     with pytest.raises(MessageError, match="does not have"):
-        decode(survey, signed(body + bytes([0b10100000])))
+        decode(survey, "ann", signed(body(survey, "10100000")))
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 41, [1, 2]])
 def test_what_is_no_bytes_is_refused(wrong: object) -> None:
     with pytest.raises(MessageError, match="is bytes"):
-        decode(SMALL, wrong)
+        decode(SMALL, "ann", wrong)
 
 
 @given(st.sampled_from(list(SURVEYS)), st.binary(max_size=80))
 def test_random_bytes_give_typed_errors_only(name: str, message: bytes) -> None:
     with pytest.raises(MessageError):
-        decode(SURVEYS[name], message)
+        decode(SURVEYS[name], "ann", message)
 
 
 @given(st.sampled_from(list(SURVEYS)), st.data())
@@ -133,11 +186,11 @@ def test_random_payloads_decode_to_one_form_or_give_typed_errors(name: str, data
     survey = SURVEYS[name]
     size = len(answer(survey, **record(survey))) - HEADER - 4
     payload = data.draw(st.binary(min_size=size, max_size=size))
-    message = signed(b"GVLA\x01" + survey.digest + bytes(16) + payload)
+    message = signed(b"GVLA\x02" + survey.digest + node_tag(survey, "ann") + payload)
     try:
-        back = decode(survey, message)
+        back = decode(survey, "ann", message)
     except MessageError:
         return
-    assert encode(survey, back) == message
+    assert encode(survey, "ann", back) == message
     if survey.features is not None:
         assert np.isfinite(survey.features.estimate(back.features)).all()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphveil.collect import Survey
+from graphveil.collect.message import message_bytes
+from graphveil.collect.survey import MAX_TEXT
 from graphveil.errors import ConfigError, GraphveilError, MessageError
-from graphveil.mechanisms import Bounds, Claim, FeatureRR, LabelRR, MultiBit, PerFeature, Split
+from graphveil.mechanisms import Bounds, Claim, FeatureRR, LabelRR, MultiBit, PerFeature, Split, Weights
+from graphveil.mechanisms.local.feature_rr import best_bins
 
 from .surveys import LABEL, SURVEYS
 
@@ -100,11 +104,11 @@ def altered(name: str, *path: str, value: object) -> str:
         ("", "no JSON text"),
         ("[" * 100_000, "no JSON text"),
         ("[1]", "no JSON object"),
-        ("{}", "format graphveil-survey/1"),
-        (altered("label", "format", value="graphveil-survey/2"), "format graphveil-survey/1"),
+        ("{}", "format graphveil-survey/2"),
+        (altered("label", "format", value="graphveil-survey/1"), "format graphveil-survey/2"),
         (altered("multi-bit", "features", "mechanism", value="os.system"), "does not know"),
         (altered("multi-bit", "features", "extra", value=1), "missing, unknown"),
-        (altered("multi-bit", "features", "epsilon", value=10**400), "missing, unknown"),
+        ("x" * (MAX_TEXT + 1), "at most 1,048,576 characters"),
         (altered("multi-bit", "features", value=3), "missing, unknown"),
         (altered("label", "label", "epsilon", value=1), "canonical"),
         (altered("label", "note", value=1), "canonical"),
@@ -126,11 +130,61 @@ def test_a_text_that_is_no_survey_is_refused(text: str, why: str) -> None:
         (("features", "theta"), [0.5, 0.6, 0.2], "theta adds up"),
         (("features", "low"), "0", "low="),
         (("label", "classes"), 1, "classes="),
+        (("features", "high"), 1e-40, "high - low must be between"),
     ],
 )
 def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Survey.from_json(altered("feature-rr", *path, value=value))
+
+
+# -- what a survey may cost whoever reads it ---------------------------------------------------------------
+
+
+def test_a_survey_of_a_million_features_is_read_at_once() -> None:
+    text = Survey(features=FeatureRR(epsilon=8.0, dim=1_000_000)).to_json()
+    began = time.perf_counter()
+    survey = Survey.from_json(text)
+    assert message_bytes(survey) == 41 + 125_000
+    assert time.perf_counter() - began < 2  # it took 49 seconds
+
+
+def test_a_survey_that_takes_too_much_to_read_is_refused_before_it_is_computed() -> None:
+    theta = [0.5 + i / 10_000 for i in range(400)]
+    theta = [weight / math.fsum(theta) for weight in theta]
+    for k, epsilon in ((256, 8.0), ("auto", 40_000.0)):
+        text = altered("feature-rr", "features", "theta", value=theta)
+        parts = json.loads(text)
+        parts["features"] |= {"dim": 400, "k": k, "epsilon": epsilon}
+        began = time.perf_counter()
+        with pytest.raises(ConfigError, match="round the weights so that fewer differ"):
+            Survey.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
+        assert time.perf_counter() - began < 1
+    few = FeatureRR(epsilon=8.0, dim=400, allocation=Weights(theta))  # few bins each: cheap
+    assert Survey.from_json(Survey(features=few).to_json()).features == few
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.7, 5.0, 12.0, 30.0, 80.0, 119.0])
+def test_the_bins_that_a_budget_takes_are_bounded(epsilon: float) -> None:
+    assert best_bins(epsilon) <= 2 * epsilon + 2
+
+
+def test_a_survey_with_more_names_than_devices_read_is_refused() -> None:
+    names = tuple(f"{i:0>60}" for i in range(20_000))
+    survey = Survey(features=MultiBit(epsilon=1.0, dim=20_000), columns=names)
+    with pytest.raises(ConfigError, match="devices read up to 1,048,576"):
+        survey.to_json()
+
+
+@pytest.mark.parametrize("power", [400, 4000], ids=["1e400", "1e4000"])
+def test_whole_numbers_beyond_floats_are_refused_by_their_names(power: int) -> None:
+    for part, names in (
+        ("features", ("epsilon", "dim", "low", "high", "k")),
+        ("label", ("epsilon", "classes")),
+    ):
+        for name in names:
+            with pytest.raises(ConfigError, match=name):
+                Survey.from_json(altered("feature-rr", part, name, value=10**power))
 
 
 VALUES = st.recursive(

@@ -24,15 +24,20 @@ from graphveil.release import (
     EdgeCountQuery,
     FolderJournal,
     GroupWeights,
+    InMemoryEngine,
     NeighborSumQuery,
     PushQuery,
     Release,
     ReleaseKey,
-    _blocks,
-    _push,
+    accuracy_counts,
+    edge_counts,
     journal,
+    neighbor_sums,
+    private_sums,
+    pushes,
     release,
 )
+from graphveil.release.private_edges import PrivateEdges
 
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]
@@ -71,7 +76,9 @@ def table(
 
 
 def _table(patch: Patch, **broken: Any) -> None:
-    patch.setattr(_blocks, "grid_table", lambda x, groups, query, used: table(x, groups, query, **broken))
+    patch.setattr(
+        neighbor_sums, "grid_table", lambda x, groups, query, memory: table(x, groups, query, **broken)
+    )
 
 
 def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.ndarray]) -> None:
@@ -110,8 +117,12 @@ def the_steered_table_is_completed(patch: Patch) -> None:
 
 @caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
 def an_edge_is_counted_in_both_directions(patch: Patch) -> None:
-    cells = _blocks.noisy_cells
-    patch.setattr(_blocks, "noisy_cells", lambda graph, *args: cells(replace(graph, directed=True), *args))
+    cells = edge_counts.noisy_cells
+
+    def both_ways(private: PrivateEdges, *args: Any) -> Tensor:
+        return cells(PrivateEdges(replace(private._adjacency, directed=True)), *args)
+
+    patch.setattr(edge_counts, "noisy_cells", both_ways)
 
 
 @caught_by(checks.steered_rows_and_counts_cost_what_they_are_booked_with)
@@ -137,24 +148,25 @@ def the_weight_back_is_not_charged(patch: Patch) -> None:
 
 @caught_by(checks.hops_cost_what_they_are_booked_with)
 def contributions_are_divided_by_the_senders_degree(patch: Patch) -> None:
-    draw = Release._draw_rows
+    answer = NeighborSumQuery.answer
 
-    def by_degree(self: Release, query: NeighborSumQuery, vectors: Tensor, *rest: Any) -> Tensor:
-        out_degree = torch.bincount(self._adjacency.indices, minlength=len(vectors)).clamp_min(1)
-        return draw(self, query, vectors / out_degree[:, None], *rest)
+    def by_degree(query: NeighborSumQuery, private: PrivateEdges, data: Any, key: bytes) -> Tensor:
+        vectors, *tables = data.arrays
+        degree = torch.bincount(private._adjacency.indices, minlength=len(vectors)).clamp_min(1)
+        return answer(query, private, replace(data, arrays=(vectors / degree[:, None], *tables)), key)
 
-    patch.setattr(Release, "_draw_rows", by_degree)
+    patch.setattr(NeighborSumQuery, "answer", by_degree)
 
 
 @caught_by(checks.the_path_is_the_same_for_neighbours)
 def isolated_nodes_are_dropped(patch: Patch) -> None:
     rows = Release.rows
-    patch.setattr(Release, "rows", lambda self, x: rows(self, x)[self._adjacency.indptr.diff() > 0])
+    patch.setattr(Release, "rows", lambda self, x: rows(self, x)[self._private._adjacency.indptr.diff() > 0])
 
 
 @caught_by(checks.the_path_is_the_same_for_neighbours)
 def isolated_nodes_get_no_noise(patch: Patch) -> None:
-    noise = _blocks.noise_rows
+    noise = private_sums.noise_rows
 
     def connected_only(edges: Edges, laws: Any, stream: Any, dim: int) -> Tensor:
         out = noise(edges, laws, stream, dim)
@@ -163,7 +175,7 @@ def isolated_nodes_get_no_noise(patch: Patch) -> None:
         out[np.setdiff1d(np.arange(len(edges)), keep)] = 0
         return out
 
-    patch.setattr(_blocks, "noise_rows", connected_only)
+    patch.setattr(private_sums, "noise_rows", connected_only)
 
 
 @caught_by(checks.inputs_are_never_longer_than_one)
@@ -180,17 +192,18 @@ def the_next_hop_takes_noisy_rows_as_they_are(patch: Patch) -> None:
 
 
 def _listed(patch: Patch, broken: Callable[[Any, np.ndarray], np.ndarray]) -> None:
-    patch.setattr(_push, "own_sums", broken)
+    patch.setattr(pushes, "own_sums", broken)
 
 
 @caught_by(checks.records_cost_what_they_are_booked_with)
 def sources_have_no_budget(patch: Patch) -> None:
-    _listed(patch, lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64))
+    _listed(patch, lambda private, weights: np.zeros(private.num_nodes, dtype=np.int64))
 
 
 @caught_by(checks.records_cost_what_they_are_booked_with)
 def a_sources_budget_is_divided_by_who_sends_to_it(patch: Patch) -> None:
-    def in_sums(graph: Any, weights: np.ndarray) -> np.ndarray:
+    def in_sums(private: PrivateEdges, weights: np.ndarray) -> np.ndarray:
+        graph = private._adjacency
         heard = np.broadcast_to(weights, graph.num_nodes)[graph.indices.numpy()]
         into = np.repeat(np.arange(graph.num_nodes), graph.indptr.diff().numpy())
         return np.bincount(into, weights=heard, minlength=graph.num_nodes).astype(np.int64)
@@ -200,8 +213,8 @@ def a_sources_budget_is_divided_by_who_sends_to_it(patch: Patch) -> None:
 
 @caught_by(checks.records_cost_what_they_are_booked_with)
 def a_sources_budget_is_divided_without_the_levels(patch: Patch) -> None:
-    sums = _push.own_sums
-    _listed(patch, lambda graph, weights: sums(graph, np.array([16])))
+    sums = pushes.own_sums
+    _listed(patch, lambda private, weights: sums(private, np.array([16])))
 
 
 @caught_by(checks.records_cost_what_they_are_booked_with)
@@ -225,9 +238,9 @@ def a_replaced_record_is_charged_as_a_nulled_one(patch: Patch) -> None:
 
 @caught_by(checks.a_mutual_edge_moves_pushes_by_what_is_stated)
 def short_lists_are_weighed_up(patch: Patch) -> None:
-    contributions = _push.push_table
+    contributions = pushes.push_table
     patch.setattr(
-        _push,
+        pushes,
         "push_table",
         lambda x, groups, listed, query, used: contributions(
             x, groups, listed, replace(query, degree_budget=1), used
@@ -242,7 +255,10 @@ def a_promised_node_is_charged_for_one_row(patch: Patch) -> None:
 
 @caught_by(checks.a_broken_promise_is_refused)
 def only_degrees_of_one_direction_are_promised(patch: Patch) -> None:
-    patch.setattr(_push, "passes", lambda graph, most: bool((graph.indptr.diff() > most).any()))
+    def longer(private: PrivateEdges, most: int) -> bool:
+        return bool((private._adjacency.indptr.diff() > most).any())
+
+    patch.setattr(release, "passes", longer)
 
 
 @caught_by(checks.tallies_cost_what_they_are_booked_with)
@@ -252,24 +268,24 @@ def all_candidates_of_a_tally_are_charged_as_one(patch: Patch) -> None:
 
 @caught_by(checks.every_pushed_row_has_its_noise)
 def heavy_rows_get_the_noise_of_all(patch: Patch) -> None:
-    noise = _blocks.noise_rows
+    noise = private_sums.noise_rows
 
     def alike(edges: Edges, laws: Any, *args: Any) -> Tensor:
         plain = next(law for law in laws.noise if law is not None)
         return noise(edges, replace(laws, noise=tuple(law and plain for law in laws.noise)), *args)
 
-    patch.setattr(_blocks, "noise_rows", alike)
+    patch.setattr(private_sums, "noise_rows", alike)
 
 
 @caught_by(checks.rows_that_are_not_released_are_zeros)
 def rows_of_no_weight_are_released(patch: Patch) -> None:
-    patch.setattr(_blocks.RowNoise, "scale", lambda laws, rows, kinds: rows.mul_(max(laws.scales)))
+    patch.setattr(private_sums.RowNoise, "scale", lambda laws, rows, kinds: rows.mul_(max(laws.scales)))
 
 
 @caught_by(checks.rows_that_are_not_released_are_zeros)
 def rows_of_no_weight_keep_the_sign_of_their_sum(patch: Patch) -> None:
     patch.setattr(
-        _blocks.RowNoise,
+        private_sums.RowNoise,
         "scale",
         lambda laws, rows, kinds: rows.mul_(torch.tensor(laws.scales)[torch.from_numpy(kinds), None]),
     )
@@ -277,7 +293,7 @@ def rows_of_no_weight_keep_the_sign_of_their_sum(patch: Patch) -> None:
 
 @caught_by(checks.every_count_of_a_tally_has_noise)
 def a_tally_is_exact(patch: Patch) -> None:
-    patch.setattr(release, "noisy_tally", lambda correct, *_: correct.sum(dim=0).double())
+    patch.setattr(accuracy_counts, "noisy_tally", lambda correct, *_: correct.sum(dim=0).double())
 
 
 @caught_by(checks.pushes_share_no_noise_under_one_key)
@@ -336,9 +352,9 @@ def noise_leaves_out_the_last_column(patch: Patch) -> None:
 
 @caught_by(checks.every_row_has_its_groups_noise)
 def every_group_gets_the_first_groups_noise(patch: Patch) -> None:
-    noise = _blocks.noise_rows
+    noise = private_sums.noise_rows
     patch.setattr(
-        _blocks,
+        private_sums,
         "noise_rows",
         lambda edges, laws, *args: noise(edges, replace(laws, noise=(laws.noise[-1],) * 3), *args),
     )
@@ -362,14 +378,14 @@ def noise_has_light_tails(patch: Patch) -> None:
 
 @caught_by(checks.every_row_has_its_groups_noise)
 def noise_is_addressed_by_the_place_in_its_block(patch: Patch) -> None:
-    noise = _blocks.noise_rows
-    patch.setattr(release.InMemoryEngine.__init__, "__defaults__", (1000,))
+    noise = private_sums.noise_rows
+    patch.setattr(InMemoryEngine.__init__, "__defaults__", (1000,))
 
     def by_place(edges: Edges, laws: Any, *args: Any) -> Tensor:
         own = replace(laws, kinds=laws.kinds[edges.start : edges.stop])
         return noise(Edges(0, len(edges), edges.offsets, edges.sources), own, *args)
 
-    patch.setattr(_blocks, "noise_rows", by_place)
+    patch.setattr(private_sums, "noise_rows", by_place)
 
 
 @caught_by(checks.every_row_has_its_groups_noise)
@@ -381,7 +397,7 @@ def neighbouring_rows_share_words(patch: Patch) -> None:
 
 @caught_by(checks.every_cell_has_noise)
 def all_cells_share_one_noise(patch: Patch) -> None:
-    cells = _blocks.noisy_cells
+    cells = edge_counts.noisy_cells
 
     def shared(graph: Any, labels: Any, inside: Any, query: Any, noise: Any, stream: Any) -> Tensor:
         class First:
@@ -390,18 +406,18 @@ def all_cells_share_one_noise(patch: Patch) -> None:
 
         return cells(graph, labels, inside, query, First(), stream)
 
-    patch.setattr(_blocks, "noisy_cells", shared)
+    patch.setattr(edge_counts, "noisy_cells", shared)
 
 
 @caught_by(checks.every_cell_has_noise)
 def counts_between_classes_go_without_noise(patch: Patch) -> None:
-    cells = _blocks.noisy_cells
+    cells = edge_counts.noisy_cells
 
     def diagonal(*args: Any) -> Tensor:
         noisy = cells(*args)
         return torch.where(torch.eye(len(noisy), dtype=torch.bool), noisy, noisy.round() * 0)
 
-    patch.setattr(_blocks, "noisy_cells", diagonal)
+    patch.setattr(edge_counts, "noisy_cells", diagonal)
 
 
 @caught_by(checks.hops_share_no_noise)
@@ -420,6 +436,11 @@ def a_descriptor_leaves_out_the_data(patch: Patch) -> None:
     patch.setattr(Release, "_digest", lambda self, *arrays: "")
 
 
+@caught_by(checks.neighbours_share_no_noise_under_one_key)
+def a_descriptor_leaves_out_the_edges(patch: Patch) -> None:
+    patch.setattr(PrivateEdges, "digest", lambda self, key: "")
+
+
 # -- exact sums --------------------------------------------------------------------------------------------
 
 
@@ -430,7 +451,7 @@ def contributions_stay_off_the_grid(patch: Patch) -> None:
 
 @caught_by(checks.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
-    patch.setattr(release, "FLOAT32_EXACT", 1 << 40)
+    patch.setattr(neighbor_sums, "FLOAT32_EXACT", 1 << 40)
 
 
 # -- accounting and booking --------------------------------------------------------------------------------

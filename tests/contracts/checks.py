@@ -5,7 +5,7 @@ A check raises, or returns nothing. Those that draw noise use reproducible keys,
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -415,7 +415,7 @@ class Broken(Engine):
     def __init__(self) -> None:
         self.reached = False
 
-    def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
         """Fail."""
         self.reached = True
         raise MemoryError

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from contracts.graphs import Drawn
 from contracts.pairs import CHECKS, WEIGHINGS, Weighing
 from graphveil.graph.blocks import Edges
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import NeighborSumQuery, Release, _blocks, release
+from graphveil.release import NeighborSumQuery, Release, neighbor_sums, private_sums
+from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.plan import hops
 from graphveil.weights import DotWeight, Landmarks, SigmoidCos
 from graphveil.weights import base as similarity
@@ -35,7 +37,7 @@ def caught_by(check: Callable[[], None]) -> Callable[[Callable[[Patch], None]], 
 
 def _slowly(patch: Patch) -> None:
     """Take the way without a compiler, which writes each edge's weight down."""
-    patch.setattr(release, "fused_sum", lambda table, pairs: None)
+    patch.setattr(private_sums, "fused_sum", lambda table, pairs: None)
 
 
 def _edge_weights(patch: Patch, broken: Callable[[Edges, Tensor], Tensor]) -> None:
@@ -77,17 +79,18 @@ def weights_are_divided_by_the_degree(patch: Patch) -> None:
 
 @caught_by(pairs.every_weight_costs_what_it_is_booked_with)
 def keys_are_exact_sums_over_neighbours(patch: Patch) -> None:
-    made = Release._pairs
+    ask = Release.ask
 
-    def from_the_edges(self: Release, query: NeighborSumQuery, vectors: Tensor, keys: Any) -> Any:
-        if not isinstance(query.similarity, SigmoidCos):
-            return made(self, query, vectors, keys)
+    def from_the_edges(self: Release, data: NeighborSumData) -> Any:
+        graph, keys = self._private._adjacency, data.keys
+        if not isinstance(self._plan.queries[0].similarity, SigmoidCos):
+            return ask(self, data)
         exact = torch.zeros(len(keys), keys.shape[1], dtype=keys.dtype)
-        into = torch.arange(len(keys)).repeat_interleave(self._adjacency.indptr.diff())
-        exact.index_add_(0, into, keys[self._adjacency.indices.long()])
-        return made(self, query, vectors, keys + exact)
+        into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())
+        exact.index_add_(0, into, keys[graph.indices.long()])
+        return ask(self, replace(data, keys=keys + exact))
 
-    patch.setattr(Release, "_pairs", from_the_edges)
+    patch.setattr(Release, "ask", from_the_edges)
 
 
 @caught_by(pairs.every_weight_costs_what_it_is_booked_with)
@@ -119,7 +122,7 @@ def a_hop_is_not_bound_to_its_keys(patch: Patch) -> None:
 @caught_by(pairs.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
     _slowly(patch)  # a compiled pass adds in 32-bit integers
-    patch.setattr(release, "FLOAT32_EXACT", 1 << 40)
+    patch.setattr(neighbor_sums, "FLOAT32_EXACT", 1 << 40)
 
 
 @caught_by(pairs.one_edge_changes_no_other_edges_contribution)
@@ -239,4 +242,3 @@ def test_sensitivities_are_golden() -> None:
     assert query.sensitivity(UndirectedEdge()) == pytest.approx(1.03387295, abs=1e-8)
     assert query.sensitivity(DirectedEdge()) == pytest.approx(0.731058578630, abs=1e-12)
     assert query.sigma == (pytest.approx(0.731058578630 * math.sqrt(2)),)
-    assert _blocks.SUM_EDGES > _blocks.PAIR_EDGES

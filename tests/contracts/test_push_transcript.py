@@ -18,7 +18,7 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner
 from graphveil.propagation import safe_unit
-from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan, _push
+from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan, pushes
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3
@@ -92,5 +92,5 @@ def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyP
 
 
 def test_weights_without_a_budget_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "own_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64))
+    monkeypatch.setattr(pushes, "own_sums", lambda graph, weights: np.zeros(graph.num_nodes, dtype=np.int64))
     assert ratios(present=True, seed=21).mean() > 1.2 * MU**2 / 2

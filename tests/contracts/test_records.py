@@ -10,7 +10,8 @@ from contracts.doubles import unnoised
 from contracts.records import BOUNDS, DIM, OWNER, REPLACED, Pushes, Records
 from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeUnit
-from graphveil.release import PushQuery, Release, _push
+from graphveil.release import PushQuery, Release, pushes
+from graphveil.release.private_edges import PrivateEdges
 
 BOTH = pytest.mark.parametrize("directed", [True, False], ids=["directed", "undirected"])
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
@@ -49,9 +50,9 @@ def test_every_contribution_is_within_its_cap_in_whole_numbers() -> None:
         for query, x, index in zip(case.queries, drawn.vectors, case.levels, strict=True):
             squared = np.array(query.levels)[index.numpy()]
             listed = np.array([sum(int(squared[v]) for v in own) for own in drawn.lists])
-            assert (_push.own_sums(drawn.adjacency(), squared) == listed).all()
+            assert (pushes.own_sums(PrivateEdges(drawn.adjacency()), squared) == listed).all()
             scaled = x * torch.from_numpy(rng.choice([1.0, 1.0, 1 + 1e-9, 1e200, math.nan], size=(len(x), 1)))
-            table = _push.push_table(scaled, case.groups, listed, query).double().numpy()
+            table = pushes.push_table(scaled, case.groups, listed, query).double().numpy()
             for u, row in enumerate(table):
                 length = sum(int(t) ** 2 for t in row) * max(int(listed[u]), 16 * query.degree_budget)
                 assert length <= query.caps[int(case.groups[u])] <= 16 * (BOUNDS[1] * query.steps) ** 2

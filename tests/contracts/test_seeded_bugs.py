@@ -9,7 +9,7 @@ from contracts.bugs import BUGS, Bug, table
 from contracts.checks import CHECKS
 from contracts.replay import CODES
 from graphveil.release import GroupWeights, NeighborSumQuery
-from graphveil.release._blocks import grid_table
+from graphveil.release.neighbor_sums import grid_table
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

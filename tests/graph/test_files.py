@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from graphveil.errors import GraphError
 from graphveil.graph import read_graph, to_dense
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 
 SECRET = "Zanzibar-4711"  # stands in ids, labels and features; must never stand in a message
 
@@ -102,12 +103,29 @@ class TestReading:
         graph = read(nodes={"team": [2.0, 1.0, float("nan"), 2.0], "fold": ["train", "val", None, "test"]})
         assert graph.class_names == ("1", "2") and graph.y.tolist() == [1, 0, -1, 1]
 
-    def test_bool_labels(self, read):
-        assert read(nodes={"team": [True, False, True, None]}).class_names == ("False", "True")
+    def test_bool_labels(self, read, request):
+        written = request.node.callspec.params["read"] == "csv"  # where they are text like any other
+        expected = ("false", "true") if written else ("False", "True")
+        assert read(nodes={"team": [True, False, True, None]}).class_names == expected
+
+    def test_labels_are_told_apart_by_what_is_written(self, read):
+        graph = read(nodes={"team": ["01", "1", "1.0", " 1 "], "fold": None}, split=None)
+        assert graph.class_names == ("01", "1") and graph.y.tolist() == [0, 1, 1, 1]
+
+    @pytest.mark.parametrize("stranger", ["x", "1.5", "2020-01-01", "true", "7" * 30, None])
+    def test_no_label_decides_how_others_are_read(self, read, stranger):
+        """Under units of records one label may turn into any other, and tells nothing about the rest."""
+        graph = read(nodes={"team": ["2", "01", "2", stranger]}, classes=["01", "2", "3"])
+        assert graph.y.tolist() == [1, 0, 1, -1] and graph.class_names == ("01", "2", "3")
+        assert graph.notes == ()
+
+    def test_a_list_of_classes_from_labels_is_said(self, read):
+        assert read().notes == (CLASSES_FROM_LABELS,)
 
     def test_classes_fixed_beforehand(self, read):
         graph = read(classes=["red", "green", "blue"])
         assert graph.y.tolist() == [0, 2, 0, -1] and graph.num_classes == 3
+        assert read(classes=["red", "green"]).y.tolist() == [0, -1, 0, -1]  # refusing would tell of a label
 
     def test_without_labels_the_classes_are_given(self, read):
         changes = {"nodes": {"team": None, "fold": None}, "label": None, "split": None}
@@ -170,9 +188,6 @@ class TestRefusals:
     def test_no_nodes(self, read):
         empty = {key: pa.array([], pa.string()) for key in NODES}
         assert "the graph has no nodes" in refused(read, nodes=empty)
-
-    def test_labels_outside_the_classes(self, read):
-        assert "not among the classes given" in refused(read, classes=["red", "green"])
 
     @pytest.mark.parametrize("roles", [{"label": "user"}, {"target": "a"}, {"features": ["age", "team"]}])
     def test_one_column_cannot_play_two_roles(self, read, roles):
@@ -250,7 +265,9 @@ class TestFiles:
     def test_text_that_is_not_utf8(self, tmp_path):
         nodes, edges = write_text(tmp_path)
         nodes.write_bytes(b"user,team,age\nu1,\xff\xfe,1\nu2,blue,2\n")
-        assert "'team' is not text in UTF-8; save the file" in refused(read_graph, nodes, edges, **self.roles)
+        assert "as CSV (comma-separated, UTF-8" in refused(read_graph, nodes, edges, **self.roles)
+        nodes.write_bytes(b"user,team,age\n\xff\xfe,red,1\nu2,blue,2\n")
+        assert "'user' is not text in UTF-8; save the file" in refused(read_graph, nodes, edges, **self.roles)
 
 
 class TestFuzz:
@@ -311,9 +328,37 @@ class TestParquetTypes:
         words = pa.array([["a"], [SECRET], ["b"], ["c"]])
         assert "not a number" in refused(self.read, tmp_path, NODES | {"age": words})
 
-    def test_nested_labels_are_refused(self, tmp_path):
-        nested = pa.array([["a"], ["b"], ["a"], ["b"]])
-        assert "give one number or text per node" in refused(self.read, tmp_path, NODES | {"team": nested})
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            pa.list_(pa.string()),
+            pa.timestamp("s"),
+            pa.timestamp("ns"),
+            pa.timestamp("us", tz="Nowhere/Land"),
+            pa.duration("ns"),
+            pa.time64("ns"),
+        ],
+        ids=str,
+    )
+    def test_labels_of_other_types_are_refused(self, tmp_path, kind):
+        of = ["a"] if pa.types.is_nested(kind) else 2**40 + 1
+        labels = pa.array([of, None, of, None], kind)
+        message = refused(self.read, tmp_path, NODES | {"team": labels})
+        assert "give one number or text per node" in message and "Nowhere" not in message
+
+    @pytest.mark.parametrize(
+        ("labels", "names"),
+        [
+            (pa.array(np.array([2.0, 1.0, np.nan, 1.5], np.float16)), ("1", "1.5", "2")),
+            (pa.array([2, 1, None, 2], pa.date32()), ("1970-01-02", "1970-01-03")),
+            (pa.array([2**31 - 1, 1, None, 1], pa.date32()), None),  # beyond what has a name
+            (pa.array([2**64 - 1, 1, None, 2**64 - 1], pa.uint64()), ("1", str(2**64 - 1))),
+            (pa.array([2, 1, None, 2]).cast(pa.decimal128(21, 2)), ("1.00", "2.00")),
+        ],
+    )
+    def test_labels_of_rare_types(self, tmp_path, labels, names):
+        graph = self.read(tmp_path, NODES | {"team": labels})
+        assert graph.y.tolist()[2] == -1 and (names is None or graph.class_names == names)
 
     def test_narrow_and_unsigned_ids_match(self, tmp_path):
         nodes = NODES | {"user": pa.array([3, 1, 2, 4], pa.uint64())}

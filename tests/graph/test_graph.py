@@ -5,6 +5,7 @@ from scipy import sparse
 
 from graphveil.errors import GraphError
 from graphveil.graph import EdgeSet, Graph
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 
 # A path 0 - 1 - 2 - 3 - 4 whose last node has no label.
 X = torch.arange(10.0).reshape(5, 2)
@@ -157,10 +158,12 @@ class TestPyg:
         assert torch.equal(back.test_mask, graph.test_mask) and back.name == "back"
 
     def test_what_was_done_to_the_data_goes_there_and_back(self):
-        graph = path(notes=("a note",), deviations=("a flaw",))
-        back = Graph.from_pyg(graph.to_pyg())
+        graph = path(notes=("a note",), deviations=("a flaw",), num_classes=3)
+        back = Graph.from_pyg(graph.to_pyg(), num_classes=3)
         assert (back.notes, back.deviations) == (("a note",), ("a flaw",))
-        assert "graphveil_notes" not in path().to_pyg() and Graph.from_pyg(path().to_pyg()).deviations == ()
+        assert Graph.from_pyg(graph.to_pyg()).notes == ("a note", CLASSES_FROM_LABELS)  # it counted labels
+        plain = path(num_classes=3).to_pyg()
+        assert "graphveil_notes" not in plain and Graph.from_pyg(plain).deviations == ()
 
     def test_sparse_features_are_written_dense(self):
         assert torch.equal(path(x=sparse.csr_array(X.numpy())).to_pyg().x, X)

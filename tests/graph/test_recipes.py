@@ -35,6 +35,7 @@ def large(name="graph", nodes=400):
         rng.integers(nodes, size=2000),
         rng.integers(nodes, size=2000),
         directed=False,
+        num_classes=4,
         name=name,
     )
 

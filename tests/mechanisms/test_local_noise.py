@@ -1,12 +1,8 @@
 """Local noise serves a record once, in one process, for one holder; its keys cannot be guessed or met."""
 
 import copy
-import os
 import pickle
-import random
 import threading
-import time
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +11,8 @@ import pytest
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import LabelRR, LocalNoise, MultiBit, RecordFeatureRR
 from graphveil.mechanisms.local import noise as home
+
+from .sources import BAD_KEYS, in_child, keys_are_fresh
 
 LABEL = LabelRR(epsilon=1.0, classes=5)
 X = np.full((4, 3), 0.5)
@@ -25,24 +23,6 @@ PERTURB: dict[str, Callable[..., object]] = {
         X, np.full((4, 3), 1 / 3), stream=stream, rows=rows
     ),
 }
-
-
-def in_child(work: Callable[[], bytes]) -> bytes:
-    """What a forked process says."""
-    receive, send = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of a library that this child never uses
-        child = os.fork()
-    if child == 0:
-        try:
-            os.write(send, work())
-        finally:
-            os._exit(0)
-    os.close(send)
-    said = os.read(receive, 1 << 12)
-    os.close(receive)
-    os.waitpid(child, 0)
-    return said
 
 
 # -- a record once -----------------------------------------------------------------------------------------
@@ -141,35 +121,8 @@ def words() -> bytes:
     return LocalNoise().stream("test").words(np.arange(1), words_per_row=4).tobytes()
 
 
-def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None:
-    """Keys differ in a forked child, in one instant, and among two thousand."""
-    first = draw()
-    child = in_child(draw)
-    assert child not in (b"", first)
-    assert child != draw(), "parent and child share a pool of keys"
-    now = {"time": 1.7e9, "monotonic": 5e3, "perf_counter": 5e3, "process_time": 1.0}
-    for name, value in now.items():
-        patch.setattr(time, name, lambda value=value: value)
-        patch.setattr(time, f"{name}_ns", lambda value=value: int(value * 1e9))
-    random.seed(0)
-    several = {draw() for _ in range(5)}
-    random.seed(0)
-    assert len(several | {draw() for _ in range(5)}) == 10, "keys follow the clock or a seed"
-    assert len({draw() for _ in range(2000)}) == 2000, "keys have too little entropy"
-
-
 def test_keys_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     keys_are_fresh(words, monkeypatch)
-
-
-POOL = [os.urandom(32) for _ in range(6000)]
-BAD_KEYS: dict[str, Callable[[int], bytes]] = {
-    "a pool that a forked child shares": lambda size: POOL.pop(),
-    "the clock": lambda size: time.time_ns().to_bytes(size, "little"),
-    "a counter of time": lambda size: time.perf_counter_ns().to_bytes(size, "little"),
-    "16 bits": lambda size: os.urandom(2) + bytes(size - 2),
-    "a generator with a seed": random.randbytes,
-}
 
 
 @pytest.mark.parametrize("source", BAD_KEYS)

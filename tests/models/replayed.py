@@ -51,8 +51,9 @@ class Replay:
     def _answered(self, release: Release, ask: Any, *data: Any) -> Tensor:
         query, unit = release._plan.queries[release._position], release._plan.unit
         release._position += 1
-        self.groups, plan, book = release._groups, unnoised(unit, (query,)), MemoryLedger()
-        alone = Release(plan, release._adjacency, self.groups, budget=book, engine=release._engine)
+        self.groups, plan, book = release._public.groups, unnoised(unit, (query,)), MemoryLedger()
+        private = release._private
+        alone = Release(plan, private._adjacency, self.groups, budget=book, engine=private._engine)
         answer = ask(alone, *data)
         self.asked.append(data)
         self.queries.append(query)

@@ -80,7 +80,7 @@ class Replay:
         query = release._plan.queries[release._position]
         assert isinstance(query, PushQuery)
         plan = unnoised(release._plan.unit, (query,))
-        exact = Release(plan, release._adjacency, release._groups, budget=MemoryLedger())
+        exact = Release(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
         self.seen.sums.append(PUSH(exact, vectors, levels).double())
         return self._hand(
             PUSH(release, vectors, levels), StepNoise(bytes(32), parameters=1, noise_multiplier=1)

@@ -26,6 +26,7 @@ from graphveil.models.method import Outcome
 from graphveil.models.session import Session
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborSumQuery, Release
+from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.weights.registry import _NAMED, ONE
 from tests.models.replayed import Pair, Replay, share_of_price
 
@@ -130,16 +131,18 @@ def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def weights_read_what_neighbours_look_like(patch: pytest.MonkeyPatch) -> None:
-    pairs = Release._pairs
+    ask = Release.ask
 
-    def from_edges(self: Release, query: NeighborSumQuery, vectors: Tensor, keys: Any) -> Any:
-        rows = vectors if keys is None else keys
+    def from_edges(self: Release, data: Any) -> Any:
+        if not isinstance(data, NeighborSumData):
+            return ask(self, data)
+        graph, rows = self._private._adjacency, data.vectors if data.keys is None else data.keys
         summed = torch.zeros_like(rows)
-        into = torch.arange(len(rows)).repeat_interleave(self._adjacency.indptr.diff())
-        summed.index_add_(0, into, rows[self._adjacency.indices.long()])
-        return pairs(self, query, vectors, rows - 3 * summed)
+        into = torch.arange(len(rows)).repeat_interleave(graph.indptr.diff())
+        summed.index_add_(0, into, rows[graph.indices.long()])
+        return ask(self, replace(data, keys=rows - 3 * summed))
 
-    patch.setattr(Release, "_pairs", from_edges)
+    patch.setattr(Release, "ask", from_edges)
 
 
 def a_row_is_expected_to_be_as_long_as_its_edges_weigh(patch: pytest.MonkeyPatch) -> None:

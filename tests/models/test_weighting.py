@@ -15,7 +15,7 @@ from graphveil.models.saved import load_model
 from graphveil.models.weighting import PAPER_WEIGHTED
 from graphveil.privacy import ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import Release
+from graphveil.release import NeighborSumQuery
 from graphveil.weights import SigmoidCos
 from tests.models.conftest import PAIR_WEIGHTS, Asked
 
@@ -125,7 +125,7 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(
     options = {**STRICT, "unsafe_noise_seed": 5, "weights": weights}
     whole, graph = GAP(**options).fit(make_graph(), workspace=tmp_path / "whole"), make_graph()
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(Release, "_draw_rows", killed)
+        patch.setattr(NeighborSumQuery, "answer", killed)
         GAP(**options).fit(graph, workspace=tmp_path / "run")
     resumed = GAP(**options).fit(graph, workspace=tmp_path / "run")
     assert torch.equal(resumed.predict_proba(), whole.predict_proba())

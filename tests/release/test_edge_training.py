@@ -35,9 +35,12 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
     calibrate_plan,
+    edge_training,
 )
-from graphveil.release import _edge_gradients as attention
+from graphveil.release import edge_gradients as attention
 from graphveil.release.plan import hops
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.training_steps import OneProcessNoise
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))
@@ -72,7 +75,7 @@ def gradient(
     shown: float = 0.0,
 ) -> Tensor:
     """Return the clipped sum of a batch, as the shipped steps form it."""
-    examples = attention.Examples(adjacency, rows, torch.arange(len(rows)), LABELS[: len(rows)])
+    examples = attention.Examples(PrivateEdges(adjacency), rows, torch.arange(len(rows)), LABELS[: len(rows)])
     noise = torch.full((len(batch), query.dim), shown, dtype=torch.float64)
     return attention.clipped_sum(weights, examples, batch, noise, query)
 
@@ -257,7 +260,7 @@ def towards_many_friends(patch: Patch) -> None:
     def by_degree(
         examples: attention.Examples, nodes: Tensor, query: EdgeAttentionQuery
     ) -> attention._InEdges:
-        degrees = examples.adjacency.indptr.diff()
+        degrees = examples.private._adjacency.indptr.diff()
         edges = shipped(examples, nodes, replace(query, oriented=False))
         here, there = degrees[nodes[edges.places]], degrees[edges.sources]
         used = (here > there) | ((here == there) & (nodes[edges.places] > edges.sources))
@@ -268,7 +271,8 @@ def towards_many_friends(patch: Patch) -> None:
 
 def no_clipping(patch: Patch) -> None:
     shipped = attention.clipped_sum
-    patch.setattr(attention, "clipped_sum", lambda *args: shipped(*args[:-1], replace(args[-1], clip=1e6)))
+    for module in (attention, edge_training):
+        patch.setattr(module, "clipped_sum", lambda *args: shipped(*args[:-1], replace(args[-1], clip=1e6)))
 
 
 def no_noise(patch: Patch) -> None:
@@ -281,7 +285,7 @@ def the_same_noise_in_every_step(patch: Patch) -> None:
 
 
 def _noise(patch: Patch, draw: Callable[..., object]) -> None:
-    patch.setattr(StepNoise, "noise", draw)
+    patch.setattr(OneProcessNoise, "noise", draw)
 
 
 @pytest.mark.parametrize(

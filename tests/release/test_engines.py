@@ -1,12 +1,52 @@
+import pickle
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
-from graphveil.graph import blocks as engine
+from graphveil.graph import blocks as graph_blocks
 from graphveil.graph.blocks import Edges
-from graphveil.release import InMemoryEngine
+from graphveil.mechanisms import DiscreteGaussian
+from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
+from graphveil.propagation import safe_unit
+from graphveil.release import (
+    Engine,
+    GroupWeights,
+    InMemoryEngine,
+    NeighborSumQuery,
+    PushQuery,
+    Query,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
+from graphveil.release.edge_counts import ClassPairs
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.engines.row_range import RowRange
+from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.own_lists import LongerRows, OutDegrees, OwnSums
+from graphveil.release.plan import hops
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.private_sums import NoisyRows, Sums
+from graphveil.release.pushes import PushData
+from graphveil.release.query import Data
+from graphveil.release.row_noise import RowNoise
+from graphveil.weights import (
+    Attention,
+    ClassAgree,
+    GivenWeight,
+    Jaccard,
+    Landmarks,
+    ReluCos,
+    SigmoidCos,
+)
 
 
 def star(leaves: int) -> Adjacency:
@@ -16,33 +56,34 @@ def star(leaves: int) -> Adjacency:
     return Adjacency.from_edges(source, target, num_nodes=leaves + 1, directed=True)
 
 
-def sums(edges: Edges) -> torch.Tensor:
-    """Sum the source ids of each row."""
-    row = np.repeat(np.arange(len(edges)), edges.degrees.numpy())
-    return torch.from_numpy(np.bincount(row, edges.sources.numpy(), len(edges))[:, None])
+@dataclass(frozen=True)
+class SourceIds(BlockWork):
+    """Sums the source ids of each row, and notes which rows it was given."""
+
+    seen: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def __call__(self, edges: Edges) -> torch.Tensor:
+        self.seen.append((edges.start, edges.stop, len(edges.sources)))
+        row = np.repeat(np.arange(len(edges)), edges.degrees.numpy())
+        return torch.from_numpy(np.bincount(row, edges.sources.numpy(), len(edges))[:, None])
 
 
 @pytest.mark.parametrize("block_rows", [1, 2, 3, 100])
 def test_every_size_of_block_stacks_the_same_rows(block_rows: int) -> None:
-    answer = InMemoryEngine(block_rows=block_rows).map(star(5), sums)
+    answer = PrivateEdges(star(5), InMemoryEngine(block_rows=block_rows)).rows(SourceIds())
     assert answer.flatten().tolist() == [15, 0, 0, 0, 0, 0]
 
 
 def test_a_block_holds_no_more_edges_than_offsets_can_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "MAX_EDGES", 3)
-    seen: list[tuple[int, int, int]] = []
-
-    def note(edges: Edges) -> torch.Tensor:
-        seen.append((edges.start, edges.stop, len(edges.sources)))
-        return sums(edges)
-
+    monkeypatch.setattr(graph_blocks, "MAX_EDGES", 3)
     graph = Adjacency.from_edges([1, 2, 3, 4, 0, 0, 1], [0, 0, 0, 0, 1, 2, 3], num_nodes=5, directed=True)
-    assert InMemoryEngine().map(graph, note).flatten().tolist() == [10, 0, 0, 1, 0]
-    assert seen == [(0, 1, 4), (1, 5, 3)]  # one row is never cut
+    work = SourceIds()
+    assert PrivateEdges(graph).rows(work).flatten().tolist() == [10, 0, 0, 1, 0]
+    assert work.seen == [(0, 1, 4), (1, 5, 3)]  # one row is never cut
 
 
 def test_pieces_cover_a_block_in_order() -> None:
-    block = next(engine.blocks(star(5), 100))
+    block = next(graph_blocks.blocks(star(5), 100))
     for rows, edges in ((1, 100), (2, 1), (100, 100), (4, 6)):
         pieces = list(block.pieces(rows, edges))
         assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
@@ -53,7 +94,7 @@ def test_pieces_cover_a_block_in_order() -> None:
 
 def test_a_graph_without_nodes_has_no_blocks() -> None:
     nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
-    assert InMemoryEngine().map(nothing, sums).numel() == 0
+    assert PrivateEdges(nothing).rows(SourceIds()).numel() == 0
 
 
 def test_a_block_of_no_rows_is_refused() -> None:
@@ -62,4 +103,108 @@ def test_a_block_of_no_rows_is_refused() -> None:
 
 
 def test_the_edges_of_a_block_do_not_show() -> None:
-    assert repr(next(engine.blocks(star(5), 100))) == "Edges(rows 0 to 6)"
+    assert repr(next(graph_blocks.blocks(star(5), 100))) == "Edges(rows 0 to 6)"
+
+
+# -- work in another process -------------------------------------------------------------------------------
+
+
+class Sent(InMemoryEngine):
+    """Sends work and every block as bytes, as an engine on other machines would."""
+
+    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[torch.Tensor]:
+        sent = pickle.dumps(work)
+        for block in blocks:
+            yield pickle.loads(sent)(pickle.loads(pickle.dumps(block)))
+
+
+class Spawned(InMemoryEngine):
+    """Has the work done in a process that shares nothing with this one."""
+
+    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[torch.Tensor]:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            yield from pool.map(work, blocks)
+
+
+NODES, DIM = 23, 3
+ROWS = safe_unit(torch.from_numpy(np.random.default_rng(0).normal(size=(NODES, DIM))))
+THREE = torch.arange(NODES) % 3
+NETWORK = (ROWS.float(), ROWS.float(), torch.ones(DIM), torch.tensor(0.2))
+KEYS: dict[str, Any] = {"attention": NETWORK, "features": (ROWS > 0).float()}
+WEIGHTS = (SigmoidCos(), Landmarks(ReluCos(), 4), Jaccard(), Attention(), ClassAgree(0.2), GivenWeight())
+STEERED = NeighborSumQuery(GroupWeights.steered(), (3.0, 2.0, 1.0), DIM)
+PUSH = PushQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
+ASKED: dict[str, tuple[Unit, Query, Data[torch.Tensor]]] = {
+    "steered": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
+    "push": (NodeOwner(), PUSH, PushData(ROWS, THREE)),
+    **{
+        type(weight).__name__: (
+            UndirectedEdge(),
+            hops(1.0, 1, DIM, UndirectedEdge(), weight)[0],
+            NeighborSumData(ROWS, KEYS.get(weight.reads, ROWS)),
+        )
+        for weight in WEIGHTS
+    },
+}
+
+
+def asked(name: str, engine: Engine) -> torch.Tensor:
+    unit, query, data = ASKED[name]
+    rng = np.random.default_rng(1)
+    given: dict[str, Any] = {}
+    if query.reads_edge_weights:
+        given = {"weight": rng.random(60), "max_weight": 1.0}
+    ends = rng.integers(NODES, size=(2, 60))
+    graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **given)
+    groups = THREE if query.needs_groups else None
+    plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "engines")
+    return Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine).ask(data)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_work_that_is_sent_elsewhere_gives_the_same_bytes(name: str) -> None:
+    here = asked(name, InMemoryEngine())
+    for block_rows in (1, 7, 100):
+        assert torch.equal(asked(name, Sent(block_rows)), here)
+
+
+def test_another_process_gives_the_same_bytes() -> None:
+    assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryEngine()))
+
+
+def test_every_kind_of_work_can_be_sent() -> None:
+    edges = next(graph_blocks.blocks(star(5), 100))
+    codes = np.array([0, 1, 1, 0, 2, 1])
+    works: list[BlockWork] = [
+        ClassPairs(codes, 3),
+        OwnSums(codes),
+        OutDegrees(6),
+        LongerRows(2),
+        NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
+    ]
+    assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
+    for work in works:
+        assert torch.equal(pickle.loads(pickle.dumps(work))(edges), work(edges))
+
+
+def _kinds(base: type[BlockWork]) -> Iterator[type[BlockWork]]:
+    for kind in base.__subclasses__():
+        yield from (kind, *_kinds(kind))
+
+
+def test_a_block_that_is_sent_carries_its_own_edges_alone() -> None:
+    rng = np.random.default_rng(0)
+    large = Adjacency.from_edges(*rng.integers(3000, size=(2, 50_000)), num_nodes=3000, directed=True)
+    block = next(graph_blocks.blocks(large, 10))
+    assert len(pickle.dumps(block)) < 5_000
+
+
+def test_rows_from_one_on_keep_their_noise() -> None:
+    whole = asked("steered", InMemoryEngine())
+    assert torch.equal(asked("steered", RowRange(9, Sent(4))), whole[9:])
+    assert asked("steered", RowRange(NODES)).numel() == 0
+
+
+def test_a_push_to_the_last_rows_reads_whole_lists() -> None:
+    whole = asked("push", InMemoryEngine())
+    assert torch.equal(asked("push", RowRange(9)), whole[9:])

@@ -25,9 +25,10 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import delta_of, mu_of
-from graphveil.release import EdgeCountQuery, NeighborSumQuery, PushQuery, Query, Release, ReleasePlan, _push
+from graphveil.release import EdgeCountQuery, NeighborSumQuery, PushQuery, Query, Release, ReleasePlan, pushes
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.plan import hops
+from graphveil.release.private_edges import PrivateEdges
 
 CODES = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)
 STEP = 2.0**-14
@@ -158,8 +159,8 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
     vectors = torch.nn.functional.normalize(torch.rand(200, 3, dtype=torch.float64)) * (1 - 1e-6)
     query = PushQuery(dim=3, sigma=2.0)
     sums = pushed(graph, vectors).numpy()
-    listed = _push.own_sums(graph, np.array([16]))
-    table = _push.push_table(vectors, None, listed, query).numpy().copy()
+    listed = pushes.own_sums(PrivateEdges(graph), np.array([16]))
+    table = pushes.push_table(vectors, None, listed, query).numpy().copy()
     release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
     answer = release.push(vectors).double().numpy()
     secrets = [
@@ -293,7 +294,7 @@ def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor 
 def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0),), delta=1e-5)
-    with pytest.raises(ReleaseError, match=r"push\(\)"):
+    with pytest.raises(ReleaseError, match="ask it with PushData"):
         Release(plan, graph, budget=MemoryLedger()).rows(torch.ones(3, 1))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
         Release(plan, graph, budget=MemoryLedger()).push(torch.ones(3, 2))

@@ -114,12 +114,12 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
     plan = ReleasePlan(UndirectedEdge(), (STEERED, COUNTS), delta=1e-3)
     release = opened(plan, groups=GROUPS)
     labels = torch.tensor([0, 1, 2, 2, 0])
-    with pytest.raises(ReleaseError, match=r"rows\(\)"):
+    with pytest.raises(ReleaseError, match="ask it with NeighborSumData"):
         release.cells(labels)
     with pytest.raises(ReleaseError, match="published whole"):
         release.close()
     release.rows(ROWS)
-    with pytest.raises(ReleaseError, match=r"cells\(\)"):
+    with pytest.raises(ReleaseError, match="ask it with EdgeCountData"):
         release.rows(ROWS)
     release.cells(labels)
     for ask in (lambda: release.rows(ROWS), lambda: release.cells(labels)):

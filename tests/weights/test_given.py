@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
-from graphveil.release import Release, ReleasePlan, _blocks
+from graphveil.release import Release, ReleasePlan, neighbor_sums, private_sums
 from graphveil.release.edge_counts import EdgeCountQuery
 from graphveil.release.plan import hops
 from graphveil.release.query import FLOAT32_EXACT
@@ -38,11 +38,11 @@ def query(unit: Unit):
 def exact(adjacency: Adjacency, vectors: Tensor, unit: Unit) -> Tensor:
     """Return the shipped sums without their noise."""
     asked = query(unit)
-    table = _blocks.grid_table(vectors, None, asked)
+    table = neighbor_sums.grid_table(vectors, None, asked)
     pairs = asked.similarity.prepare(vectors)
-    sums = _blocks.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
+    sums = private_sums.Sums(table, FLOAT32_EXACT >> asked.contribution_bits, stride=NODES, pairs=pairs)
     (block,) = blocks(adjacency, NODES)
-    return _blocks.exact_sum(block, sums, None).to(torch.float64) / asked.steps
+    return private_sums.exact_sum(block, sums, None).to(torch.float64) / asked.steps
 
 
 @BY_UNIT

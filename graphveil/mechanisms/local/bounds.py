@@ -1,6 +1,5 @@
 """The public range of features, and the only way in for private ones: checked, clipped, rescaled."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,8 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms._draws import Floats, Real
 
 FROM_DATA = "bounds taken from the data"
+
+_LEAST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 Ends = float | tuple[float, ...]
 
@@ -40,6 +41,7 @@ class Bounds:
             raise ConfigError("low and high must both be numbers, or both hold one number a feature")
         if not bool(np.all(np.less(low, high))):
             raise ConfigError(f"low={self.low!r} must be below high={self.high!r}")
+        _check_width(np.asarray(low), np.asarray(high))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -82,7 +84,7 @@ class Bounds:
         """
         _check_finite(x)
         if (self.low, self.high) != (0.0, 1.0):
-            x = (x - np.asarray(self.low)) / self.width
+            x = (np.clip(x, np.asarray(self.low), np.asarray(self.high)) - np.asarray(self.low)) / self.width
         inside = x.size == 0 or (x.min() >= 0 and x.max() <= 1)
         return x if inside else np.clip(x, 0.0, 1.0)
 
@@ -101,10 +103,20 @@ class Bounds:
 def _ends(name: str, ends: Any) -> Ends:
     values = list(ends) if isinstance(ends, Iterable) else [ends]
     if not values or not all(
-        isinstance(end, int | float | np.number) and math.isfinite(end) for end in values
+        isinstance(end, int | float | np.number) and -_LARGEST <= end <= _LARGEST for end in values
     ):
-        raise ConfigError(f"{name}={ends!r} must be a finite number, or one a feature")
+        raise ConfigError(f"{name}={ends!r} must be a number within ±3.4e38, or one a feature")
     return tuple(float(end) for end in values) if isinstance(ends, Iterable) else float(values[0])
+
+
+def _check_width(low: Floats, high: Floats) -> None:
+    """Require widths that single precision holds: an infinite one would turn every value into the same."""
+    width = high - low
+    if not bool(((width >= _LEAST) & (width <= _LARGEST)).all()):
+        raise ConfigError(
+            f"high - low must be between {_LEAST:.2g} and {_LARGEST:.2g}, as estimates are numbers of single "
+            "precision; measure in another unit"
+        )
 
 
 def _check_finite(x: npt.NDArray[Any]) -> None:

@@ -15,6 +15,8 @@ from graphveil.mechanisms.distributions import StepDistribution
 from graphveil.mechanisms.local.allocation import Split, Weights
 from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
 
+_NEAR = 20  # bins that are a twentieth of the range apart tell about the same
+
 Mode = Literal["ceil", "stochastic"]
 Decode = Literal["naive", "unbiased"]
 
@@ -58,6 +60,17 @@ class Bins:
         """Pr(u|t), shape (k, k): a row for each input bin."""
         table: Floats = self._powers / self._powers.sum(axis=1, keepdims=True)
         return table
+
+    @cached_property
+    def kept(self) -> float:
+        """The largest probability that a bin comes out as itself, or as one within a twentieth of the range.
+
+        >>> round(Bins(1.0, 2).kept, 4), round(Bins(100.0, 256).kept, 2)
+        (0.7311, 0.99)
+        """
+        bins = np.arange(self.k)
+        near = np.abs(bins[:, None] - bins) <= (self.k - 1) // _NEAR
+        return float((self.table * near).sum(axis=1).max())
 
     @property
     def channel(self) -> Channel:
@@ -194,23 +207,35 @@ class FeatureRR(FeatureMechanism):
     @cached_property
     def features(self) -> tuple[Bins, ...]:
         """The mechanism of each feature."""
-        made = {budget: self._bins(budget) for budget in self._budgets}
-        return tuple(made[budget] for budget in self._budgets)
+        return tuple(self._laws[place] for place in self._which.tolist())
 
     @property
-    def _budgets(self) -> tuple[float, ...]:
-        return tuple(self.allocation.budgets(self.epsilon, self.dim).tolist())
+    def sizes(self) -> Integers:
+        """The number of bins of each feature, (dim,)."""
+        return np.array([law.k for law in self._laws])[self._which]
+
+    @property
+    def kept(self) -> Floats:
+        """The probability that each feature's bin is kept, or nearly so, (dim,): see :attr:`Bins.kept`."""
+        return np.array([law.kept for law in self._laws])[self._which]
+
+    @cached_property
+    def _groups(self) -> tuple[Floats, Integers]:
+        """The different budgets of features in the order they first occur, and each feature's among them."""
+        budgets = self.allocation.budgets(self.epsilon, self.dim)
+        different, firsts, which = np.unique(budgets, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        return different[order], np.argsort(order)[which]
 
     @cached_property
     def _laws(self) -> tuple[Bins, ...]:
         """The different mechanisms among the features'."""
-        return tuple(dict.fromkeys(self.features))
+        return tuple(self._bins(budget) for budget in self._groups[0].tolist())
 
-    @cached_property
+    @property
     def _which(self) -> Integers:
         """The place of each feature's mechanism among the different ones."""
-        places = {law: place for place, law in enumerate(self._laws)}
-        return np.array([places[law] for law in self.features])
+        return self._groups[1]
 
     @cached_property
     def _sampler(self) -> Sampler:

@@ -32,6 +32,10 @@ class Reports:
         """Return the number of records."""
         return len(self.values)
 
+    def part(self, part: slice) -> "Reports":
+        """Return some records' reports, as views."""
+        return Reports(self.values[part], None if self.indices is None else self.indices[part])
+
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMechanism(ABC):
@@ -80,14 +84,14 @@ class FeatureMechanism(ABC):
             ConfigError: two records have one number.
             ReleaseError: the stream served a row before.
         """
-        x = self._matrix(x)
+        x = self.matrix(x)
         rows = distinct_rows(rows, len(x))
         if math.isinf(self.epsilon):
             return Reports(self.bounds.real(self.bounds.unit(x)).astype(x.dtype))
         stream.serve(rows)
         reports = self._empty(len(x))
         for part in row_blocks(len(x), self.dim):
-            self._perturb(self.bounds.unit(x[part]), rows[part], stream, _part(reports, part))
+            self._perturb(self.bounds.unit(x[part]), rows[part], stream, reports.part(part))
         return reports
 
     def estimate(self, reports: Reports) -> Single:
@@ -101,7 +105,7 @@ class FeatureMechanism(ABC):
             return reports.values.astype(np.float32)
         out = np.empty((len(reports), self.dim), dtype=np.float32)
         for part in row_blocks(len(reports), self.dim):
-            self._estimate(_part(reports, part), out[part])
+            self._estimate(reports.part(part), out[part])
             self.bounds.real(out[part])
         return out
 
@@ -140,7 +144,7 @@ class FeatureMechanism(ABC):
             return reports.values.astype(np.float32)
         out = np.empty(reports.values.shape, dtype=np.float32)
         for part in row_blocks(len(reports), reports.values.shape[1]):
-            self._told(_part(reports, part), out[part])
+            self._told(reports.part(part), out[part])
             self._real(out[part], None if reports.indices is None else reports.indices[part])
         return out
 
@@ -193,16 +197,16 @@ class FeatureMechanism(ABC):
         if any(shape != wanted for shape in shapes) or (reports.indices is None) != (like.indices is None):
             raise GraphError(f"reports of shape {shapes} are not this mechanism's: {wanted} are needed")
 
-    def _matrix(self, x: Real) -> Real:
+    def matrix(self, x: Real) -> Real:
+        """Return records as floats (records, dim).
+
+        Raises:
+            GraphError: the shape is wrong, or they are no numbers.
+        """
         x = np.asarray(x)
         if x.ndim != 2 or x.shape[1] != self.dim or x.dtype.kind not in "fiub":
             raise GraphError(f"features of shape {x.shape} do not fit numbers of shape (records, {self.dim})")
         return x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
-
-
-def _part(reports: Reports, part: slice) -> Reports:
-    """Return some records' reports, as views."""
-    return Reports(reports.values[part], None if reports.indices is None else reports.indices[part])
 
 
 def distinct_rows(rows: Integers | None, count: int) -> Integers:

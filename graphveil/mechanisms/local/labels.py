@@ -96,7 +96,7 @@ class LabelRR:
             ConfigError: two records have one number.
             ReleaseError: the stream served a row before.
         """
-        labels = self._checked(labels)
+        labels = self.checked(labels)
         rows = distinct_rows(rows, len(labels))
         shifts = np.zeros(len(labels), dtype=np.int64)
         if not math.isinf(self.epsilon):
@@ -111,7 +111,7 @@ class LabelRR:
         >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
         array([0.25, 0.75])
         """
-        labels = self._checked(labels)
+        labels = self.checked(labels)
         said = np.bincount(labels, minlength=self.classes) / max(1, len(labels))
         return (said - self.change) / self._gap
 
@@ -131,7 +131,12 @@ class LabelRR:
         moved = words < np.uint64((self.classes - 1) * change)
         return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
 
-    def _checked(self, labels: npt.ArrayLike) -> Integers:
+    def checked(self, labels: npt.ArrayLike) -> Integers:
+        """Return labels as int64.
+
+        Raises:
+            GraphError: the shape is wrong, or a label is none of the classes.
+        """
         said = np.asarray(labels)
         if said.ndim != 1 or said.dtype.kind not in "iu":
             raise GraphError("labels must be whole numbers of shape (records,)")

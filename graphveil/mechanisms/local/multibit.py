@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil import _check
 from graphveil.errors import ConfigError
@@ -15,12 +16,14 @@ from graphveil.mechanisms._draws import (
     Integers,
     Place,
     Real,
+    Words,
     halves,
     round_up_or_down,
+    row_blocks,
     subsets,
 )
 from graphveil.mechanisms.claim import coth
-from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single, distinct_rows
 from graphveil.mechanisms.scalar.duchi import Duchi
 
 _PAPER = 2.18  # LPGNN's divisor
@@ -84,6 +87,11 @@ class MultiBit(FeatureMechanism):
         """How far an estimate on [0, 1] lies from 1/2, for a feature that was told about."""
         return self.dim / (2 * self.samples) * self.bit.bound
 
+    @property
+    def kept(self) -> Floats:
+        """The probability that a bit about each feature, if one is told, is not changed, (dim,)."""
+        return np.full(self.dim, self.bit.table[1, 1])
+
     @cached_property
     def bit(self) -> Duchi:
         """The mechanism of one feature, at epsilon/m."""
@@ -111,14 +119,52 @@ class MultiBit(FeatureMechanism):
         indices = None if self.samples == self.dim else np.empty(shape, dtype=np.int32)
         return Reports(np.empty(shape, dtype=np.uint8), indices)
 
+    def perturb_chosen(
+        self, x: Real, chosen: npt.NDArray[np.int32] | None, *, stream: Draws, rows: Integers | None = None
+    ) -> Reports:
+        """Return the reports of records on features that somebody else has chosen.
+
+        The guarantee is that of :meth:`perturb`, since it holds whatever the features are that are told
+        about, as long as the choice does not depend on the records. Estimates are unbiased over the choice.
+
+        Args:
+            x: float features (records, dim); values outside the bounds are clipped.
+            chosen: the features of each record (records, m), ascending; None for all.
+            stream: random words.
+            rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
+
+        Raises:
+            GraphError: a shape is wrong, or a value is NaN or infinite.
+            ConfigError: two records have one number, or a chosen feature does not exist.
+            ReleaseError: the stream served a row before.
+        """
+        x = self.matrix(x)
+        rows = distinct_rows(rows, len(x))
+        if math.isinf(self.epsilon):
+            return self.perturb(x, stream=stream, rows=rows)
+        reports = Reports(self._empty(len(x)).values, chosen)
+        self._check_reports(reports)
+        if chosen is not None and chosen.size and not (chosen.min() >= 0 and chosen.max() < self.dim):
+            raise ConfigError(f"a chosen feature is none of the {self.dim}, which are numbered from 0")
+        stream.serve(rows)
+        for part in row_blocks(len(x), self.dim):
+            z, own = self.bounds.unit(x[part]), reports.part(part)
+            words = stream.words(rows[part], words_per_row=self.samples)
+            self._bits(z, words, Place(stream, rows[part], self.samples), own)
+        return reports
+
     def _perturb(self, z: Real, rows: Integers, stream: Draws, out: Reports) -> None:
         m = self.samples
         words = stream.words(rows, words_per_row=2 * m)
         if out.indices is not None:
             out.indices[:] = subsets(words[:, :m], self.dim)
+        self._bits(z, words[:, m:], Place(stream, rows, m), out)
+
+    def _bits(self, z: Real, words: Words, place: Place, out: Reports) -> None:
+        """Fill the bits of the features that reports are about."""
+        if out.indices is not None:
             z = np.take_along_axis(z, out.indices, axis=1)
-        low, high = halves(words[:, m:])
-        place = Place(stream, rows, m)
+        low, high = halves(words)
         out.values[:] = self.bit.sampler.cross(round_up_or_down(z, low), high, place)
 
     def _told(self, reports: Reports, out: Single) -> None:

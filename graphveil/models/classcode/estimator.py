@@ -29,7 +29,7 @@ from graphveil.networks.layers import FeedForward
 from graphveil.privacy import NodeOwner, NoUnit
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan, calibrate_plan
-from graphveil.release.engines.row_range import LastRows
+from graphveil.release.engines.row_range import RowRange
 from graphveil.weights import GivenWeight, Similarity
 
 _FEW_TO_LEARN_FROM = 5000  # labelled nodes
@@ -316,7 +316,7 @@ class ClassCode(Estimator):
         assert self._reader is not None
         first = 0 if kept is None else len(kept.proba)
         groups = groups_to_predict(graph, first)
-        engine = LastRows(first) if first else None
+        engine = RowRange(first) if first else None
         release = self._release(plan, graph, context, groups, engine=engine)
         weigher = None if self._weighting is None else Weigher(self._weighting.similarity, self._tower)
         labels, hops = public_labels(graph, groups_of(graph)), rounds_of(plan.queries)

@@ -14,7 +14,7 @@ from graphveil.graph import Features
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.likelihood import Signal
 from graphveil.networks.layers import FeedForward
-from graphveil.release.release import Keys
+from graphveil.release.neighbor_sums import Keys
 from graphveil.weights import Similarity
 from graphveil.weights.public_pairs import weights_from
 

@@ -31,8 +31,8 @@ from graphveil.release import (
     sum_in_neighbors,
     weighted_sum_in_neighbors,
 )
-from graphveil.release.engines.row_range import LastRows
-from graphveil.release.release import Keys
+from graphveil.release.engines.row_range import RowRange
+from graphveil.release.neighbor_sums import Keys
 
 Ask = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbours out
 
@@ -201,7 +201,7 @@ class TrainedGap(Trained):
         assert session.plan is not None
         sample = self.aggregation.method.sampled(graph, session)
         groups = groups_for(session.plan, graph)
-        engine = LastRows(len(kept.proba)) if kept is not None and len(kept.proba) else None
+        engine = RowRange(len(kept.proba)) if kept is not None and len(kept.proba) else None
         return session.open(sample, groups, engine=engine)
 
     def _continued(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError
@@ -113,6 +114,7 @@ class LocalEstimator(LocalKeywords, Estimator):
 
     # -- one collection ------------------------------------------------------------------------------------
 
+    @one_thread()
     def fit_collected(
         self,
         collector: Collector,
@@ -167,6 +169,7 @@ class LocalEstimator(LocalKeywords, Estimator):
             )
         return Estimates(x)
 
+    @one_thread()
     def fit_reports_of(
         self, fitted: "LocalEstimator", graph: Graph, *, on_progress: OnProgress = silent
     ) -> Self:

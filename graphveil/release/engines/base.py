@@ -1,21 +1,46 @@
 """The contract of an aggregation engine: it schedules destination blocks and sees no private sum.
 
-An engine hands each block of destination rows, with its edges, to a pure block function and stacks the
-answers. In memory, out of core and on a cluster it is the same block function, so the bytes are the same.
+An engine says where the edges lie and where work on them is done. The work is a frozen value, a pure function
+of one block, that can be sent to another process; what comes back of a block of rows has its noise. In this
+process, out of core and on a cluster it is the same work on the same blocks, so the bytes are the same.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
 from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges
+from graphveil.graph.blocks import Edges, Ids, in_edges
+
+
+class BlockWork(ABC):
+    """What is done with one block: frozen public parameters and keys of noise, and no edge but the block's.
+
+    A subclass is a frozen dataclass of plain values and tensors, so that it can be sent to another process.
+    """
+
+    @abstractmethod
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return what the work makes of a block, a function of the work and the block alone."""
 
 
 class Engine(ABC):
-    """Schedules destination blocks."""
+    """Yields destination blocks, and has work done on them."""
+
+    @property
+    def first(self) -> int:
+        """The first row that is answered; rows keep their numbers, and with them their noise."""
+        return 0
 
     @abstractmethod
-    def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
-        """Return the blocks' rows, stacked in node order."""
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
+        """Yield the destination blocks from row ``first`` on, in order, whatever their size."""
+
+    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[Tensor]:
+        """Yield what the work makes of each block, in the order of the blocks; here in this process."""
+        return map(work, blocks)
+
+    def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+        """Return the sources that send to some nodes, one node after the other, and how many each has."""
+        return in_edges(adjacency, nodes)

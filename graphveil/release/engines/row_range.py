@@ -1,44 +1,44 @@
 """Rows from one on: what is new of a graph that has grown."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from graphveil import _check
 from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges
-from graphveil.release.engines.base import Engine
+from graphveil.graph.blocks import Edges, Ids
+from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
 
 
 @dataclass(frozen=True)
-class LastRows(Engine):
-    """Answers the rows from ``first`` on, and computes no other.
+class RowRange(Engine):
+    """Answers the rows from ``first_row`` on, and computes no other.
 
     Rows keep their numbers, so each has the noise that it would have among all.
     """
 
-    first: int
+    first_row: int
     inner: Engine = field(default_factory=InMemoryEngine)
 
     def __post_init__(self) -> None:
         """Check the number of the first row."""
-        _check.integer_at_least(0, first=self.first)
+        _check.integer_at_least(0, first_row=self.first_row)
 
-    def map(self, adjacency: Adjacency, block: Callable[[Edges], Tensor]) -> Tensor:
-        """Return the last rows, stacked in node order."""
-        start = int(adjacency.indptr[self.first])
-        rest = Adjacency(
-            adjacency.indptr[self.first :] - start,
-            adjacency.indices[start:],
-            adjacency.directed,
-            adjacency.edge_set,
-            weights=None if adjacency.weights is None else adjacency.weights[start:],
-            max_weight=adjacency.max_weight,
-        )
+    @property
+    def first(self) -> int:
+        """The first row that is answered."""
+        return self.first_row
 
-        def renumbered(edges: Edges) -> Tensor:
-            return block(replace(edges, start=edges.start + self.first, stop=edges.stop + self.first))
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
+        """Yield the inner engine's blocks."""
+        return self.inner.blocks(adjacency, first)
 
-        return self.inner.map(rest, renumbered)
+    def map(self, work: BlockWork, blocks: Iterable[Edges]) -> Iterator[Tensor]:
+        """Leave the work to the inner engine."""
+        return self.inner.map(work, blocks)
+
+    def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
+        """Leave it to the inner engine."""
+        return self.inner.in_edges(adjacency, nodes)

@@ -33,8 +33,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
         answer = rows(self, vectors, keys)
-        assert self._groups is not None
-        seen.append((vectors, self._groups, tuple(answer.shape)))
+        assert self._public.groups is not None
+        seen.append((vectors, self._public.groups, tuple(answer.shape)))
         return answer
 
     monkeypatch.setattr(Release, "rows", noting)

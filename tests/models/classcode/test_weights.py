@@ -17,7 +17,7 @@ from graphveil.models.classcode.weights import Moments, Weigher, weighted
 from graphveil.models.saved import load_model
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import Release
+from graphveil.release import NeighborSumQuery
 from graphveil.weights import DotWeight, HalfCos, SigmoidCos, Similarity, parse_weight
 from graphveil.weights.registry import _NAMED
 from tests.models.conftest import PAIR_WEIGHTS, Asked, grouped
@@ -238,7 +238,7 @@ def test_a_resumed_fit_is_asked_with_the_same_keys(tmp_path: Path, monkeypatch: 
     options = {**QUICK, "weights": "learned_public"}
     graph = grouped()
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(Release, "_draw_rows", killed)
+        patch.setattr(NeighborSumQuery, "answer", killed)
         ClassCode(**options).fit(graph, workspace=tmp_path)
     resumed = ClassCode(**options).fit(graph, workspace=tmp_path)
     assert torch.equal(resumed.predict_proba(), ClassCode(**options).fit(grouped()).predict_proba())

@@ -1,5 +1,7 @@
 """From what devices sent to a model: the survey decides, and nothing is randomised again."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -35,7 +37,9 @@ def collector(survey: Survey = SURVEY, silent: list[int] = SILENT, nodes: int = 
     """Return what a server has after all nodes but the silent ones have answered."""
     rng = np.random.default_rng(0)
     x, y = rng.random((nodes, DIM)), rng.integers(CLASSES, size=nodes)
-    messages = answer_all(survey, features=None if survey.features is None else x, labels=y)
+    given = {"features": None if survey.features is None else x, "labels": y}
+    agreed = {"max_eps": math.inf, "open_label": True}
+    messages = answer_all(survey, nodes=range(nodes), secret=bytes(32), **given, **agreed)
     found = Collector(survey, nodes)
     assert found.accept_all({n: messages[n] for n in range(nodes) if n not in silent}) == {}
     return found
@@ -169,6 +173,7 @@ def test_a_fit_draws_no_noise_and_books_nothing(method, law, edges, monkeypatch)
     found = collector(survey)
     monkeypatch.setattr(randomised, "LocalNoise", noise)
     monkeypatch.setattr(type(law), "perturb", noise)
+    monkeypatch.setattr(MultiBit, "perturb_chosen", noise)
     monkeypatch.setattr(LabelRR, "perturb", noise)
     model = method.from_survey(survey, seed=0, epochs=3).fit_collected(found, edges)
     assert model.predict_proba().shape == (NODES, CLASSES)

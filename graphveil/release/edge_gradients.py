@@ -14,15 +14,14 @@ it vanishes in the margin of the clipping.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphveil.graph import Adjacency
-from graphveil.release.edge_training import EdgeAttentionQuery
 from graphveil.release.orientation import used_once
+from graphveil.release.private_edges import PrivateEdges
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 MOST_WEIGHT = 1024.0  # of the network's: rounding is negligible up to here
@@ -30,11 +29,38 @@ _NUMBERS = 1 << 22  # of gradients at a time,
 _EDGES = 1 << 14  # and in-edges
 
 
+class Training(Protocol):
+    """What gradients follow from, besides the examples: public parameters of the query."""
+
+    @property
+    def dim(self) -> int:
+        """D."""
+
+    @property
+    def parameters(self) -> int:
+        """P."""
+
+    @property
+    def clip(self) -> float:
+        """C."""
+
+    @property
+    def oriented(self) -> bool:
+        """Whether a friendship counts in one direction only."""
+
+    @property
+    def forward_noise(self) -> float:
+        """The noise of the sums that k follows from."""
+
+    def parts(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return a vector of weights as its parts."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples:
     """What the steps read: private in-edges, and public rows (N, d), targets (n) and their classes (n)."""
 
-    adjacency: Adjacency
+    private: PrivateEdges
     rows: Tensor
     targets: Tensor
     classes: Tensor
@@ -47,9 +73,7 @@ class _InEdges(NamedTuple):
     places: Tensor
 
 
-def clipped_sum(
-    weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
-) -> Tensor:
+def clipped_sum(weights: Tensor, examples: Examples, batch: Tensor, noise: Tensor, query: Training) -> Tensor:
     """Return the sum over a batch of g_v min(1, C / ((1 + 10^-6) |g_v|)), shape (p).
 
     A target whose gradient is not finite contributes nothing: an exception would be an answer about edges.
@@ -75,7 +99,7 @@ def clipped_sum(
 
 
 def _gradients(
-    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: EdgeAttentionQuery
+    parts: dict[str, Tensor], examples: Examples, batch: Tensor, noise: Tensor, query: Training
 ) -> Tensor:
     """Return each target's gradient, shape (B, p)."""
     nodes = examples.targets[batch]
@@ -112,7 +136,7 @@ def _weigh(parts: dict[str, Tensor], z: Tensor, own: Tensor) -> tuple[Tensor, Te
 
 
 def _head(
-    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: EdgeAttentionQuery
+    parts: dict[str, Tensor], own: Tensor, sums: Tensor, classes: Tensor, query: Training
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss's gradients by the logits (B, C) and by the sums (B, d), and the scaled sums."""
     soft = max(1.0, query.forward_noise) * query.dim**0.5
@@ -154,13 +178,10 @@ class _Network(NamedTuple):
             self.source[place].addmm_(u.t(), g)
 
 
-def _in_edges(examples: Examples, nodes: Tensor, query: EdgeAttentionQuery) -> _InEdges:
+def _in_edges(examples: Examples, nodes: Tensor, query: Training) -> _InEdges:
     """Return the in-edges of some targets, of a friendship in its one direction if that is asked for."""
-    indptr, indices = examples.adjacency.indptr.numpy(), examples.adjacency.indices.numpy()
-    starts, counts = indptr[nodes.numpy()], np.diff(indptr)[nodes.numpy()]
+    sources, counts = examples.private.in_edges(nodes.numpy())
     places = np.repeat(np.arange(len(nodes)), counts)
-    within = np.arange(len(places)) - np.repeat(counts.cumsum() - counts, counts)
-    sources = indices[np.repeat(starts, counts) + within].astype(np.int64)
     if query.oriented:
         learns = np.zeros(len(examples.rows), dtype=bool)
         learns[examples.targets.numpy()] = True

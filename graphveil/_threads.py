@@ -1,0 +1,66 @@
+"""One thread where floating-point sums are rounded, all of them where sums are whole numbers.
+
+A product of matrices that several threads share is added up in parts, and how it is cut depends on their
+number: two machines would learn other weights from the same seed. Most trainings here are so small that
+threads do not pay either. So a fit and a prediction run in :func:`one_thread`; the sums over edges, which are
+exact, return to :func:`all_threads` inside it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+import torch
+
+
+class _Threads:
+    """How many threads torch has outside, and how many calls are inside: the number is the process's own."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self.outside = Lock(), 0, 0
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self.outside = torch.get_num_threads()
+                torch.set_num_threads(1)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                torch.set_num_threads(self.outside)
+                self.outside = 0
+
+
+_threads = _Threads()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread; as a decorator, for a whole function.
+
+    >>> before = torch.get_num_threads()
+    >>> with one_thread():
+    ...     torch.get_num_threads()
+    1
+    >>> torch.get_num_threads() == before
+    True
+    """
+    _threads.enter()
+    try:
+        yield
+    finally:
+        _threads.leave()
+
+
+@contextmanager
+def all_threads() -> Iterator[None]:
+    """Let torch compute with as many threads as outside of :func:`one_thread`: for exact sums alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(_threads.outside or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,105 @@
+"""What a survey asks, in names and numbers: for the person who is asked, before anything is answered."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from graphveil._local_words import in_full
+from graphveil.collect.survey import Survey
+from graphveil.mechanisms._draws import Floats
+from graphveil.mechanisms.local.multibit import MultiBit
+
+SHOWN = 20  # features that are listed one by one
+
+Row = tuple[str, str]
+
+
+def feature_budgets(survey: Survey) -> Floats:
+    """Return how much each feature may tell, (dim,): of a mechanism that samples, if it is told about.
+
+    >>> from graphveil.mechanisms import FeatureRR, Weights
+    >>> law = FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75, 0.25]))
+    >>> feature_budgets(Survey(features=law)).tolist()
+    [6.0, 2.0]
+    """
+    law = survey.features
+    if law is None:
+        return np.empty(0)
+    if isinstance(law, MultiBit):
+        return np.full(law.dim, law.epsilon / law.samples)
+    return law.allocation.budgets(law.epsilon, law.dim)
+
+
+def largest_share(survey: Survey) -> float:
+    """Return the most that one feature has of the budget of all, theta's largest; 0 without features.
+
+    >>> from graphveil.mechanisms import FeatureRR, Weights
+    >>> largest_share(Survey(features=FeatureRR(epsilon=8.0, dim=2, allocation=Weights([0.75, 0.25]))))
+    0.75
+    """
+    budgets = feature_budgets(survey)
+    return 0.0 if survey.features is None else float(budgets.max()) / survey.features.epsilon
+
+
+def overview(survey: Survey) -> list[Row]:
+    """Return what a survey asks as lines of a name and a value.
+
+    >>> from graphveil.mechanisms import LabelRR
+    >>> overview(Survey(label=LabelRR(epsilon=1.0, classes=3), purpose="pilot"))[0]
+    ('purpose', 'pilot')
+    """
+    return [
+        ("purpose", survey.purpose or "none is given"),
+        *_features(survey),
+        *_label(survey),
+        _total(survey),
+    ]
+
+
+def feature_rows(survey: Survey) -> list[tuple[str, str, str, str, str]]:
+    """Return name, lower and upper bound, budget and probability to be kept, of what tells most."""
+    law, budgets = survey.features, feature_budgets(survey)
+    if law is None:
+        return []
+    low, high = (np.broadcast_to(end, law.dim) for end in (law.bounds.low, law.bounds.high))
+    most = np.argsort(-budgets, kind="stable")[:SHOWN]
+    return [
+        (
+            survey.columns[i] if survey.columns else f"feature {i}",
+            f"{low[i]:g}",
+            f"{high[i]:g}",
+            f"{budgets[i]:.4g}",
+            f"{survey.kept[0][i]:.4g}",
+        )
+        for i in most.tolist()
+    ]
+
+
+def _features(survey: Survey) -> Iterator[Row]:
+    law = survey.features
+    if law is None:
+        yield "features", "not asked for"
+        return
+    yield "features", f"{law.dim}, randomised by {type(law).__name__} at epsilon {law.epsilon:g} together"
+    if isinstance(law, MultiBit) and law.samples < law.dim:
+        yield "told about", f"{law.samples} of them, which the survey and your id choose, not the answer"
+    yield "largest share", f"{largest_share(survey):.4g} of that budget is for a single feature"
+    yield (
+        "bounds",
+        f"from {np.min(law.bounds.low):g} to {np.max(law.bounds.high):g}; what lies outside is cut",
+    )
+    yield "kept", f"a feature's value with probability up to {survey.kept[0].max():.4g}"
+
+
+def _label(survey: Survey) -> Iterator[Row]:
+    law = survey.label
+    if law is None:
+        yield "label", "not asked for"
+        return
+    names = ", ".join(survey.class_names[:SHOWN]) + (", ..." if law.classes > SHOWN else "")
+    yield "label", f"one of {law.classes} classes" + (f": {names}" if survey.class_names else "")
+    yield "kept", f"the label with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
+
+
+def _total(survey: Survey) -> Row:
+    return "together", f"epsilon {in_full(*(claim.epsilon for claim in survey.claims))} of a whole record"

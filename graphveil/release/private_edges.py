@@ -1,0 +1,101 @@
+"""The protected edges of a release: one object reads them, block by block, and hands no block on."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from graphveil._threads import all_threads
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Ids
+from graphveil.release.engines.base import BlockWork, Engine
+from graphveil.release.engines.in_memory import InMemoryEngine
+from graphveil.release.keys import ReleaseKey
+
+Counts = npt.NDArray[np.int64]
+
+
+class PrivateEdges:
+    """What queries see of a graph: work is done on its blocks, through an engine.
+
+    :meth:`rows` returns what has noise already. The other methods return exact numbers about the edges, which
+    live in the release path only: whoever asks for them adds noise before anything is returned.
+    """
+
+    def __init__(self, adjacency: Adjacency, engine: Engine | None = None) -> None:
+        """Take the edges, and who schedules their blocks."""
+        self._adjacency, self._engine = adjacency, engine or InMemoryEngine()
+        self._memory: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """Show public sizes only."""
+        return f"PrivateEdges(nodes={self.num_nodes}, directed={self.directed})"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes N, which is public."""
+        return self._adjacency.num_nodes
+
+    @property
+    def directed(self) -> bool:
+        """Whether an edge is stored in one direction only, which is public."""
+        return self._adjacency.directed
+
+    @all_threads()
+    def rows(self, work: BlockWork) -> Tensor:
+        """Return what the work makes of the blocks, stacked in node order: noisy rows."""
+        engine = self._engine
+        count, place = self.num_nodes - engine.first, 0
+        out: Tensor | None = None
+        for part in engine.map(work, engine.blocks(self._adjacency, engine.first)):
+            if len(part) == count:
+                return part
+            if out is None:
+                out = torch.empty((count, *part.shape[1:]), dtype=part.dtype)
+            out[place : place + len(part)] = part
+            place += len(part)
+        return torch.empty(0) if out is None else out
+
+    def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
+        """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.
+
+        Exact numbers are not sent about, so the work stays here, whoever schedules rows.
+        """
+        total: Counts = np.zeros(shape, dtype=np.int64)
+        for block in self._engine.blocks(self._adjacency):
+            total += work(block).numpy()
+        return total
+
+    def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
+        """Return the sources that send to some nodes, one node after the other, and how many each has."""
+        return self._engine.in_edges(self._adjacency, nodes)
+
+    def own_lists(self) -> tuple[Tensor, Tensor]:
+        """Return every node's own list, one after the other, and where each begins, int64.
+
+        Sources decide, for undirected graphs too: where a record is nulled the other ends' records still list
+        it.
+        """
+        blocks = list(self._engine.blocks(self._adjacency))
+        sources = np.concatenate([block.sources.numpy() for block in blocks] or [np.empty(0, np.int32)])
+        degrees = np.concatenate([block.degrees.numpy() for block in blocks] or [np.empty(0, np.int64)])
+        starts = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+        parts = np.ones(len(sources), dtype=bool), sources, starts
+        lists = sparse.csr_array(parts, shape=(self.num_nodes,) * 2).tocsc()
+        return torch.from_numpy(lists.indices.astype(np.int64)), torch.from_numpy(
+            lists.indptr.astype(np.int64)
+        )
+
+    def digest(self, key: ReleaseKey) -> str:
+        """Return the keyed digest of the edges."""
+        return key.digest(*self._adjacency.arrays)
+
+    def memory(self, rows: int, dim: int) -> Tensor:
+        """Return memory for a table of contributions: that of the last one, if it has the shape.
+
+        Fresh memory costs as much as filling it does.
+        """
+        if self._memory is None or self._memory.shape != (rows, dim):
+            self._memory = torch.empty((rows, dim))
+        return self._memory

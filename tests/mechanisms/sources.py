@@ -1,0 +1,54 @@
+"""Where secret keys come from: what every source must show, and sources that have to be noticed."""
+
+import os
+import random
+import time
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """What a forked process says."""
+    receive, send = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of a library that this child never uses
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(send, work())
+        finally:
+            os._exit(0)
+    os.close(send)
+    said = os.read(receive, 1 << 12)
+    os.close(receive)
+    os.waitpid(child, 0)
+    return said
+
+
+def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None:
+    """Keys differ in a forked child, in one instant, and among a thousand."""
+    first = draw()
+    child = in_child(draw)
+    assert child not in (b"", first)
+    assert child != draw(), "parent and child share a pool of keys"
+    now = {"time": 1.7e9, "monotonic": 5e3, "perf_counter": 5e3, "process_time": 1.0}
+    for name, value in now.items():
+        patch.setattr(time, name, lambda value=value: value)
+        patch.setattr(time, f"{name}_ns", lambda value=value: int(value * 1e9))
+    random.seed(0)
+    several = {draw() for _ in range(5)}
+    random.seed(0)
+    assert len(several | {draw() for _ in range(5)}) == 10, "keys follow the clock or a seed"
+    assert len({draw() for _ in range(1200)}) == 1200, "keys have too little entropy"
+
+
+POOL = [os.urandom(32) for _ in range(6000)]
+BAD_KEYS: dict[str, Callable[[int], bytes]] = {
+    "a pool that a forked child shares": lambda size: POOL.pop(),
+    "the clock": lambda size: time.time_ns().to_bytes(size, "little"),
+    "a counter of time": lambda size: time.perf_counter_ns().to_bytes(size, "little"),
+    "16 bits": lambda size: os.urandom(2) + bytes(size - 2),
+    "a generator with a seed": random.randbytes,
+}

@@ -1,0 +1,83 @@
+"""Who reads edges: one object in the release path, and a few that protect nothing. The list only shrinks."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "graphveil"
+READS = {"indptr", "indices", "weights", "arrays", "edge_index"}
+HOLDS = {"adjacency", "_adjacency"}
+
+READERS = {
+    "release/private_edges.py": "the door",
+    "release/exact_sums.py": "unit none",
+    "models/gcn.py": "unit none",
+    "models/bounded.py": "unit none, or edges of a person's own record in paper mode",
+    "models/subgraphs.py": "paper mode, or steps that pay for every record that reads an edge",
+    "models/requirements.py": "refuses where a promise is broken",
+    "models/base.py": "whether there are weights",
+    "experiment/data_fingerprint.py": "a keyed digest, internal",
+    "experiment/run.py": "a count where edges are public",
+    "propagation/kprop.py": "public edges",
+    "structure/edges.py": "public edges",
+    "structure/embedding.py": "public edges",
+    "structure/walks.py": "public edges",
+    "networks/backbones.py": "public edges",
+    "models/lpgnn/posterior.py": "public edges",
+    "models/lpgnn/records.py": "public edges",
+}
+
+
+def reads(path: Path) -> Iterator[str]:
+    """Yield each place of a file that reads an adjacency's arrays, by the names that adjacencies go by."""
+    for scope in ast.walk(ast.parse(path.read_text())):
+        if isinstance(scope, ast.FunctionDef):
+            held = {name for node in ast.walk(scope) for name in _held(node)}
+            for node in ast.walk(scope):
+                if isinstance(node, ast.Attribute) and node.attr in READS and _is_edges(node.value, held):
+                    yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def _held(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a parameter or an assignment gives to an adjacency."""
+    if isinstance(node, ast.arg) and "Adjacency" in ast.dump(node):
+        yield node.arg
+    if isinstance(node, ast.Assign):
+        values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+        for target, value in zip(targets, values, strict=False):
+            if isinstance(target, ast.Name) and _is_edges(value, set()):
+                yield target.id
+
+
+def _is_edges(node: ast.expr, held: set[str]) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in HOLDS
+    return isinstance(node, ast.Name) and node.id in held | HOLDS
+
+
+def test_nobody_else_reads_edges() -> None:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = str(path.relative_to(PACKAGE))
+        if not name.startswith("graph/"):
+            found[name] = list(reads(path))
+    assert {name: places for name, places in found.items() if places and name not in READERS} == {}
+    assert {name for name in READERS if not found.get(name)} == set(), "take these off the list"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(adjacency):\n    return adjacency.indptr",
+        "def f(x: Adjacency):\n    return x.indices",
+        "def f(graph):\n    edges = graph.adjacency\n    return edges.indices",
+        "def f(self):\n    n, edges = 1, self._adjacency\n    return edges.weights",
+        "def f(graph):\n    return graph.adjacency.edge_index()",
+    ],
+)
+def test_a_read_is_seen_under_other_names(text: str, tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text(text)
+    assert len(list(reads(tmp_path / "part.py"))) == 1

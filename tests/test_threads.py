@@ -1,0 +1,86 @@
+"""One seed gives the same bytes on any number of threads, whatever the method."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import graphveil as gv
+from graphveil._threads import all_threads, one_thread
+from graphveil.models.classcode import head, posteriors
+
+NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
+EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
+RECORDS = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
+REPORTS = {"unit": "node-features", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
+FITS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mlp": ("mlp", EDGES | {"epochs": 2}),
+    "mlp in batches": ("mlp", EDGES | {"epochs": 2, "batch_size": 100, "batch_norm": True}),
+    "mlp of records": ("mlp", RECORDS),
+    "gap": ("gap", EDGES | {"epochs": 2}),
+    "gap, attention": ("gap", EDGES | {"epochs": 2, "weights": "attention", "attention_steps": 3}),
+    "gap of records": ("gap", RECORDS | {"degree_budget": 4}),
+    "gcn": ("gcn", {"unit": "none", "epochs": 2}),
+    "sage": ("sage", {"unit": "none", "epochs": 2}),
+    "classcode": ("classcode", EDGES),
+    "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
+    "lpgnn": ("lpgnn", REPORTS),
+    "simgat": ("simgat", REPORTS),
+}
+
+
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the number of threads back; let ClassCode train briefly."""
+    brief = tuple(replace(candidate, epochs=2) for candidate in posteriors.CANDIDATES)
+    monkeypatch.setattr(posteriors, "CANDIDATES", brief)
+    monkeypatch.setattr(head, "_STEPS", 10)
+    monkeypatch.setattr(head, "_SMALL_STEPS", 10)
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def graph(seed: int) -> gv.Graph:
+    rng = np.random.default_rng(seed)
+    x = rng.random((NODES, FEATURES), dtype=np.float32)
+    y = rng.integers(0, CLASSES, NODES)
+    source, target = rng.integers(0, NODES, (2, 5 * NODES))
+    share = torch.from_numpy(rng.permutation(NODES) / NODES)
+    whole = gv.Graph.from_edges(x, y, source, target, directed=False, num_classes=CLASSES)
+    return whole.with_split(share < 0.6, (share >= 0.6) & (share < 0.8), share >= 0.8)
+
+
+def numbers(name: str, threads: int) -> Tensor:
+    torch.set_num_threads(threads)
+    method, given = FITS[name]
+    given = {key: value for key, value in given.items() if hasattr(gv.METHODS[method], key)}
+    noise = {} if given["unit"] == "none" else {"unsafe_noise_seed": 11}
+    own = graph(0)
+    model = gv.METHODS[method](seed=7, **noise, **given).fit(own)
+    other = [] if name == "classcode of records" else [model.predict_proba(graph(1))]
+    return torch.cat([model.predict_proba(own), *other])
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_and_its_predictions_are_the_same_bytes_on_any_number_of_threads(name: str) -> None:
+    one, two, four = (numbers(name, threads) for threads in (1, 2, 4))
+    assert torch.equal(one, two) and torch.equal(one, four)
+    assert torch.get_num_threads() == 4  # which a fit takes and gives back
+
+
+def test_threads_are_given_back_also_by_what_fails() -> None:
+    torch.set_num_threads(3)
+    with pytest.raises(ZeroDivisionError), one_thread(), one_thread():
+        assert torch.get_num_threads() == 1
+        with all_threads():
+            assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == 1
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 3
+    with all_threads():
+        assert torch.get_num_threads() == 3
