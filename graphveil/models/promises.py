@@ -15,7 +15,7 @@ _SAID_ANYWAY = (
     CLASSES_FROM_LABELS,
     CLASSES_PUBLIC,
     RANGES_PUBLIC,
-)  # every statement about an edge begins with it
+)  # about edges
 
 
 def asks_edges(plan: ReleasePlan) -> bool:
