@@ -50,8 +50,18 @@ class Trained(ABC):
     def state(self) -> State:
         """Return the trained weights as tensors by name."""
 
-    def check(self, graph: Graph) -> None:  # noqa: B027  # most methods take any graph of as many features
-        """Refuse another graph that cannot be read, before a price is named."""
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return what the plan for another graph depends on, by the sizes of the fitted one."""
+        return fitted.of_other(graph)
+
+    # Most methods take any graph of as many features.
+    def check(self, graph: Graph, class_names: tuple[str, ...]) -> None:  # noqa: B027
+        """Refuse another graph that cannot be read, before a price is named.
+
+        Args:
+            graph: the other graph.
+            class_names: the labels of the fitted graph by class number; empty where they have no names.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

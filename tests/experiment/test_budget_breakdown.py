@@ -3,7 +3,7 @@ import pytest
 from graphveil.artifacts.rows import release_rows
 from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
-from graphveil.models.classcode.queries import Steering
+from graphveil.models.classcode.edge.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
@@ -81,7 +81,7 @@ def test_names_of_groups_may_be_in_the_name_of_their_partition() -> None:
 
 
 def test_edges_have_nobody_to_name() -> None:
-    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, back=0.3)
+    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
     found = stages_of(ReleasePlan(UndirectedEdge(), steering.queries(0.2, 3), delta=1e-7))
     assert [stage.pays for stage in found] == [(), ()]
     assert [stage.share for stage in found] == pytest.approx([0.05, 1])  # of the pair that pays most for it

@@ -71,12 +71,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 @pytest.fixture
 def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little training in ClassCode, so that fits of small graphs take a moment."""
-    from graphveil.models.classcode import estimator, head, posteriors
+    from graphveil.models.classcode.edge import head, posteriors
 
     monkeypatch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
     monkeypatch.setattr(head, "_SMALL_STEPS", 2)
-    for module in (head, estimator):
-        monkeypatch.setattr(module, "SEEDS", 1)
+    monkeypatch.setattr(head, "SEEDS", 1)
     monkeypatch.setattr("graphveil.models.weighting._STEPS", 3)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.models import base
+from graphveil.models import base, session
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
@@ -338,12 +338,12 @@ class Log:
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     found = Log()
 
-    class Logged(base.Release):
+    class Logged(session.Release):
         def __init__(self, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> None:
             super().__init__(plan, adjacency, *args, **kwargs)
             found.asked.append((frozenset(adjacency.edge_set.parts), plan.mu**2))
 
-    monkeypatch.setattr(base, "Release", Logged)
+    monkeypatch.setattr(session, "Release", Logged)
     return found
 
 

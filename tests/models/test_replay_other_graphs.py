@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
-from graphveil.models.classcode import elsewhere
+from graphveil.models.classcode.edge import inductive
 from graphveil.privacy import UndirectedEdge
 from tests.models.replayed import Pair, Replay, share_of_price
 from tests.models.test_replay_weights import NODES, drawn, neighbour
@@ -120,23 +120,25 @@ def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def lengths_follow_exact_degrees(patch: pytest.MonkeyPatch) -> None:
-    predict = elsewhere.Reader.predict
+    predict = inductive.InductiveReader.predict
 
-    def with_degrees(self: elsewhere.Reader, rounds: Any, graph: Graph, *data: Any, **more: Any) -> Tensor:
+    def with_degrees(
+        self: inductive.InductiveReader, rounds: Any, graph: Graph, *data: Any, **more: Any
+    ) -> Tensor:
         proba = predict(self, rounds, graph, *data, **more)
         return proba * graph.adjacency.indptr.diff()[:, None]
 
-    patch.setattr(elsewhere.Reader, "predict", with_degrees)
+    patch.setattr(inductive.InductiveReader, "predict", with_degrees)
 
 
 def codes_lean_towards_friends(patch: pytest.MonkeyPatch) -> None:
-    prior = elsewhere.Reader.prior
+    prior = inductive.InductiveReader.prior
 
-    def leaning(self: elsewhere.Reader, graph: Graph) -> Tensor:
+    def leaning(self: inductive.InductiveReader, graph: Graph) -> Tensor:
         degree = graph.adjacency.indptr.diff()[:, None]
         return (prior(self, graph) * (1 + degree)).log_softmax(dim=1)
 
-    patch.setattr(elsewhere.Reader, "prior", leaning)
+    patch.setattr(inductive.InductiveReader, "prior", leaning)
 
 
 BUGS = (an_edge_is_charged_for_one_of_its_ends, lengths_follow_exact_degrees, codes_lean_towards_friends)

@@ -19,7 +19,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
-from graphveil.models.classcode import rounds
+from graphveil.models.classcode.edge import rounds
 from graphveil.models.gap.edges import GapOnEdges
 from graphveil.models.gap.shape import Passing
 from graphveil.models.method import Outcome

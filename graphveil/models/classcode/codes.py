@@ -1,4 +1,4 @@
-"""Simplex codes: one unit vector a class, all equally far apart."""
+"""Simplex codes: one unit vector per class, all equally far apart."""
 
 import torch
 from torch import Tensor

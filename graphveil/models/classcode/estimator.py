@@ -1,53 +1,27 @@
 """ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor, nn
-
 from graphveil import _check
-from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError, UnitError
-from graphveil.graph import Graph
-from graphveil.models.base import Estimator, State, nodes_of
-from graphveil.models.classcode.elsewhere import Reader, check_classes, groups_to_predict
-from graphveil.models.classcode.head import SEEDS, Head, fit_gate, fit_heads
-from graphveil.models.classcode.likelihood import SHAPES, Affinity, Shape, fit_shape
-from graphveil.models.classcode.owner import OwnerFit, OwnerPlan, check_options, fit_owner, released_rows
-from graphveil.models.classcode.parts import part_of, parts_state
-from graphveil.models.classcode.posteriors import Posteriors, distilled_posteriors, public_posteriors
-from graphveil.models.classcode.queries import TARGET, Steering, groups_of, public_labels
-from graphveil.models.classcode.rounds import Rounds, ask_counts, parts_of, rounds_of
-from graphveil.models.classcode.weights import Weigher
-from graphveil.models.inference.cache import Answer
-from graphveil.models.session import Session
-from graphveil.models.training.private import record_groups
-from graphveil.models.training.record_plan import released_accuracies
+from graphveil.models.base import Estimator
+from graphveil.models.classcode.edge.method import ClassCodeEdge
+from graphveil.models.classcode.edge.plan import EdgePlan
+from graphveil.models.classcode.edge.trained import TrainedClassCode
+from graphveil.models.classcode.options import check_options
+from graphveil.models.classcode.owner.method import ClassCodeOwner
+from graphveil.models.fitted import Fitted
+from graphveil.models.learned import Learned
+from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
-from graphveil.networks.layers import FeedForward
-from graphveil.privacy import NodeOwner, NoUnit
-from graphveil.privacy.wording import EdgeUse
-from graphveil.release import ReleasePlan, calibrate_plan
-from graphveil.release.engines.row_range import RowRange
-from graphveil.weights import GivenWeight, Similarity
-
-_FEW_TO_LEARN_FROM = 5000  # labelled nodes
-_UNKNOWN_FEATURES, _UNKNOWN_TRAIN = 500, 0.75  # the width, and the share of nodes, where no graph is known
+from graphveil.weights import GivenWeight
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What was decided: the likelihood's shape, its log-posteriors, and those of all experts."""
-
-    shape: Shape
-    likely: Tensor
-    log: Tensor
-
-    @classmethod
-    def of(cls, features: Tensor) -> "Decision":
-        """Return what features say, before any row."""
-        return cls(SHAPES[0], features, features)
+def _gate_of(fit: Fitted) -> tuple[float, ...]:
+    """Return the gate of a fit at edge level, from a file or not; records have none."""
+    return fit.trained.gate if isinstance(fit.trained, TrainedClassCode) else ()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -69,7 +43,7 @@ class ClassCode(Estimator):
 
     **Unit** ``node-owner``. A labelled node sends the code of its label, any other the mean code under the
     posterior of a privately trained encoder, each along its own edges with weights w whose squares add up to
-    one a source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
+    one per source; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I). A mixture fitted to the rows alone turns
     them into likelihoods, and the next pushes give more weight to rows that are unclear. The prediction for
     v weighs v's features and v's row, with ``read_own_edges`` also the rows of the nodes on v's own list.
 
@@ -108,7 +82,6 @@ class ClassCode(Estimator):
     """
 
     method: ClassVar[str] = "classcode"
-    grows: ClassVar[bool] = True
     node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
 
     count_share: float = 0.05
@@ -122,12 +95,7 @@ class ClassCode(Estimator):
     unlabelled_send: bool = True
     encoder_share: float | None = None
 
-    gate_: tuple[float, ...] = field(default=(), init=False, repr=False)
-    _reader: Reader | None = field(default=None, init=False, repr=False)
-    _heads: list[Head] = field(default_factory=list, init=False, repr=False)
-    _owner: OwnerFit | None = field(default=None, init=False, repr=False)
-    _weighting: Weighting | None = field(default=None, init=False, repr=False)
-    _tower: FeedForward | None = field(default=None, init=False, repr=False)
+    gate_ = Learned[tuple[float, ...]](_gate_of, tuple)
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -137,221 +105,47 @@ class ClassCode(Estimator):
             )
         _check.within(0.001, 0.5, count_share=self.count_share)
         _check.within(0, 1, back=self.back)
-        if isinstance(self.protected_unit, NoUnit):
+        terms = self._terms()
+        if not terms.protects:
             raise UnitError(
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
                 "epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
             )
-        check_options(self, on_records=self._on_records)
-        self._weighting = Weighting.named(
-            self.weights, self.weight_rows, encoder=True, records=self._on_records
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        check_options(self.get_params(), defaults, terms)
+        self._configured()
+
+    def _configured(self) -> ClassCodeEdge | ClassCodeOwner:
+        terms = self._terms()
+        weighting = self._weighting(terms)
+        if terms.on_records:
+            return ClassCodeOwner(
+                name=self.method,
+                terms=terms,
+                device=self.device,
+                reads_own_edges=self.read_own_edges,
+                targets=self.targets,
+                unlabelled_send=self.unlabelled_send,
+                encoder_share=self.encoder_share,
+                degree_budget=self.degree_budget or 1,
+            )
+        asked = EdgePlan(
+            count_share=self.count_share,
+            few_labels=self.few_labels,
+            reverse_weight=self.back,
+            weighting=weighting,
         )
-        if isinstance(self._similarity, GivenWeight):
+        return ClassCodeEdge(
+            name=self.method, terms=terms, device=self.device, asked=asked, distil=self.distil
+        )
+
+    def _weighting(self, terms: Terms) -> Weighting | None:
+        """Return what weighs messages, refusing what the unit or ClassCode cannot read."""
+        weighting = Weighting.named(self.weights, self.weight_rows, encoder=True, records=terms.on_records)
+        if weighting is not None and isinstance(weighting.similarity, GivenWeight):
             raise ConfigError(
                 "weights='given' reads the weights of the graph's edges, and classcode counts edges whatever "
                 "their weights, so that it would not know how long a row is; use gap, which reads them, or "
                 "drop them (adjacency.without_weights(), or no --weight)"
             )
-
-    @property
-    def _reads_previous(self) -> bool:
-        """Whether the weights of a second round read what the first one said."""
-        return self._weighting is not None and self._weighting.rows == "previous"
-
-    @property
-    def _similarity(self) -> Similarity | None:
-        return None if self._weighting is None else self._weighting.similarity
-
-    @property
-    def _on_records(self) -> bool:
-        return isinstance(self.protected_unit, NodeOwner)
-
-    # -- the plan ------------------------------------------------------------------------------------------
-
-    def _plan(self, delta: float, num_nodes: int, num_classes: int) -> ReleasePlan:
-        unit = self.protected_unit
-        if isinstance(unit, NodeOwner):
-            asked = self._asked(unit, num_nodes, num_classes)
-            return calibrate_plan(unit, self._budgeted(), delta, asked.queries, num_nodes=num_nodes)
-        steering = Steering.choose(unit, self.count_share, bool(self.few_labels), self.back, self._similarity)
-        return calibrate_plan(
-            unit,
-            self._budgeted(),
-            delta,
-            lambda mu: steering.queries(mu, num_classes),
-            num_nodes=num_nodes,
-        )
-
-    def _asked(self, unit: NodeOwner, num_nodes: int, num_classes: int) -> OwnerPlan:
-        """Return the questions to records; sizes that are not known yet are guessed."""
-        return OwnerPlan(
-            unit=unit,
-            features=self._sizes.get("features", _UNKNOWN_FEATURES),
-            classes=num_classes,
-            records=self._sizes.get("records") or max(1, round(_UNKNOWN_TRAIN * num_nodes)),
-            reads_own_edges=self.read_own_edges,
-            weighs=self.targets is None,
-            share=self.encoder_share,
-            unlabelled_send=self.unlabelled_send,
-            metrics=self.private_metrics,
-            degree_budget=self.degree_budget or 1,
-        )
-
-    def _edge_use(self, plan: ReleasePlan) -> EdgeUse:
-        return "read" if self.read_own_edges else super()._edge_use(plan)
-
-    def _plan_for(self, graph: Graph) -> ReleasePlan | None:
-        if self._on_records or self.few_labels is not None:
-            return super()._plan_for(graph)
-        labelled = int((groups_of(graph) != TARGET).sum())
-        decided = replace(self, few_labels=2 * labelled < graph.num_nodes)
-        return decided.plan(num_nodes=graph.num_nodes, num_classes=graph.num_classes)
-
-    # -- training ------------------------------------------------------------------------------------------
-
-    def _fit(self, graph: Graph, plan: ReleasePlan | None, context: Session) -> Tensor:
-        if plan is None:
-            raise UnitError("classcode has no non-private form")
-        if self._on_records:
-            return self._fit_owner(graph, plan, context)
-        with context.stage("encoder"):
-            public = public_posteriors(graph, context)
-            weigher = self._learned_weigher(graph, public.log, context)
-        groups, (cells, hops) = groups_of(graph), parts_of(plan)
-        release = self._release(plan, graph, context, groups)
-        with context.stage("aggregate"):
-            counts, affinity = ask_counts(release, cells, graph, groups)
-        rounds = Rounds(graph, groups, public_labels(graph, groups), hops, release, weigher)
-        decision, prior = Decision.of(public.log), public
-        for number, _ in enumerate(hops, start=1):
-            seen = decision.likely if self._reads_previous else public.log  # no node's own label is in either
-            with context.stage("aggregate"):
-                rounds.listen(decision.log, seen, context.streams.torch(f"weighed-pairs-{number}"))
-            decision = self._decide(graph, context, rounds, affinity, prior, public)
-            if self._distils(graph):
-                with context.stage("classifier"):
-                    name = f"distilled-{number}"
-                    prior = distilled_posteriors(graph, context, public, decision.log, name)
-                decision = self._decide(graph, context, rounds, affinity, prior, public)
-        release.close()
-        rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
-        self.aggregates_ = {"counts": counts, **rows}
-        imitating = () if prior is public else prior.networks
-        unit_rows = public.candidate.unit_rows
-        self._reader = Reader(public.networks, imitating, unit_rows, affinity, decision.shape)
-        return decision.log.exp().to(torch.float32)
-
-    def _learned_weigher(self, graph: Graph, log: Tensor, context: Session) -> Weigher | None:
-        """Return the weights and what they learn from public labels; None for weights of one."""
-        if self._weighting is None:
-            return None
-        weighting, rows = self._weighting, log.exp()
-        self._tower = weighting.tower(graph.num_classes, context.streams.torch("weights"))
-        if self._tower is not None:
-            taught = context.once("weights", lambda: _state_of(weighting.learned(graph, rows, context)))
-            self._tower.load_state_dict(taught)
-        return Weigher(weighting.similarity, self._tower)
-
-    def _fit_owner(self, graph: Graph, plan: ReleasePlan, context: Session) -> Tensor:
-        released = released_rows(graph, plan, self.targets)
-        release = self._release(plan, graph, context, record_groups(graph))
-        self._owner, decided = fit_owner(
-            graph, plan, release, context, released, read_own_edges=self.read_own_edges
-        )
-        proba = decided.exp().to(torch.float32)
-        if self.private_metrics:
-            self.private_accuracy_ = released_accuracies(release, proba.argmax(dim=1), graph)
-        release.close()
-        self.aggregates_ = {"rows": self._owner.rows.to(torch.float32)}
-        return proba
-
-    def _distils(self, graph: Graph) -> bool:
-        if self.distil is not None:
-            return self.distil
-        return int((groups_of(graph) != TARGET).sum()) < _FEW_TO_LEARN_FROM
-
-    def _decide(
-        self,
-        graph: Graph,
-        context: Session,
-        rounds: Rounds,
-        affinity: Affinity,
-        prior: Posteriors,
-        public: Posteriors,
-    ) -> Decision:
-        """Decide on what the features and the rows so far say."""
-        train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
-        with context.stage("classifier"):
-            rows, signal = rounds.heard(affinity)
-            shape, likely = fit_shape(rows, signal, prior.log.to(torch.float64), graph.y, train_nodes)
-            inputs = rounds.inputs(likely, prior.log, rows, signal)
-            self._heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, context)
-            experts = (headed, likely, public.log.to(torch.float64))
-            self.gate_, decided = fit_gate(experts, graph.y, val_nodes)
-        return Decision(shape, likely, decided)
-
-    # -- other graphs --------------------------------------------------------------------------------------
-
-    def _plan_of_other(self, graph: Graph) -> ReleasePlan | None:
-        """Return rounds of rows alone: what a fit learns from counts holds for other graphs, too."""
-        if self._on_records:
-            return super()._plan_of_other(graph)
-        check_classes(graph, self.class_names_, self._shape["classes"])
-        labelled = int((groups_of(graph) != TARGET).sum())
-        few = 2 * labelled < graph.num_nodes if self.few_labels is None else self.few_labels
-        steering = Steering.choose(self.protected_unit, 0.0, few, self.back, self._similarity)
-        return calibrate_plan(
-            self.protected_unit,
-            self._budgeted(),
-            self._delta(graph.num_nodes),
-            lambda mu: steering.rows(mu, self._shape["classes"]),
-            num_nodes=graph.num_nodes,
-        )
-
-    def _check_other(self, plan: ReleasePlan) -> None:
-        if self._on_records:
-            super()._check_other(plan)
-
-    def _answer(self, graph: Graph, plan: ReleasePlan, context: Session, kept: Answer | None) -> Answer:
-        assert self._reader is not None
-        first = 0 if kept is None else len(kept.proba)
-        groups = groups_to_predict(graph, first)
-        engine = RowRange(first) if first else None
-        release = self._release(plan, graph, context, groups, engine=engine)
-        weigher = None if self._weighting is None else Weigher(self._weighting.similarity, self._tower)
-        labels, hops = public_labels(graph, groups_of(graph)), rounds_of(plan.queries)
-        rounds = Rounds(graph, groups, labels, hops, release, weigher, first)
-        previous = self._reads_previous
-        proba = self._reader.predict(rounds, graph, context, kept, previous=previous)
-        release.close()
-        return Answer(plan, tuple(rounds.rows), proba)
-
-    def _predict_other(self, graph: Graph) -> Tensor:
-        raise UnitError("classcode has no non-private form")
-
-    # -- files ---------------------------------------------------------------------------------------------
-
-    def _state(self) -> State:
-        if self._on_records:
-            return {} if self._owner is None else self._owner.state()
-        state: State = {"gate": torch.tensor(self.gate_)} | parts_state("heads", self._heads)
-        if self._tower is not None:
-            state |= parts_state("weights", [self._tower])
-        return state if self._reader is None else state | self._reader.state()
-
-    def _restore(self, state: State) -> None:
-        if self._on_records:
-            self._owner = OwnerFit.restore(state, self.aggregates_["rows"])
-            return
-        self.gate_ = tuple(state["gate"].tolist())
-        self._reader = Reader.restore(state, self._shape["features"], self._shape["classes"])
-        self._heads = [Head.restore(part_of(state, f"heads/{k}/")) for k in range(SEEDS)]
-        if self._weighting is not None:
-            self._tower = self._weighting.tower(self._shape["classes"], PublicStreams(0).torch("restore"))
-        if self._tower is not None:
-            self._tower.load_state_dict(part_of(state, "weights/0/"))
-
-
-def _state_of(network: nn.Module | None) -> State:
-    """Return a network's weights."""
-    return {} if network is None else dict(network.state_dict())
+        return weighting

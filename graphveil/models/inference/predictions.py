@@ -110,5 +110,5 @@ class Predictions:
             return []
         check_unit(terms, graph, reads_edges=fitted.method.reads_edges)
         check_features(graph, fitted.sizes.width)
-        fitted.trained.check(graph)
+        fitted.trained.check(graph, fitted.class_names)
         return self._requesting(self._books, graph, words)

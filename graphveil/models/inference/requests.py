@@ -122,7 +122,7 @@ def requests_of_graph(books: Books, graph: Graph, words: Words) -> Sequence[Pred
         NotYetError: the method has no answer from such a graph.
     """
     fitted = books.fitted
-    plan = fitted.trained.plan_for(fitted.sizes.of_other(graph))
+    plan = fitted.trained.plan_for(fitted.trained.sizes_for(graph, fitted.sizes))
     if plan is None:
         return []
     check_weights(plan, graph.adjacency)

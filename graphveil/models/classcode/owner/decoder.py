@@ -36,7 +36,7 @@ def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> D
     A row of class k and strength s is N(s h_k, sigma^2 I + s^2 S_k): its neighbours' codes have the mean
     profile h_k, which varies from node to node with covariance S_k. Ten strengths span the rows' lengths.
     EM starts from h_k = codes_k / 2, which assumes that friends are alike, and is held near it by 50
-    pseudo-nodes a class. The log-likelihood leaves the classes' shares out.
+    pseudo-nodes per class. The log-likelihood leaves the classes' shares out.
 
     >>> from graphveil.models.classcode.codes import simplex_codes
     >>> codes = simplex_codes(3)

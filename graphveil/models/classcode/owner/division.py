@@ -37,7 +37,7 @@ class Division:
     Args:
         encoder: fe; :func:`encoder_share` proposes one.
         combiner: fc; 0 without a combiner.
-        pushes: shares of fa, one a push; they sum to one.
+        pushes: shares of fa, one per push; they sum to one.
         encoder_steps: T1.
         combiner_steps: T2.
 

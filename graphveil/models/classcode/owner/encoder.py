@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Features
-from graphveil.models.base import State
+from graphveil.models.method import State
 from graphveil.train.descent import Descent, Inputs, Noise, descend
 
 ROW_NORM = 5.0

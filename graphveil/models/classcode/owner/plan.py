@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from graphveil.models.classcode.owner.division import Division, encoder_share
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
-from graphveil.models.training.private import GROUPS, OTHER, PARTITION, TRAIN, VAL
+from graphveil.models.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.privacy import NodeOwner
 from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, Query
 

@@ -20,7 +20,7 @@ _DOUBT = 0.05
 
 
 @dataclass(frozen=True)
-class Heard:
+class AggregatedCodes:
     """What the rows said of each node; zero where no row is released.
 
     Shapes: ``log_likelihoods`` (N, C), ``strengths`` (N), ``rows`` (N, C-1): all pushes together, with noise
@@ -39,7 +39,7 @@ def listen(
     messages: Messages,
     log_posteriors: Tensor,
     released: Tensor,
-) -> Heard:
+) -> AggregatedCodes:
     """Push once for every sigma and decode all rows together.
 
     The first push treats released rows alike. The next ones give more of every source's bounded weight to
@@ -68,7 +68,7 @@ def listen(
             levels[released] = steered_levels(decoded)
     strengths = torch.zeros(len(released), dtype=torch.float64)
     strengths[released] = decoded.strengths
-    return Heard(likely, strengths, total / precision, precision**-0.5)
+    return AggregatedCodes(likely, strengths, total / precision, precision**-0.5)
 
 
 def steered_levels(decoded: Decoded) -> Tensor:

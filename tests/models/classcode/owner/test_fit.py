@@ -10,7 +10,8 @@ import graphveil as gv
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.classcode import ClassCode
-from graphveil.models.training.private import members, record_groups
+from graphveil.models.classcode.owner.trained import TrainedClassCodeOwner
+from graphveil.models.membership import members, record_groups
 from graphveil.privacy import ledger_of
 from graphveil.train import descent
 from tests.models.classcode.owner.exact import ExactPush
@@ -124,9 +125,10 @@ class TestTargets:
         inside = torch.zeros(graph.num_nodes, dtype=torch.bool)
         inside[chosen] = True
         assert (rows[~inside] == 0).all() and (rows[inside] != 0).any(dim=1).all()
-        assert model._owner is not None
-        assert model._owner.decider.weights.tolist() == [1.0, 1.0]  # nobody who teaches has a row
-        features = model._owner.encoder.log_posteriors(graph.x).exp().float()
+        trained = model.fitted.trained
+        assert isinstance(trained, TrainedClassCodeOwner)
+        assert trained.decider.weights.tolist() == [1.0, 1.0]  # nobody who teaches has a row
+        features = trained.encoder.log_posteriors(graph.x).exp().float()
         torch.testing.assert_close(model.predict_proba()[~inside], features[~inside])
 
     def test_names_of_sets(self, graph: Graph) -> None:
@@ -185,7 +187,7 @@ def test_a_saved_model_comes_back(graph: Graph, tmp_path: Path, recipe: dict[str
     loaded = gv.load_model(tmp_path / "release", per_node=tmp_path / "rows")
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
     assert loaded.get_params() == model.get_params()
-    assert loaded._state().keys() == model._state().keys()
+    assert loaded.fitted.trained.state().keys() == model.fitted.trained.state().keys()
 
 
 def test_private_metrics_are_close_to_exact_ones_and_covered(demo: Graph) -> None:
@@ -354,7 +356,9 @@ class _Zero:
 def _run(release: _Replayed, model: ClassCode) -> list[float]:
     """Fit with this release in place of a real one; return the noise of every answer, in order."""
     from graphveil._random import PublicStreams
-    from graphveil.models.classcode.owner import OwnerPlan, fit_owner, released_rows
+    from graphveil.models.classcode.owner.fit import fit_owner
+    from graphveil.models.classcode.owner.plan import OwnerPlan
+    from graphveil.models.classcode.owner.targets import released_rows
     from graphveil.models.session import Session
     from graphveil.privacy import NodeOwner
     from graphveil.release import DPSGDQuery, ReleasePlan
@@ -375,7 +379,7 @@ def _run(release: _Replayed, model: ClassCode) -> list[float]:
         graph,
         plan,
         release,
-        Session(PublicStreams(0)),
+        Session(streams=PublicStreams(0)),
         released_rows(graph, plan, None),
         read_own_edges=model.read_own_edges,
     )  # type: ignore[arg-type]

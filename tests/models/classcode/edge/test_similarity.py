@@ -3,9 +3,9 @@
 import torch
 
 from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.base import nodes_of
-from graphveil.models.classcode import similarity
-from graphveil.models.classcode.similarity import similar_nodes_posterior, with_similar_nodes
+from graphveil.models.classcode.edge import similarity
+from graphveil.models.classcode.edge.similarity import similar_nodes_posterior, with_similar_nodes
+from graphveil.models.membership import nodes_of
 
 
 def twins() -> Graph:

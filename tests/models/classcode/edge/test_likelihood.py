@@ -3,7 +3,12 @@
 import torch
 
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.likelihood import Signal, affinity_from_counts, fit_shape, row_log_likelihood
+from graphveil.models.classcode.edge.likelihood import (
+    Signal,
+    affinity_from_counts,
+    fit_shape,
+    row_log_likelihood,
+)
 
 
 def test_noiseless_counts_give_the_exact_affinities() -> None:

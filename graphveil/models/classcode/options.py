@@ -1,43 +1,51 @@
 """Which of ClassCode's options go with which unit: one without effect would be believed to do something."""
 
+from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import Any
 
 from graphveil import _check
 from graphveil.errors import ConfigError
-
-if TYPE_CHECKING:
-    from graphveil.models.classcode.estimator import ClassCode
+from graphveil.models.terms import Terms
 
 _ON_RECORDS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
 _ON_EDGES = ("few_labels", "distil", "count_share", "back")
 _NAMED = ("unlabelled", "test")  # of targets
 
 
-def check_options(model: "ClassCode", *, on_records: bool) -> None:
+def check_options(given: Mapping[str, Any], defaults: Mapping[str, Any], terms: Terms) -> None:
     """Refuse options of the other kind of unit, and those that contradict each other.
+
+    Args:
+        given: the constructor keywords.
+        defaults: what they are where nothing is given.
+        terms: the unit that they are for.
 
     Raises:
         ConfigError: an option has no effect under the unit, or a value is outside its range.
     """
-    for name in _ON_EDGES if on_records else _ON_RECORDS:
-        if getattr(model, name) != type(model).__dataclass_fields__[name].default:
-            wanted = "edge units" if on_records else "unit 'node-owner'"
+    for name in _ON_EDGES if terms.on_records else _ON_RECORDS:
+        if given[name] != defaults[name]:
+            wanted = "edge units" if terms.on_records else "unit 'node-owner'"
             raise ConfigError(
-                f"{name}={getattr(model, name)!r} is for {wanted} and has no effect under unit "
-                f"{model.unit!r}; drop it"
+                f"{name}={given[name]!r} is for {wanted} and has no effect under unit {terms.unit.name!r}; "
+                "drop it"
             )
-    if not on_records:
-        return
-    if model.encoder_share is not None:
-        _check.within(0.001, 0.85, encoder_share=model.encoder_share)
-    _check_targets(model.targets)
-    if model.targets is not None and (not model.targets or model.read_own_edges):
+    if terms.on_records:
+        _check_on_records(given)
+
+
+def _check_on_records(given: Mapping[str, Any]) -> None:
+    if given["encoder_share"] is not None:
+        _check.within(0.001, 0.85, encoder_share=given["encoder_share"])
+    targets = given["targets"]
+    _check_targets(targets)
+    if targets is not None and (not targets or given["read_own_edges"]):
         raise ConfigError(
             "read_own_edges reads the rows of all nodes, and an empty targets= releases none: drop targets, "
             "or name nodes and predict from their own rows (read_own_edges=False)"
         )
-    if model.device == "cuda":
+    if given["device"] == "cuda":
         raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
 
 

@@ -13,10 +13,11 @@ from torch.nn.functional import one_hot
 from graphveil.errors import ReleaseError
 from graphveil.graph import Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
-from graphveil.models.classcode.head import head_inputs
-from graphveil.models.classcode.likelihood import Affinity, Signal, affinity_from_counts
-from graphveil.models.classcode.queries import TARGET, expected_length, in_noise_units
-from graphveil.models.classcode.weights import Moments, Weigher, weighted
+from graphveil.models.classcode.edge.groups import TARGET
+from graphveil.models.classcode.edge.head import head_inputs
+from graphveil.models.classcode.edge.likelihood import Affinity, Signal, affinity_from_counts
+from graphveil.models.classcode.edge.queries import expected_length, in_noise_units
+from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
 from graphveil.propagation import safe_unit
 from graphveil.release import EdgeCountQuery, NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import Query
@@ -75,12 +76,12 @@ class Rounds:
     ) -> None:
         """Begin before the first round."""
         self.hops = hops
-        self.rows: list[Tensor] = []  # one a round, as they were released
+        self.rows: list[Tensor] = []  # one per round, as they were released
         self._graph, self._groups, self._labels = graph, groups, labels
         self._release, self._weigher, self._listening = release, weigher, slice(first, None)
         self._codes = simplex_codes(hops[0].dim + 1)
-        self._moments: list[Moments] = []  # one a round, of its weights
-        self._sent: list[Tensor] = []  # one a round: what a neighbour of each class sends to each group
+        self._moments: list[Moments] = []  # one per round, of its weights
+        self._sent: list[Tensor] = []  # one per round: what a neighbour of each class sends to each group
 
     def listen(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
         """Send labels and posteriors along the edges; keep the rows that come in.

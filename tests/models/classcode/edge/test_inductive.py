@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+import graphveil as gv
 from graphveil.errors import ArtifactError, GraphError, NotYetError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes
-from graphveil.models.classcode.likelihood import Shape, Signal, fit_length
-from graphveil.models.classcode.queries import TARGET, TRAIN
-from graphveil.models.saved import load_model
+from graphveil.models.classcode.edge.groups import TARGET, TRAIN
+from graphveil.models.classcode.edge.likelihood import Shape, Signal, fit_length
+from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.privacy import ledger_of
 from graphveil.release import NeighborSumQuery, Release
 from tests.models.conftest import grouped
@@ -123,30 +123,27 @@ def test_a_model_from_a_folder_predicts_what_the_first_one_does(
 ) -> None:
     model = ClassCode(**SEEDED, **options).fit(grouped())
     model.save(tmp_path / "run")
-    loaded = load_model(tmp_path / "run")
+    loaded = gv.load_model(tmp_path / "run")
     there = loaded.predict_proba(without_labels(grouped(seed=1)))
     torch.testing.assert_close(there, model.predict_proba(without_labels(grouped(seed=1))))
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_weights_that_could_not_read_a_row_are_refused(tmp_path: Path) -> None:
-    ClassCode(**SEEDED).fit(grouped()).save(tmp_path / "run")
-    path = tmp_path / "run" / "model.safetensors"
-    whole = load_file(path)
+def test_weights_that_could_not_read_a_row_are_refused() -> None:
+    fit = ClassCode(**SEEDED).fit(grouped()).fitted
+    whole = fit.trained.state()
     wrong: list[dict[str, Tensor]] = [
         {name: value for name, value in whole.items() if not name.startswith("features/")},
         {name: value for name, value in whole.items() if not name.startswith("features/3/")},
         {**whole, "affinity": torch.ones(3, 2)},
         {**whole, "affinity": whole["affinity"] * torch.nan},
         {**whole, "numbers": whole["numbers"] * torch.nan},
-        {**whole, "features/0/_layers.0.weight": torch.ones(7, 128)},
+        {**whole, "features/0/_layers.0.weight": torch.ones(7, 4)},
     ]
     for state in wrong:
-        save_file(state, path)
         with pytest.raises(ArtifactError):
-            load_model(tmp_path / "run")
-    save_file(whole, path)
-    load_model(tmp_path / "run")
+            fit.method.restore(state, fit.sizes, {})
+    fit.method.restore(whole, fit.sizes, {})
 
 
 @pytest.mark.usefixtures("quick_classcode")
@@ -185,7 +182,7 @@ def test_new_rows_have_the_noise_of_old_ones() -> None:
     model = ClassCode(**PUBLIC).fit(graph)
     grown = grow(graph)
     model.predict(grown)
-    kept = model._answers.find(grown.adjacency.version, grown.x)
+    kept = model._books._known(grown)
     assert kept is not None
     assert kept.plan is not None
     assert model.plan_ is not None
@@ -212,13 +209,14 @@ def test_another_graph_gains_from_its_edges_with_labels_and_without() -> None:
     half = torch.arange(graph.num_nodes) % 2 == 0
     model = ClassCode(**PUBLIC).fit(graph.subgraph(half))
     rest = graph.subgraph(~half)
-    assert model._reader is not None
+    trained = model.fitted.trained
+    assert isinstance(trained, TrainedClassCode)
     test = rest.mask("test")
 
     def accuracy(proba: Tensor) -> float:
         return float((proba.argmax(dim=1)[test] == rest.y[test]).float().mean())
 
-    features = accuracy(model._reader.prior(rest))
+    features = accuracy(trained.reader.prior(rest))
     bare = without_labels(rest)
     assert accuracy(model.predict_proba(bare)) > features
     assert (

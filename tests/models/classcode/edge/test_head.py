@@ -2,7 +2,7 @@
 
 import torch
 
-from graphveil.models.classcode.head import Head, blend, fit_gate
+from graphveil.models.classcode.edge.head import Head, blend, fit_gate
 
 
 def test_the_gate_picks_the_expert_that_is_right() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.graph import Graph
+from graphveil.models.classcode.edge.groups import GROUPS
 from graphveil.privacy import DirectedEdge, Unit
 from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery
 from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS
@@ -14,19 +14,7 @@ from graphveil.release.plan import Query
 from graphveil.release.query import GRID_BITS
 from graphveil.weights import Similarity
 
-TRAIN, VAL, TARGET = 0, 1, 2
-GROUPS = 3
 _SOFT_QUALITY = 0.5  # what a soft code is worth beside a true label, for the expected length of a row
-
-
-def groups_of(graph: Graph) -> Tensor:
-    """Return each node's public group: train, validation, or target, as all are without a split."""
-    groups = torch.full((graph.num_nodes,), TARGET)
-    if not graph.has_split:
-        return groups
-    groups[graph.mask("train")] = TRAIN
-    groups[graph.mask("val")] = VAL
-    return groups
 
 
 @dataclass(frozen=True)
@@ -49,7 +37,7 @@ class Steering:
         unit: Unit,
         count_share: float,
         few_labels: bool,
-        back: float,
+        reverse_weight: float,
         similarity: Similarity | None = None,
     ) -> "Steering":
         """Return the steering for a unit: a directed edge touches one row, so there is nothing to steer."""
@@ -57,7 +45,7 @@ class Steering:
         if isinstance(unit, DirectedEdge):
             equal = GroupWeights.equal("train/val/target", GROUPS)
             return cls(equal, shares, count_share, similarity)
-        weights = GroupWeights.few_labels(back) if few_labels else GroupWeights.steered()
+        weights = GroupWeights.few_labels(reverse_weight) if few_labels else GroupWeights.steered()
         return cls(weights, shares, count_share, similarity)
 
     def queries(self, mu: float, classes: int) -> tuple[Query, ...]:
@@ -77,11 +65,6 @@ class Steering:
         labelled = bound / (mu * math.sqrt(1 - self.count_share))
         sigma = (labelled, labelled, bound / mu)
         return NeighborSumQuery(self.weights, sigma, classes - 1, bits, self.similarity)
-
-
-def public_labels(graph: Graph, groups: Tensor) -> Tensor:
-    """Return the classes of the nodes in labelled groups, and -1 for targets."""
-    return torch.where(groups != TARGET, graph.y, -1)
 
 
 def expected_length(query: NeighborSumQuery, groups: Tensor, mean_degree: float) -> Tensor:

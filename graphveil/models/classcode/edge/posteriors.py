@@ -1,7 +1,15 @@
 """Public class posteriors from the nodes' own features, cross-fitted: no node's label informs its own.
 
-With in-sample posteriors a later network would learn to trust the features and ignore the graph. Validation
-labels are public like the training labels and are fitted too; out of fold, they stay fit for model selection.
+Why so: everything that comes later weighs these posteriors against noisy rows, and learns to do so on nodes
+with a label, to do it on nodes without one. A network is surer of the nodes that it was trained on, and right
+more often, than of any others. Posteriors in sample would teach likelihood, heads and gate that features know
+the answer and that rows add nothing, which is wrong where it counts. So each labelled node is judged by the
+one of five networks that did not see it, and a target by the mean of all five, whose errors are of the same
+kind. Out of fold, validation labels may teach too, and stay fit for choosing the gate. Candidates are
+compared on one held-out fold, at one network each, and a network keeps its last epoch, at a step size that
+has fallen to nothing: to choose the best one would take labels that are neither learned from nor used to
+judge later. No edge is read, so all of it is free. What each part brings is measured in
+``docs/decisions/007-classcode-choices.md``.
 """
 
 from collections.abc import Sequence
@@ -13,9 +21,10 @@ from torch import Tensor
 from torch.nn.functional import nll_loss, one_hot
 
 from graphveil.graph import Features, Graph
-from graphveil.models.base import State, nodes_of
-from graphveil.models.classcode.rows import as_fast, unit_rows
-from graphveil.models.classcode.similarity import with_similar_nodes
+from graphveil.models.classcode.edge.rows import as_fast, unit_rows
+from graphveil.models.classcode.edge.similarity import with_similar_nodes
+from graphveil.models.membership import nodes_of
+from graphveil.models.method import State
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward, batch_of
 from graphveil.train import Schedule, train
@@ -63,17 +72,17 @@ class Posteriors:
     networks: tuple[FeedForward, ...]
 
 
-def public_posteriors(graph: Graph, context: Session) -> Posteriors:
+def public_posteriors(graph: Graph, session: Session) -> Posteriors:
     """Return posteriors cross-fitted on the public labels: training and validation, no edges."""
     nodes = nodes_of(graph.mask("train") | graph.mask("val"))
-    fit = CrossFit(graph, context, "posterior", nodes, graph.y)
-    candidate = CANDIDATES[int(context.once("posterior-choice", fit.choose)["candidate"])]
+    fit = CrossFit(graph, session, "posterior", nodes, graph.y)
+    candidate = CANDIDATES[int(session.once("posterior-choice", fit.choose)["candidate"])]
     trained = fit.posteriors(candidate)
     return replace(trained, log=with_similar_nodes(trained.log, graph))
 
 
 def distilled_posteriors(
-    graph: Graph, context: Session, public: Posteriors, decided: Tensor, name: str
+    graph: Graph, session: Session, public: Posteriors, decided: Tensor, name: str
 ) -> Posteriors:
     """Return posteriors that imitate a decision made with the rows, blended with the public ones.
 
@@ -88,7 +97,7 @@ def distilled_posteriors(
     targets = decided.exp().to(torch.float32)
     labelled = graph.mask("train") | graph.mask("val")
     targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
-    fit = CrossFit(graph, context, name, torch.arange(graph.num_nodes), targets)
+    fit = CrossFit(graph, session, name, torch.arange(graph.num_nodes), targets)
     imitated = fit.posteriors(public.candidate)
     return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
 
@@ -141,11 +150,11 @@ class CrossFit:
     A node of a fold takes the posterior of the network that did not see it; every other node the mean of all.
     """
 
-    def __init__(self, graph: Graph, context: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
+    def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
-        self._graph, self._context, self._name = graph, context, name
+        self._graph, self._session, self._name = graph, session, name
         self._nodes, self._targets = nodes, targets
-        shuffled = torch.randperm(len(nodes), generator=context.streams.torch(f"{name}-folds"))
+        shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
     def choose(self) -> State:
@@ -160,9 +169,9 @@ class CrossFit:
     def posteriors(self, candidate: Candidate) -> Posteriors:
         """Return the cross-fitted posteriors of all nodes."""
         stages = [(f"{self._name}-{k}", partial(self._state, k, candidate)) for k in range(FOLDS)]
-        networks = tuple(restore_network(self._context.once(*stage)) for stage in stages)
+        networks = tuple(restore_network(self._session.once(*stage)) for stage in stages)
         x = prepared(self._graph.x, candidate)
-        each = torch.stack([log_posterior(network.to(self._context.device), x) for network in networks])
+        each = torch.stack([log_posterior(network.to(self._session.device), x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
         return Posteriors(log, candidate, networks)
@@ -172,19 +181,19 @@ class CrossFit:
 
     def _train(self, fold: int, candidate: Candidate) -> FeedForward:
         """Return the network that does not see one fold."""
-        graph, context = self._graph, self._context
-        generator = context.streams.torch(f"{self._name}-{fold}")
+        graph, session = self._graph, self._session
+        generator = session.streams.torch(f"{self._name}-{fold}")
         widths = [graph.num_features, candidate.hidden, graph.num_classes]
-        network = build(widths, candidate.input_dropout, generator).to(context.device)
+        network = build(widths, candidate.input_dropout, generator).to(session.device)
         x = prepared(graph.x, candidate)
         train(
             network,
-            lambda index: network(batch_of(x, index, context.device)).cpu(),
+            lambda index: network(batch_of(x, index, session.device)).cpu(),
             self._targets,
             self._nodes[self._fold_of != fold],
             self._nodes[:0],
             candidate.schedule,
             generator=generator,
-            on_epoch=context.epochs(f"{self._name} {fold + 1} of {FOLDS}", candidate.epochs),
+            on_epoch=session.epochs(f"{self._name} {fold + 1} of {FOLDS}", candidate.epochs),
         )
         return network

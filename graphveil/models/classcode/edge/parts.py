@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from graphveil.models.base import State
+from graphveil.models.method import State
 
 
 def parts_state(part: str, networks: Sequence[nn.Module]) -> State:

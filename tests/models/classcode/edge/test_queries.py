@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphveil.models.classcode import ClassCode
-from graphveil.models.classcode.queries import GROUPS, TARGET, TRAIN, VAL, Steering
+from graphveil.models.classcode.edge.groups import GROUPS, TARGET, TRAIN, VAL
+from graphveil.models.classcode.edge.queries import Steering
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import GroupWeights, NeighborSumQuery
@@ -27,7 +28,7 @@ def test_the_steered_table_has_sensitivity_one_and_equal_weights_sqrt_two() -> N
 
 
 def test_every_pair_of_groups_spends_exactly_the_budget() -> None:
-    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, back=0.3)
+    steering = Steering.choose(UndirectedEdge(), 0.05, few_labels=False, reverse_weight=0.3)
     costs = pair_costs(steering, 0.5, UndirectedEdge())
     torch.testing.assert_close(costs, torch.full((GROUPS, GROUPS), 0.25, dtype=torch.float64))
 

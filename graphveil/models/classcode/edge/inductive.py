@@ -10,15 +10,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.errors import ArtifactError, GraphError
+from graphveil.errors import ArtifactError
 from graphveil.graph import Graph
-from graphveil.models.base import State
-from graphveil.models.classcode.likelihood import Affinity, Shape, fit_length, row_log_likelihood
-from graphveil.models.classcode.parts import part_of, parts_state
-from graphveil.models.classcode.posteriors import FOLDS, ends_of, mean_posterior, restore_network
-from graphveil.models.classcode.queries import TARGET, TRAIN, groups_of
-from graphveil.models.classcode.rounds import Rounds
+from graphveil.models.classcode.edge.likelihood import Affinity, Shape, fit_length, row_log_likelihood
+from graphveil.models.classcode.edge.parts import part_of, parts_state
+from graphveil.models.classcode.edge.posteriors import (
+    FOLDS,
+    Posteriors,
+    ends_of,
+    mean_posterior,
+    restore_network,
+)
+from graphveil.models.classcode.edge.rounds import Rounds
 from graphveil.models.inference.cache import Answer
+from graphveil.models.method import State
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
 
@@ -26,8 +31,8 @@ _LEAST = 1e-30  # of a probability
 _FEATURES, _IMITATING = "features", "imitating"
 
 
-@dataclass(frozen=True)
-class Reader:
+@dataclass(frozen=True, eq=False)
+class InductiveReader:
     """What a fit knows that holds for other graphs, too.
 
     Args:
@@ -43,6 +48,14 @@ class Reader:
     unit_rows: bool
     affinity: Affinity
     shape: Shape
+
+    @classmethod
+    def of(
+        cls, public: Posteriors, imitating: Posteriors | None, affinity: Affinity, shape: Shape
+    ) -> "InductiveReader":
+        """Return what a fit found: its feature networks, and what counts and likelihood came to."""
+        also = () if imitating is None else imitating.networks
+        return cls(public.networks, also, public.candidate.unit_rows, affinity, shape)
 
     def prior(self, graph: Graph) -> Tensor:
         """Return log-posteriors from features, float64, shape (N, C)."""
@@ -60,14 +73,14 @@ class Reader:
         return (prior + self.shape.temper * likelihood).log_softmax(dim=1)
 
     def predict(
-        self, rounds: Rounds, graph: Graph, context: Session, kept: Answer | None, *, previous: bool
+        self, rounds: Rounds, graph: Graph, session: Session, kept: Answer | None, *, previous: bool
     ) -> Tensor:
         """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
 
         Args:
             rounds: rounds that have not begun.
             graph: what they ask.
-            context: has the randomness of estimates.
+            session: has the randomness of estimates.
             kept: what is known of the first nodes, which speak with it.
             previous: whether a second round's weights read what the first one said.
         """
@@ -76,7 +89,7 @@ class Reader:
         new = prior[len(old) :]
         seen = prior
         for number, _ in enumerate(rounds.hops, start=1):
-            generator = context.streams.torch(f"weighed-pairs-{number}")
+            generator = session.streams.torch(f"weighed-pairs-{number}")
             rounds.listen(torch.cat([old, new]), seen, generator)
             new = self.read(rounds, prior[len(old) :])
             seen = torch.cat([old, new]) if previous else prior
@@ -95,7 +108,7 @@ class Reader:
         }
 
     @classmethod
-    def restore(cls, state: State, features: int, classes: int) -> "Reader":
+    def restore(cls, state: State, features: int, classes: int) -> "InductiveReader":
         """Return what :meth:`state` was taken from.
 
         Raises:
@@ -120,31 +133,3 @@ def _networks(state: State, part: str) -> tuple[FeedForward, ...]:
     """Return the feature networks of one kind, of which there may be none."""
     parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
     return tuple(restore_network(one) for one in parts if one)
-
-
-def groups_to_predict(graph: Graph, first: int) -> Tensor:
-    """Return each node's group in a graph to predict.
-
-    Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
-    as if they were labelled.
-    """
-    groups = groups_of(graph)
-    groups[:first] = TRAIN
-    return groups
-
-
-def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Refuse public labels that do not mean what they meant in training.
-
-    Raises:
-        GraphError: a class is unknown, or its name is another's.
-    """
-    labelled = groups_of(graph) != TARGET
-    if not bool(labelled.any()):
-        return
-    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
-        raise GraphError(
-            f"the graph's public labels are of other classes than the {classes} that the model was trained "
-            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
-            "its labels"
-        )

@@ -10,9 +10,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphveil.graph import Features
+from graphveil._random import PublicStreams
+from graphveil.graph import Features, Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
-from graphveil.models.classcode.likelihood import Signal
+from graphveil.models.classcode.edge.likelihood import Signal
+from graphveil.models.classcode.edge.parts import part_of, parts_state
+from graphveil.models.method import State
+from graphveil.models.session import Session
+from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward
 from graphveil.release.neighbor_sums import Keys
 from graphveil.weights import Similarity
@@ -49,7 +54,7 @@ class Weigher:
     """
 
     similarity: Similarity
-    tower: FeedForward | None = None
+    weight_network: FeedForward | None = None
 
     @torch.no_grad()
     def keys(self, x: Features, log_posteriors: Tensor) -> Keys:
@@ -57,8 +62,8 @@ class Weigher:
         if self.similarity.reads == "features":
             return x
         probabilities = log_posteriors.exp()
-        if self.tower is not None:
-            learned: Tensor = self.tower.eval()(probabilities.float())
+        if self.weight_network is not None:
+            learned: Tensor = self.weight_network.eval()(probabilities.float())
             return learned
         if self.similarity.reads == "posteriors":
             return probabilities
@@ -86,6 +91,40 @@ class Weigher:
             parts.append(torch.stack(both))
             first += len(w)
         return Moments(*torch.cat(parts, dim=1))
+
+
+def learned_weigher(
+    weighting: Weighting | None, graph: Graph, log_posteriors: Tensor, session: Session
+) -> Weigher | None:
+    """Return the weights and what they learn from public labels; None for weights of one."""
+    if weighting is None:
+        return None
+    network = weighting.weight_network(graph.num_classes, session.streams.torch("weights"))
+    if network is not None:
+        rows = log_posteriors.exp()
+        taught = session.once("weights", lambda: _state_of(weighting.learned(graph, rows, session)))
+        network.load_state_dict(taught)
+    return Weigher(weighting.similarity, network)
+
+
+def weigher_state(weigher: Weigher | None) -> State:
+    """Return the weights of the network that weighs messages, if there is one."""
+    network = None if weigher is None else weigher.weight_network
+    return {} if network is None else parts_state("weights", [network])
+
+
+def restore_weigher(weighting: Weighting | None, state: State, classes: int) -> Weigher | None:
+    """Return what :func:`weigher_state` was taken from."""
+    if weighting is None:
+        return None
+    network = weighting.weight_network(classes, PublicStreams(0).torch("restore"))
+    if network is not None:
+        network.load_state_dict(part_of(state, "weights/0/"))
+    return Weigher(weighting.similarity, network)
+
+
+def _state_of(network: FeedForward | None) -> State:
+    return {} if network is None else dict(network.state_dict())
 
 
 def weighted(signal: Signal, neighbours: Tensor, codes: Tensor, moments: Moments, bound: float) -> Signal:

@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
-from graphveil.models.classcode.likelihood import Signal, row_log_likelihood
-from graphveil.models.classcode.queries import GROUPS, Steering
-from graphveil.models.classcode.weights import Moments, Weigher, weighted
-from graphveil.models.saved import load_model
+from graphveil.models.classcode.edge.groups import GROUPS
+from graphveil.models.classcode.edge.likelihood import Signal, row_log_likelihood
+from graphveil.models.classcode.edge.queries import Steering
+from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
 from graphveil.privacy import DirectedEdge, UndirectedEdge, compose, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import NeighborSumQuery
@@ -221,10 +222,11 @@ def test_a_weight_of_ones_own_is_called_by_its_name(monkeypatch: pytest.MonkeyPa
 def test_a_weighted_model_comes_back_from_a_folder(tmp_path: Path) -> None:
     model = ClassCode(**QUICK, weights="learned_public").fit(grouped())
     model.save(tmp_path / "run")
-    loaded = load_model(tmp_path / "run")
+    loaded = gv.load_model(tmp_path / "run")
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
-    for name, value in model._state().items():
-        assert torch.equal(loaded._state()[name], value)
+    again = loaded.fitted.trained.state()
+    for name, value in model.fitted.trained.state().items():
+        assert torch.equal(again[name], value)
 
 
 @pytest.mark.usefixtures("quick_classcode")

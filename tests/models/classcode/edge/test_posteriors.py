@@ -6,8 +6,8 @@ from scipy import sparse
 
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
-from graphveil.models.classcode.posteriors import public_posteriors
-from graphveil.models.classcode.rows import unit_rows
+from graphveil.models.classcode.edge.posteriors import public_posteriors
+from graphveil.models.classcode.edge.rows import unit_rows
 from graphveil.models.session import Session
 
 
@@ -16,15 +16,15 @@ def small() -> Graph:
 
 
 def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    from graphveil.models.classcode import posteriors
+    from graphveil.models.classcode.edge import posteriors
 
     monkeypatch.setattr(posteriors, "CANDIDATES", posteriors.CANDIDATES[:1])  # the choice may see labels
     graph = small()
     node = int(torch.nonzero(graph.mask("train"))[0])
     labels = graph.y.clone()
     labels[node] = (labels[node] + 1) % graph.num_classes
-    before = public_posteriors(graph, Session(PublicStreams(3))).log
-    after = public_posteriors(graph.replace(y=labels), Session(PublicStreams(3))).log
+    before = public_posteriors(graph, Session(streams=PublicStreams(3))).log
+    after = public_posteriors(graph.replace(y=labels), Session(streams=PublicStreams(3))).log
     assert torch.equal(before[node], after[node])
     others = torch.nonzero(graph.mask("train"))[1:, 0]
     assert not torch.equal(before[others], after[others])
@@ -35,8 +35,8 @@ def test_the_posteriors_do_not_depend_on_the_edges() -> None:
     empty = Adjacency.from_edges(
         np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), num_nodes=graph.num_nodes, directed=False
     )
-    with_edges = public_posteriors(graph, Session(PublicStreams(0))).log
-    without = public_posteriors(graph.replace(adjacency=empty), Session(PublicStreams(0))).log
+    with_edges = public_posteriors(graph, Session(streams=PublicStreams(0))).log
+    without = public_posteriors(graph.replace(adjacency=empty), Session(streams=PublicStreams(0))).log
     assert torch.equal(with_edges, without)
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from graphveil.graph import Features, Graph, to_dense
-from graphveil.models.base import nodes_of
-from graphveil.models.classcode.rows import as_fast, unit_rows
+from graphveil.models.classcode.edge.rows import as_fast, unit_rows
+from graphveil.models.membership import nodes_of
 
 NEIGHBOURS = 20
 _ALL_PAIRS = 1 << 26  # node-label pairs up to which comparing them all is cheap

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
+from graphveil.models.classcode.edge.parts import part_of
+from graphveil.models.method import State
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
 from graphveil.train import Schedule, train
@@ -32,7 +34,7 @@ class Head(nn.Module):
         return cls([inputs, width, width, classes], dropout, generator=generator)
 
     @classmethod
-    def restore(cls, state: dict[str, Tensor]) -> "Head":
+    def restore(cls, state: State) -> "Head":
         """Return a trained head from its weights."""
         widths = [
             len(state["net._layers.0.weight"]),
@@ -49,6 +51,11 @@ class Head(nn.Module):
         return logits
 
 
+def restore_heads(state: State) -> tuple[Head, ...]:
+    """Return the trained heads of a fit from all its weights."""
+    return tuple(Head.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS))
+
+
 def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -> Tensor:
     """Return [Q, P, r/3, r/|r|, ...], float32."""
     parts = [start, log_posteriors]
@@ -63,7 +70,7 @@ def fit_heads(
     labels: Tensor,
     train_nodes: Tensor,
     val_nodes: Tensor,
-    context: Session,
+    session: Session,
 ) -> tuple[list[Head], Tensor]:
     """Train the heads and return them with the mean of their probabilities as a log-posterior (N, C)."""
     small = len(train_nodes) < _SMALL
@@ -80,7 +87,7 @@ def fit_heads(
     q, f = start.to(torch.float32), inputs
     heads = []
     for seed in range(SEEDS):
-        generator = context.streams.torch(f"head-{seed}")
+        generator = session.streams.torch(f"head-{seed}")
         head = Head.build(inputs.shape[1], start.shape[1], small, generator=generator)
         history = train(
             head,
@@ -90,9 +97,9 @@ def fit_heads(
             val_nodes,
             schedule,
             generator=generator,
-            on_epoch=context.epochs(f"head {seed + 1} of {SEEDS}", epochs),
+            on_epoch=session.epochs(f"head {seed + 1} of {SEEDS}", epochs),
         )
-        context.record(f"head-{seed}", history)
+        session.record(f"head-{seed}", history)
         heads.append(head)
     return heads, mean_log_posterior(heads, q, f)
 

@@ -1,0 +1,1 @@
+"""ClassCode at edge level: public posteriors, one steered release, likelihood, heads and gate."""

@@ -1,0 +1,58 @@
+"""Who has a public label: the groups by which ClassCode weighs and prices messages at edge level."""
+
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph import Graph
+
+TRAIN, VAL, TARGET = 0, 1, 2
+GROUPS = 3
+
+
+def groups_of(graph: Graph) -> Tensor:
+    """Return each node's public group: train, validation, or target, as all are without a split."""
+    groups = torch.full((graph.num_nodes,), TARGET)
+    if not graph.has_split:
+        return groups
+    groups[graph.mask("train")] = TRAIN
+    groups[graph.mask("val")] = VAL
+    return groups
+
+
+def groups_to_predict(graph: Graph, first: int) -> Tensor:
+    """Return each node's group in a graph to predict.
+
+    Nodes before ``first`` speak, and have no row: the whole budget of an edge to them goes to the other end,
+    as if they were labelled.
+    """
+    groups = groups_of(graph)
+    groups[:first] = TRAIN
+    return groups
+
+
+def public_labels(graph: Graph, groups: Tensor) -> Tensor:
+    """Return the classes of the nodes in labelled groups, and -1 for targets."""
+    return torch.where(groups != TARGET, graph.y, -1)
+
+
+def labelled_count(graph: Graph) -> int:
+    """Return how many nodes have a public label."""
+    return int((groups_of(graph) != TARGET).sum())
+
+
+def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
+    """Refuse public labels that do not mean what they meant in training.
+
+    Raises:
+        GraphError: a class is unknown, or its name is another's.
+    """
+    labelled = groups_of(graph) != TARGET
+    if not bool(labelled.any()):
+        return
+    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
+        raise GraphError(
+            f"the graph's public labels are of other classes than the {classes} that the model was trained "
+            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
+            "its labels"
+        )

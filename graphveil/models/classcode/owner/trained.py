@@ -1,0 +1,59 @@
+"""A fit of ClassCode on records, as a value: its public weights."""
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from graphveil.errors import ArtifactError, NotYetError
+from graphveil.graph import Graph
+from graphveil.models.classcode.owner.encoder import Encoder
+from graphveil.models.classcode.owner.reader import Combiner
+from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing
+from graphveil.models.inference.cache import Answer
+from graphveil.models.method import State, Trained
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedClassCodeOwner(Trained):
+    """The encoder of features, and what decides on features and rows: a weighing (S) or a combiner (R)."""
+
+    encoder: Encoder
+    decider: Weighing | Combiner
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Refuse: the pushes of another graph need to know who teaches there.
+
+        Raises:
+            NotYetError: always.
+        """
+        raise NotYetError(
+            "classcode with unit 'node-owner' asks by who has a public label, which another graph need not "
+            "say, and does not yet predict one; fit it on that graph (its own release and budget), or use "
+            "gap, which predicts other graphs"
+        )
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> NoReturn:
+        """Refuse, as :meth:`plan_for` does."""
+        self.plan_for(PublicSizes.of(graph))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {**self.encoder.state(), "decider": self.decider.weights}
+
+    @classmethod
+    def restore(cls, state: State, sizes: PublicSizes) -> "TrainedClassCodeOwner":
+        """Return what :meth:`state` was taken from.
+
+        Raises:
+            ArtifactError: the weights are not those of so many features and classes.
+        """
+        weights, classes = state["decider"], sizes.classes
+        known = weights.shape in ((WEIGHTS,), (4 * classes - 1, classes))
+        if not known or state["encoder"].shape != (sizes.width + 1, classes):
+            raise ArtifactError(
+                f"the model's weights are not those of {sizes.width} features and {classes} classes; take "
+                "them from the original run"
+            )
+        decider = Weighing(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
+        return cls(encoder=Encoder.restore(state), decider=decider)
