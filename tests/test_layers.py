@@ -29,11 +29,6 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CIRCULAR = {  # modules that still import each other: this list may only shrink
     "graphveil.models",
     "graphveil.models.base",
-    "graphveil.artifacts.cards",
-    "graphveil.models.inference.requests",
-    "graphveil.artifacts.predictions",
-    "graphveil.artifacts.files",
-    "graphveil.models.requirements",
     "graphveil.models.saved",
 }
 

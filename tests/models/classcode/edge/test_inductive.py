@@ -124,7 +124,7 @@ def test_a_model_from_a_folder_predicts_what_the_first_one_does(
     model = ClassCode(**SEEDED, **options).fit(grouped())
     model.save(tmp_path / "run")
     loaded = gv.load_model(tmp_path / "run")
-    there = loaded.predict_proba(without_labels(grouped(seed=1)))
+    there = loaded.predict_proba(without_labels(grouped(seed=1)), accept_price=True)
     torch.testing.assert_close(there, model.predict_proba(without_labels(grouped(seed=1))))
 
 
