@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from graphveil.models.lpgnn.records import Randomised
 from scipy import sparse, stats
 
 from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
@@ -39,7 +40,6 @@ from graphveil.mechanisms import (
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.lpgnn.records import Randomised
 from graphveil.models.session import Session
 from graphveil.networks.inputs import Estimates
 
