@@ -176,7 +176,7 @@ def _stage_release(
     from graphveil.artifacts.files import write_record
     from graphveil.artifacts.release_folder import withheld
     from graphveil.models.inference import own_graph
-    from graphveil.models.saved import save_fitted
+    from graphveil.models.snapshots import save_fitted
 
     release, per_node = workspace / folder.release.name, workspace / folder.per_node.name
     for attempt in (release, per_node):

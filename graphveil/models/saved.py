@@ -1,4 +1,4 @@
-"""Estimators from release folders, and release folders from fits."""
+"""Estimators from release folders."""
 
 import dataclasses
 import json
@@ -10,7 +10,6 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphveil.artifacts.cards import Card
 from graphveil.artifacts.files import INFINITE, MAX_INTEGER, first_complaint, refusing
 from graphveil.artifacts.release_folder import (
     INTERNAL,
@@ -19,7 +18,6 @@ from graphveil.artifacts.release_folder import (
     WEIGHTS,
     find_release,
     read_release,
-    write_release,
 )
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, GraphveilError
@@ -31,43 +29,6 @@ from graphveil.models.sizes import PublicSizes
 
 _UNBOUNDED = ("seed", "unsafe_noise_seed", "max_units")
 _SPARE_ELEMENTS = 1 << 20  # what a network may allocate beyond a few times its own weights
-
-
-def save_fitted(
-    fitted: Fitted, folder: Path, card: Card | None = None, *, per_node: Path | None = None
-) -> None:
-    """Write what may be published of a fit to a new folder, whole or not at all.
-
-    Args:
-        fitted: the fit; parameters that were set after it are no part of it.
-        folder: a path that does not exist yet, or an empty folder.
-        card: what the model card says about the data and the accuracy.
-        per_node: a second such folder, for what the unit withholds from the first.
-
-    Raises:
-        ConfigError: a folder holds something, or nothing is withheld.
-    """
-    write_release(snapshot_of(fitted), folder, card, per_node=per_node)
-
-
-def snapshot_of(fitted: Fitted) -> Snapshot:
-    """Return a fit as plain data."""
-    return Snapshot(
-        method=fitted.method.name,
-        parameters=dict(fitted.parameters),
-        features=fitted.sizes.width,
-        classes=fitted.sizes.classes,
-        nodes=fitted.sizes.nodes,
-        train_records=fitted.sizes.train_records,
-        class_names=fitted.class_names,
-        guarantee=fitted.guarantee,
-        rows=fitted.rows,
-        sampler=fitted.sampler,
-        state=fitted.trained.state(),
-        released=fitted.released,
-        proba=fitted.proba,
-        ids=fitted.ids,
-    )
 
 
 def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Estimator:

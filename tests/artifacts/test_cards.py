@@ -123,7 +123,7 @@ def test_names_of_classes_are_no_markup_of_the_card() -> None:
     from graphveil.graph.recipes import RECIPES
     from graphveil.graph.synthetic import synthetic
     from graphveil.models.mlp import MLP
-    from graphveil.models.saved import snapshot_of
+    from graphveil.models.snapshots import snapshot_of
 
     graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     names = tuple(f"[x](y)<b>\n# {number}" for number in range(graph.num_classes))

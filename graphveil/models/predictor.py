@@ -1,0 +1,177 @@
+"""What a fitted estimator says: predictions, prices and guarantees, read from the fit and nothing else."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+from torch import Tensor
+
+from graphveil._threads import one_thread
+from graphveil.errors import ConfigError
+from graphveil.graph import EdgeSet, Graph
+from graphveil.models.fitted import Fitted
+from graphveil.models.inference.own_graph import OwnGraph
+from graphveil.models.inference.predictions import Predictions
+from graphveil.models.inference.requests import Requesting, Words, requests_of_graph
+from graphveil.models.learned import Learned, nothing
+from graphveil.models.method import State
+from graphveil.models.snapshots import save_fitted
+from graphveil.privacy import Guarantee
+from graphveil.release import ReleasePlan
+from graphveil.train import EpochRecord
+
+
+@dataclass(kw_only=True, eq=False)
+class Predictor:
+    """Half of an estimator: whatever follows from a fit. It has no parameters, so none can reach the fit."""
+
+    _fit: Fitted | None = field(default=None, init=False, repr=False)
+    _predictions: Predictions | None = field(default=None, init=False, repr=False)
+
+    guarantee_ = Learned[Guarantee | None](lambda fit: fit.guarantee, nothing)
+    proba_ = Learned[Tensor | None](lambda fit: fit.proba, nothing)
+    plan_ = Learned[ReleasePlan | None](lambda fit: fit.plan, nothing)
+    ids_ = Learned[npt.NDArray[Any] | None](lambda fit: fit.ids, nothing)
+    class_names_ = Learned[tuple[str, ...]](lambda fit: fit.class_names, tuple)
+    aggregates_ = Learned[State](lambda fit: dict(fit.released), dict)
+    history_ = Learned[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
+    seconds_ = Learned[dict[str, float]](lambda fit: dict(fit.seconds), dict)
+    private_accuracy_ = Learned[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
+
+    @one_thread()
+    def predict_proba(
+        self,
+        graph: Graph | None = None,
+        *,
+        disjoint_edges: bool = False,
+        disjoint_people: bool = False,
+        accept_price: bool = False,
+    ) -> Tensor:
+        """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
+
+        The fitted graph is recognised, also when it was read from its files once more. What was predicted
+        once is free from then on, and the same to the last bit, as long as the graph's
+        edges are in memory. A graph that has grown (:meth:`Graph.grow`) from one that was predicted pays for
+        its new edges alone, and its old nodes keep their predictions. Other features on the same edges are
+        another question.
+
+        Args:
+            graph: by default the fitted one.
+            disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
+                that this model has predicted: its release is then booked on its own edges only, and counts
+                beside the others, not on top of them. Without it, it counts on top of all of them.
+            disjoint_people: the same for people, under unit ``node-features``: your word that nobody in the
+                graph is in the fitted one, nor in any other that this model has predicted.
+            accept_price: ask a graph, and book it, although it may be the fitted one: a model that was
+                loaded without its run's ``internal`` folder cannot know.
+
+        Raises:
+            UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
+            ConfigError: the edges are known to be those of the fitted graph, or may be and no word was given.
+            GraphError: the graph has other features than the fitted one.
+            BudgetError: a ledger refuses the release, which is then not booked; of a graph that has grown in
+                several steps, those before it may be, and are kept.
+            NotYetError: the method does not predict other graphs.
+        """
+        if graph is None:
+            return self.fitted.own_proba
+        return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price))
+
+    def price(
+        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Guarantee | None:
+        """Return what predicting another graph would cost, or None if that asks nothing under a budget.
+
+        It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
+        that was predicted before has no price. Nothing is spent. Arguments and errors are those of
+        :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
+        """
+        return self._books.price(graph, Words(disjoint_edges, disjoint_people))
+
+    def guarantee_after(
+        self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
+    ) -> Guarantee:
+        """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
+        return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
+
+    def predict(
+        self,
+        graph: Graph | None = None,
+        *,
+        disjoint_edges: bool = False,
+        disjoint_people: bool = False,
+        accept_price: bool = False,
+    ) -> Tensor:
+        """Return class numbers, shape (N); see :meth:`predict_proba`."""
+        proba = self.predict_proba(
+            graph,
+            disjoint_edges=disjoint_edges,
+            disjoint_people=disjoint_people,
+            accept_price=accept_price,
+        )
+        return proba.argmax(dim=1)
+
+    def score(self, graph: Graph, split: str = "test") -> float:
+        """Return the accuracy on one part of a graph's split."""
+        mask = graph.mask(split)
+        return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the fitted object promises: its weights, its rows, its predictions of the fitted graph."""
+        return self.fitted.guarantee
+
+    @property
+    def guarantee_with_predictions(self) -> Guarantee:
+        """What the fit and all predictions of other graphs promise together.
+
+        Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
+        in which a graph grew, count with the largest figure.
+        """
+        return self._books.guarantee
+
+    def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
+        """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
+
+        Under node units predictions are no part of it; ``per_node`` names a second folder for what is
+        withheld, of which row v is only for someone entitled to v's record.
+        """
+        save_fitted(self.fitted, Path(folder), per_node=None if per_node is None else Path(per_node))
+
+    @property
+    def fitted(self) -> Fitted:
+        """The fit, as a value.
+
+        Raises:
+            ConfigError: there is none yet.
+        """
+        if self._fit is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
+        return self._fit
+
+    @property
+    def _books(self) -> Predictions:
+        assert self.fitted is not None  # says what to do
+        assert self._predictions is not None
+        return self._predictions
+
+    def _take(self, fitted: Fitted, edges: EdgeSet | None = None, own: OwnGraph | None = None) -> Self:
+        """Take a fit in place of the one before; without an edge set it is of edges that nobody here has."""
+        self._fit, known = fitted, EdgeSet() if edges is None else edges
+        self._predictions = Predictions(fitted, known, self._requesting(), own)
+        return self
+
+    @property
+    def named_classes(self) -> tuple[str, ...]:
+        """The label of each class, or its number where labels have no names."""
+        return self.class_names_ or tuple(str(number) for number in range(self.fitted.sizes.classes))
+
+    @property
+    def own_graph(self) -> OwnGraph | None:
+        """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
+        return self._books.own
+
+    def _requesting(self) -> Requesting:
+        """Return what predicting another graph has to ask."""
+        return requests_of_graph
