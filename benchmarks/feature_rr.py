@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from graphveil.models.lpgnn.records import Randomised
 from scipy import sparse, stats
 
 from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
