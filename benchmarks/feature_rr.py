@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from graphveil.models.lpgnn.records import Randomised
 from scipy import sparse, stats
 
 from graphveil.graph import RECIPES, Graph, load_dataset, to_dense
@@ -40,6 +39,8 @@ from graphveil.mechanisms import (
 from graphveil.mechanisms.distributions import LaplaceDistribution, StepDistribution
 from graphveil.mechanisms.local.importance import combined
 from graphveil.models.lpgnn import LPGNN
+from graphveil.models.lpgnn.learning import LpgnnMethod
+from graphveil.models.lpgnn.method import Collected
 from graphveil.models.session import Session
 from graphveil.networks.inputs import Estimates
 
@@ -263,9 +264,19 @@ class StandardisedLPGNN(LPGNN):
 
     method: ClassVar[str] = "lpgnn"
 
-    def _records(self, graph: Graph, context: Session) -> Randomised:
-        records = super()._records(graph, context)
-        return replace(records, features=standardised(records.features))
+    def _configured(self) -> LpgnnMethod:
+        return StandardisedMethod(**vars(super()._configured()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandardisedMethod(LpgnnMethod):
+    """The method of :class:`StandardisedLPGNN`."""
+
+    def collected(self, graph: Graph, session: Session) -> Collected:
+        """Return what was told, standardised."""
+        found = super().collected(graph, session)
+        records = replace(found.records, features=standardised(found.records.features))
+        return replace(found, records=records)
 
 
 def standardised(estimates: Estimates) -> Estimates:

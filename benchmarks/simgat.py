@@ -29,7 +29,9 @@ from scipy import sparse, stats
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Graph, load_dataset
 from graphveil.models.lpgnn import LPGNN
-from graphveil.models.simgat import SimGAT
+from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.session import Session
+from graphveil.models.simgat import SimGAT, SimilarityThrough
 from graphveil.propagation import Chain, KProp, Propagation, SparseMap
 from graphveil.structure import PublicEdges, averaging, parse_similarity
 
@@ -64,7 +66,18 @@ class GivenSimGAT(SimGAT):
     method: ClassVar[str] = "lpgnn"
     given: Any = field(default=None, repr=False)
 
-    def _similar(self, edges: PublicEdges) -> Any:
+    def _through(self) -> SimilarityThrough:
+        return GivenThrough(**vars(super()._through()), given=self.given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenThrough(SimilarityThrough):
+    """Averages by an S that was computed before."""
+
+    given: Any = field(repr=False)
+
+    def similar(self, edges: PublicEdges, session: Session) -> Any:
+        """Return it."""
         return self.given
 
 
@@ -112,7 +125,7 @@ def measured(
     cell: Cell, graph: Graph, given: Mapping[str, Any], options: argparse.Namespace
 ) -> dict[str, float]:
     """Return the test accuracy and the processor seconds of one run."""
-    build: Callable[..., LPGNN] = LPGNN
+    build: Callable[..., LocalEstimator] = LPGNN
     if cell.arm != KPROP:
         build = partial(GivenSimGAT, given=given[cell.arm])
     model = build(

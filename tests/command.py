@@ -54,9 +54,9 @@ class Files:
     edges: Path
 
     @classmethod
-    def written(cls, folder: Path) -> "Files":
+    def written(cls, folder: Path, seed: int = 0) -> "Files":
         """Write a graph of three teams; text that must stay secret lies in a column that is not used."""
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         teams = rng.integers(CLASSES, size=NODES)
         nodes = [["user", "age", "height", "team"]]
         nodes += [

@@ -83,7 +83,7 @@ def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
 def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     invoke("train", *LOCAL, *files.flags, "--out", "run")
     (tmp_path / "other").mkdir()
-    other = Files.written(tmp_path / "other")
+    other = Files.written(tmp_path / "other", seed=1)
     flags = ["predict", "run", "--nodes", other.nodes, "--edges", other.edges, "--json"]
     answer = invoke(*flags)
     record, shown = answer.json, " ".join(answer.err.split())
@@ -99,7 +99,7 @@ def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_pat
     refused = invoke(*flags, "--disjoint-edges")
     assert (refused.code, "--disjoint-people" in refused.err) == (2, True)
     alone = invoke("predict", "run", "--disjoint-people")
-    assert (alone.code, "describe another graph" in alone.err) == (2, True)
+    assert (alone.code, "about another" in alone.err) == (2, True)
 
 
 @pytest.mark.parametrize("part", ["privacy.json", "model.json"])
@@ -144,7 +144,7 @@ def test_each_budget_that_is_missing_is_named_with_its_flag(
         (["--set", "features=feature-rr", "--set", "theta=0.5,0.6"], "theta adds up to 1.1 instead of 1"),
         (["--set", "features=feature-rr", "--set", "theta=1"], "1 weights and there are 2 features"),
         (["--set", "low=3", "--set", "high=1"], "low=3.0 must be below high=1.0"),
-        (["--set", "low=nan"], "low=nan must be a finite number"),
+        (["--set", "low=nan"], "low=nan must be a number within"),
         (["--set", "scaling=columns"], "data_dependent_bounds=True go together"),
     ],
 )
