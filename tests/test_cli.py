@@ -581,6 +581,26 @@ def test_misuse_with_json_is_an_object_too(invoke: Invoke) -> None:
     assert answer.json["error"]["exit_code"] == 2
 
 
+def test_classes_may_be_a_public_list(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK]
+    assert invoke(*base, "--classes", 't2,"t0, or none",t1,t0', "--out", "r", "--json").json["classes"] == 4
+    assert json.loads(Path("r/release/model.json").read_text())["class_names"] == [
+        *("t2", "t0, or none", "t1", "t0")
+    ]
+    assert "labels that are not among the classes given" in invoke(*base, "--classes", "t0,t1").err
+
+
+@pytest.mark.parametrize("classes", ["", "t0", "t0,t0", "t0,,t1"])
+def test_a_list_of_classes_has_two_names_or_more(invoke: Invoke, files: Files, classes: str) -> None:
+    answer = invoke("train", "mlp", *files.flags, *PRIVATE, "--classes", classes)
+    assert_refused(answer, "--classes needs two or more names")
+
+
+def test_a_named_data_set_knows_its_classes(invoke: Invoke) -> None:
+    answer = invoke("train", "mlp", "--dataset", "synthetic/tiny", *PRIVATE, "--classes", "a,b")
+    assert_refused(answer, "--classes exclude each other")
+
+
 def test_the_refusal_of_directed_edges_names_the_unit_and_the_price(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", "gap", *files.flags, "--unit", "directed-edge", "--epsilon", 4, "--delta", 1e-5)
     assert_refused(answer, "--unit undirected-edge")

@@ -138,14 +138,15 @@ class Experiment:
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
 
-        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode, and it is
-        members that count: who of them has a label is protected.
+        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode. Where
+        records are secret it is members that count: who of them has a label may not decide anything.
         """
         recipe = self._recipe
         if recipe is not None:
             graph = recipe.split(graph, self.seed + run)
         tested = graph.mask("test")
-        if not bool((graph.test_mask if self.records and graph.test_mask is not None else tested).any()):
+        members = graph.test_mask if self.records or self.local else tested
+        if members is None or not bool(members.any()):
             raise GraphError(
                 "the split has no labelled test nodes, so there is nothing to report; give it some"
             )
