@@ -14,6 +14,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.figures import figure_up
 
@@ -587,7 +588,9 @@ def test_classes_may_be_a_public_list(invoke: Invoke, files: Files) -> None:
     assert json.loads(Path("r/release/model.json").read_text())["class_names"] == [
         *("t2", "t0, or none", "t1", "t0")
     ]
-    assert "labels that are not among the classes given" in invoke(*base, "--classes", "t0,t1").err
+    records = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 4, *QUICK, "--json"]
+    for flags, said in (([], True), (["--classes", "t0,t1,t2"], False)):
+        assert (CLASSES_FROM_LABELS in invoke(*records, *flags).json["statement"]) is said
 
 
 @pytest.mark.parametrize("classes", ["", "t0", "t0,t0", "t0,,t1"])
