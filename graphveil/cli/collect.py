@@ -39,7 +39,7 @@ Mechanism = Annotated[
 ]
 Theta = Annotated[
     Path | None,
-    _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one a feature, that add up to 1."),
+    _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
 ]
 Set = Annotated[
     list[str] | None,

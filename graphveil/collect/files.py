@@ -1,6 +1,6 @@
 """A table of records to a table of messages, and messages to a table of estimates. This side needs pyarrow.
 
-A table of messages has a row a message: whose it is, and the message in base64. What is wrong with one is
+A table of messages has a row per message: whose it is, and the message in base64. What is wrong with one is
 told by its row, counted from 1 without the header, and never by what it says.
 """
 
