@@ -14,6 +14,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, read, write
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
+from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.figures import figure_up
 
@@ -579,6 +580,28 @@ def test_misuse_with_json_is_an_object_too(invoke: Invoke) -> None:
     answer = invoke("train", "gap", "--json")
     assert answer.code == 2
     assert answer.json["error"]["exit_code"] == 2
+
+
+def test_classes_may_be_a_public_list(invoke: Invoke, files: Files) -> None:
+    base = ["train", "mlp", *files.flags, *PRIVATE, *QUICK]
+    assert invoke(*base, "--classes", 't2,"t0, or none",t1,t0', "--out", "r", "--json").json["classes"] == 4
+    assert json.loads(Path("r/release/model.json").read_text())["class_names"] == [
+        *("t2", "t0, or none", "t1", "t0")
+    ]
+    records = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 4, *QUICK, "--json"]
+    for flags, said in (([], True), (["--classes", "t0,t1,t2"], False)):
+        assert (CLASSES_FROM_LABELS in invoke(*records, *flags).json["statement"]) is said
+
+
+@pytest.mark.parametrize("classes", ["", "t0", "t0,t0", "t0,,t1"])
+def test_a_list_of_classes_has_two_names_or_more(invoke: Invoke, files: Files, classes: str) -> None:
+    answer = invoke("train", "mlp", *files.flags, *PRIVATE, "--classes", classes)
+    assert_refused(answer, "--classes needs two or more names")
+
+
+def test_a_named_data_set_knows_its_classes(invoke: Invoke) -> None:
+    answer = invoke("train", "mlp", "--dataset", "synthetic/tiny", *PRIVATE, "--classes", "a,b")
+    assert_refused(answer, "--classes exclude each other")
 
 
 def test_the_refusal_of_directed_edges_names_the_unit_and_the_price(invoke: Invoke, files: Files) -> None:

@@ -136,6 +136,22 @@ def test_features_without_names_are_a_list_or_all_columns(invoke: Invoke) -> Non
     assert set(np.unique(np.stack(table.columns[1:]))) <= {0.0, 1.0}
 
 
+def test_who_has_no_label_answers_like_everybody_else(invoke: Invoke, files: Files) -> None:
+    head, *rows = read(files.nodes)
+    for row in rows[:40]:
+        row[3] = SECRET if row[0] == "u3" else ""  # a class that the survey does not know, and none
+    write(files.nodes, [head, *rows])
+    invoke("collect", "survey", "--eps-y", 8, "--classes", "t0,t1,t2", "--out", "s.json")
+    nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv", "--internal", "i.json"]
+    assert invoke("collect", "answer", *nodes).code == 0
+    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--label", "team", "--out", "n.csv"]
+    assert invoke("collect", "decode", *flags, "--json").json["accepted"] == NODES
+    said = dict(read(Path("n.csv"))[1:])
+    assert set(said.values()) == {"t0", "t1", "t2"}
+    assert len({said[row[0]] for row in rows[:40]}) == 3
+    assert json.loads(Path("i.json").read_text())["missing_labels"] == 40
+
+
 # -- before anything is answered ---------------------------------------------------------------------------
 
 
@@ -314,7 +330,7 @@ def test_clipped_values_are_counted_in_an_internal_file_only(invoke: Invoke, fil
     invoke("collect", "survey", *ASK, *LABEL, "--out", "s.json")
     flags = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "answer", *flags, "--internal", "in/ternal.json", "--json")
-    assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7}
+    assert json.loads(Path("in/ternal.json").read_text()) == {"clipped_values": 7, "missing_labels": 0}
     assert "7" not in str(answer.json | {"survey": ""})
     assert "clipped" not in answer.err
 
@@ -484,8 +500,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[Rows], None], str]] = {
     "infinite": (spoilt(5, 2, "-inf"), "column 'height' holds NaN, infinite"),
     "missing": (spoilt(5, 1, ""), "column 'age' has missing values"),
     "text": (spoilt(5, 1, SECRET), "column 'age' is of type"),
-    "unknown label": (spoilt(5, 3, SECRET), "labels that are not among the classes"),
-    "no label": (spoilt(5, 3, ""), "column 'team' has missing labels"),
+    "no label": (lambda rows: [row.__setitem__(3, SECRET) for row in rows[1:]], "no label of the survey's"),
     "repeated id": (spoilt(5, 0, "u0"), "column 'user' repeats ids"),
     "no id": (spoilt(5, 0, ""), "column 'user' has missing values"),
     "no column": (spoilt(0, 1, "aeg"), "no column 'age'"),

@@ -182,7 +182,7 @@ def test_public_weights_come_from_a_file(invoke: Invoke, files: Files) -> None:
         ("[1.0]", RR, "theta has 1 weights and there are 2 features"),
         ("[1.5, -0.5]", RR, "finite numbers of at least 0"),
         ("[NaN, 1]", RR, "finite numbers of at least 0"),
-        ("[[0.5, 0.5], [1, 0]]", RR, "one row a record"),
+        ("[[0.5, 0.5], [1, 0]]", RR, "one row per record"),
         ('["0.5", "0.5"]', RR, "must hold a JSON list of weights, one number a feature"),
         ("[true, 0]", RR, "must hold a JSON list of weights, one number a feature"),
         ('{"a": 1}', RR, "must hold a JSON list of weights, one number a feature"),

@@ -1,6 +1,7 @@
 """``collect``: a survey, people's records as messages, and messages as a table of nodes to train on."""
 
 import math
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,7 +39,7 @@ Mechanism = Annotated[
 ]
 Theta = Annotated[
     Path | None,
-    _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one a feature, that add up to 1."),
+    _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
 ]
 Set = Annotated[
     list[str] | None,
@@ -57,7 +58,7 @@ Id = Annotated[str, _flag(_FILES, "--id", "Column of the nodes' ids.", show_defa
 MessagesOut = Annotated[Path, _flag(_FILES, "--out", "The messages, parquet or CSV.", show_default=False)]
 Internal = Annotated[
     Path | None,
-    _flag(_FILES, "--internal", "Write how many values were clipped here; it must not be published."),
+    _flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
 ]
 Messages = Annotated[Path, _flag(_FILES, "--messages", "Table of ids and messages.", show_default=False)]
 NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
@@ -170,7 +171,8 @@ def answer(
         asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
     )
     if internal is not None:
-        _write(internal, f'{{"clipped_values": {records.outside(asked)}}}\n')
+        counted = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
+        _write(internal, dumps(counted) + "\n")
     try:
         tables.write(out, messages)
     except ConfigError:

@@ -1,13 +1,26 @@
 """The flags that commands share, each written once."""
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from graphveil.models import METHODS
 
 _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
+
+
+def _as_typed(text: str | None) -> str | None:
+    """Return a name in a file as it was typed, in UTF-8, where the locale does not know its letters."""
+    unknown = text is not None and any("\ud800" <= letter <= "\udfff" for letter in text)
+    return os.fsencode(text).decode("utf-8", "surrogateescape") if text and unknown else text
+
+
+def _name(flag: str, help: str) -> Any:
+    """Return a flag that names something in a file."""
+    return typer.Option(flag, help=help, rich_help_panel=_DATA, callback=_as_typed)
+
 
 Method = Annotated[
     str, typer.Argument(metavar="METHOD", help=f"One of {', '.join(METHODS)}.", show_default=False)
@@ -30,20 +43,19 @@ Nodes = Annotated[
 Edges = Annotated[
     Path | None, typer.Option("--edges", help="Table of edges, parquet or CSV.", rich_help_panel=_DATA)
 ]
-Id = Annotated[str | None, typer.Option("--id", help="Column of the nodes' ids.", rich_help_panel=_DATA)]
-Label = Annotated[
-    str | None, typer.Option("--label", help="Column of the nodes' labels.", rich_help_panel=_DATA)
-]
-SourceColumn = Annotated[
-    str | None, typer.Option("--source", help="Column of the edges' first ends.", rich_help_panel=_DATA)
-]
-TargetColumn = Annotated[
-    str | None, typer.Option("--target", help="Column of the edges' second ends.", rich_help_panel=_DATA)
-]
-Weight = Annotated[
+Id = Annotated[str | None, _name("--id", "Column of the nodes' ids.")]
+Label = Annotated[str | None, _name("--label", "Column of the nodes' labels.")]
+SourceColumn = Annotated[str | None, _name("--source", "Column of the edges' first ends.")]
+TargetColumn = Annotated[str | None, _name("--target", "Column of the edges' second ends.")]
+Classes = Annotated[
     str | None,
-    typer.Option("--weight", help="Column of the edges' weights, if they have any.", rich_help_panel=_DATA),
+    _name(
+        "--classes",
+        "The labels that there are, a,b,c: a public list, in this order. Without it they are those that "
+        "occur, which is public then.",
+    ),
 ]
+Weight = Annotated[str | None, _name("--weight", "Column of the edges' weights, if they have any.")]
 MaxWeight = Annotated[
     float | None,
     typer.Option(
@@ -82,10 +94,7 @@ AcceptPrice = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
-Split = Annotated[
-    str | None,
-    typer.Option("--split", help="Column of the nodes with train, val or test.", rich_help_panel=_DATA),
-]
+Split = Annotated[str | None, _name("--split", "Column of the nodes with train, val or test.")]
 Recipe = Annotated[
     str | None,
     typer.Option(

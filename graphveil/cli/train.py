@@ -45,6 +45,7 @@ def train(
     max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
     split: options.Split = None,
+    classes: options.Classes = None,
     recipe: options.Recipe = None,
     expect_edges: options.ExpectEdges = None,
     unit: options.Unit = None,
@@ -68,6 +69,7 @@ def train(
 ) -> None:
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
     from graphveil.experiment.experiment import Experiment
+    from graphveil.experiment.parameters import parse_classes
     from graphveil.experiment.source import Source
 
     privacy = {
@@ -98,6 +100,7 @@ def train(
         max_weight=max_weight,
         directed=directed,
         split=split,
+        classes=None if classes is None else parse_classes(classes),
     )
     experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=not no_baseline)
     _train(experiment, out, Screen(as_json=json), resume=resume, expect_edges=expect_edges)

@@ -18,6 +18,7 @@ from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.mechanisms._draws import Integers, Real, row_blocks
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.local.features import Reports
+from graphveil.mechanisms.local.labels import MISSING
 from graphveil.mechanisms.local.multibit import MultiBit
 
 MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
@@ -44,7 +45,7 @@ def answer(
         node: the public id by which the survey knows whose message this is; it is bound to it.
         secret: from :func:`~graphveil.collect.device_secret`, and never sent.
         features: the record's features, shape (dim,); values outside the bounds are clipped.
-        label: the record's class.
+        label: the record's class, or -1 if it has none, which says a class at random.
         max_eps: how much the whole record may tell. A survey that asks for more is not answered.
         open_label: send the label as it is, if the survey asks for that: nothing protects it then.
 
@@ -90,7 +91,7 @@ def answer_all(
         nodes: each record's public id.
         secret: 32 bytes that only the holder of the records has.
         features: numbers (records, dim); values outside the bounds are clipped.
-        labels: classes (records,).
+        labels: classes (records,), -1 for none.
         max_eps: how much each record may tell.
         open_label: send labels as they are, if the survey asks for that.
 
@@ -170,8 +171,11 @@ def _reports(survey: Survey, nodes: Sequence[Node], secret: bytes, features: Rea
 def _said(survey: Survey, nodes: Sequence[Node], secret: bytes, labels: Integers) -> Integers:
     law = survey.label
     assert law is not None  # or there were no labels
-    records = [label.tobytes() for label in law.checked(labels).astype("<i8")]
-    return law.perturb(labels, stream=DeviceWords(secret, "label", survey, nodes, records))
+    codes = law.checked(labels, missing=True)
+    if math.isinf(law.epsilon) and (codes == MISSING).any():
+        raise GraphError("a label is missing, and the survey asks for labels as they are; drop that record")
+    records = [label.tobytes() for label in codes.astype("<i8")]
+    return law.perturb(codes, stream=DeviceWords(secret, "label", survey, nodes, records))
 
 
 def _check_parts(survey: Survey, features: object, label: object) -> None:

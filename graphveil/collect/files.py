@@ -1,6 +1,6 @@
 """A table of records to a table of messages, and messages to a table of estimates. This side needs pyarrow.
 
-A table of messages has a row a message: whose it is, and the message in base64. What is wrong with one is
+A table of messages has a row per message: whose it is, and the message in base64. What is wrong with one is
 told by its row, counted from 1 without the header, and never by what it says.
 """
 
@@ -65,6 +65,11 @@ class Records:
         table = pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
         return table.take(pc.array_sort_indices(self.ids))
 
+    @property
+    def unlabelled(self) -> int:
+        """How many records have no label of the survey's, and answer a class at random. Private."""
+        return 0 if self.labels is None else int((self.labels == UNLABELLED).sum())
+
     def outside(self, survey: Survey) -> int:
         """Return how many values lie outside the survey's bounds and are clipped. Private."""
         if survey.features is None or self.features is None:
@@ -75,12 +80,14 @@ class Records:
 def read_records(path: Path, survey: Survey, *, id: str, label: str | None = None) -> Records:
     """Read the records that a survey asks for from a table of nodes, parquet or CSV.
 
-    Features are the survey's columns, or all columns without another role if it names none.
+    Features are the survey's columns, or all columns without another role if it names none. A label that is
+    missing, or none of the survey's classes, is answered like any other, by a class at random: a row that was
+    left out for it would tell.
 
     Raises:
         ConfigError: ``label`` is missing, or the survey asks for none.
         GraphError: a file or column is missing or unusable, ids are repeated, features are not finite numbers
-            or not as many as the survey asks for, or a label is missing or none of the survey's classes.
+            or not as many as the survey asks for, or no label is one of the survey's classes.
     """
     if (label is None) != (survey.label is None):
         raise ConfigError(
@@ -221,6 +228,6 @@ def _labels(table: Table, name: str | None, survey: Survey) -> Integers | None:
         return None
     names = survey.class_names or [str(code) for code in range(survey.label.classes)]
     codes, _ = class_codes(table, name, names)
-    if (codes == UNLABELLED).any():
-        raise GraphError(f"column {name!r} has rows without a label of the survey's; mend or drop those rows")
+    if (codes == UNLABELLED).all():
+        raise GraphError(f"column {name!r} has no label of the survey's; name the column that has them")
     return codes

@@ -9,7 +9,7 @@
     37  n   payload: fields of as many bits as they need, the first bit of each the highest
     37+n 4  CRC-32 of all bytes before it, big-endian
 
-The payload has a value a feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
+The payload has a value per feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
 classes - 1), then zero bits up to a whole byte. Which features are told about follows from the survey and
 the node's id, and so does the length. There is exactly one form of every answer of every node.
 """

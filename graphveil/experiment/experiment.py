@@ -93,7 +93,15 @@ class Experiment:
         if self.recipe_name is None:
             return None
         recipe = RECIPES[self.recipe_name]
-        return recipe.on_devices() if self.local else recipe
+        by_id = self.local or (self.records and not self.paper)  # a paper's own split in paper mode
+        return recipe.on_devices() if by_id else recipe
+
+    @cached_property
+    def records(self) -> bool:
+        """Whether records are protected that somebody holds raw."""
+        from graphveil.privacy import NodeUnit
+
+        return isinstance(self.model(0).protected_unit, NodeUnit)
 
     def model(self, run: int) -> "Estimator":
         """Return the unfitted model of a run."""
@@ -130,17 +138,15 @@ class Experiment:
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
 
-        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode, and it is
-        members that count: who of them has a label is protected.
+        Under a unit of records the split comes from ids alone, but for a paper's own in paper mode. Where
+        records are secret it is members that count: who of them has a label may not decide anything.
         """
-        from graphveil.privacy import NodeUnit
-
-        records = isinstance(self.model(run).protected_unit, NodeUnit)
         recipe = self._recipe
         if recipe is not None:
-            graph = recipe.split(graph, self.seed + run, by_id=records and not self.paper)
+            graph = recipe.split(graph, self.seed + run)
         tested = graph.mask("test")
-        if not bool((graph.test_mask if records and graph.test_mask is not None else tested).any()):
+        members = graph.test_mask if self.records or self.local else tested
+        if members is None or not bool(members.any()):
             raise GraphError(
                 "the split has no labelled test nodes, so there is nothing to report; give it some"
             )

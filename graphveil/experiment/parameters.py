@@ -1,5 +1,6 @@
 """Constructor keywords from text: ``key=value``, typed by the method's own fields."""
 
+import csv
 import json
 import types
 from collections.abc import Iterable, Mapping
@@ -108,6 +109,21 @@ def read_theta(path: Path) -> "Weights":
     if not isinstance(theta, list) or any(isinstance(weight, str | bool | dict) for weight in theta):
         raise ConfigError(f"{path} must hold a JSON list of weights, one number a feature")
     return Weights(theta)
+
+
+def parse_classes(text: str) -> tuple[str, ...]:
+    """Read the names of classes from one line of CSV, in which a name with a comma stands in quotes.
+
+    Raises:
+        ConfigError: there are fewer than two, or one of them is empty or repeated.
+
+    >>> parse_classes('red,"green, or blue"')
+    ('red', 'green, or blue')
+    """
+    names = tuple(name.strip() for row in csv.reader([text], skipinitialspace=True) for name in row)
+    if len(names) < 2 or len(set(names)) < len(names) or "" in names:
+        raise ConfigError("--classes needs two or more names, a,b,c, each of them once")
+    return names
 
 
 def parse_value(key: str, text: str, hint: Any) -> Any:

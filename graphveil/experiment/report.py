@@ -18,7 +18,7 @@ from graphveil.artifacts.cards import (
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
-from graphveil.experiment.results import Cost, Summary, baseline_cost, cost_remarks
+from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
@@ -67,10 +67,11 @@ def _lede(metrics: Mapping[str, Any]) -> str:
 
 def _tiles(metrics: Mapping[str, Any]) -> str:
     own, mark = Summary.of(metrics["test_accuracy"]["values"]), _mark(metrics)
-    tiles = [(f"{100 * own.mean:.1f} %", f"test accuracy{mark}")]
+    accuracy = ABSENT if own.mean is None else f"{100 * own.mean:.1f} %"
+    tiles = [(accuracy, f"test accuracy{mark}")]
     if metrics["mlp_test_accuracy"] is not None:
-        gain = own.mean - Summary.of(metrics["mlp_test_accuracy"]["values"]).mean
-        tiles.append((f"{100 * gain:+.1f}", f"points over the no-graph baseline{mark}"))
+        beside = Summary.of(metrics["mlp_test_accuracy"]["values"])
+        tiles.append((_gain(own, beside), f"points over the no-graph baseline{mark}"))
     cost = Cost.of(metrics["guarantee"])
     at_delta = f", at delta {delta_up(metrics['delta'])}" if metrics["delta"] else ""
     tiles += [
@@ -88,6 +89,10 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
         )
         + "</div>"
     )
+
+
+def _gain(own: Summary, beside: Summary) -> str:
+    return ABSENT if own.mean is None or beside.mean is None else f"{100 * (own.mean - beside.mean):+.1f}"
 
 
 def _mark(metrics: Mapping[str, Any]) -> str:

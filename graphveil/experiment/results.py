@@ -11,6 +11,7 @@ from graphveil.privacy.figures import figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
 
 CONFIDENCE = 0.95
+ABSENT = "n/a"  # an accuracy on nodes of which none has a label
 SAME_REPORTS = (
     "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "
     "more."
@@ -21,25 +22,31 @@ SAME_REPORTS = (
 class Summary:
     """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run, which has neither.
 
+    A run of which no tested node has a label has no accuracy: its value is None, and the figures are those of
+    the other runs, None if there are none.
+
     >>> Summary.of([0.80, 0.82, 0.84])
     Summary(mean=0.82, std=0.02, ci95=(0.770317, 0.869683), values=(0.8, 0.82, 0.84))
-    >>> Summary.of([0.8]).ci95 is None
-    True
+    >>> Summary.of([0.8]).ci95 is None, Summary.of([None]).mean is None
+    (True, True)
     """
 
-    mean: float
+    mean: float | None
     std: float | None
     ci95: tuple[float, float] | None
-    values: tuple[float, ...]
+    values: tuple[float | None, ...]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Summary":
+    def of(cls, values: Sequence[float | None]) -> "Summary":
         """Summarise the values; the interval is Student's, cut to [0, 1]."""
-        mean = math.fsum(values) / len(values)
-        if len(values) == 1:
+        there = [value for value in values if value is not None]
+        if not there:
+            return cls(None, None, None, tuple(values))
+        mean = math.fsum(there) / len(there)
+        if len(there) == 1:
             return cls(_short(mean), None, None, tuple(values))
-        std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        half = _student(len(values) - 1) * std / math.sqrt(len(values))
+        std = math.sqrt(math.fsum((value - mean) ** 2 for value in there) / (len(there) - 1))
+        half = _student(len(there) - 1) * std / math.sqrt(len(there))
         interval = (_short(max(0.0, mean - half)), _short(min(1.0, mean + half)))
         return cls(_short(mean), _short(std), interval, tuple(values))
 
@@ -54,9 +61,11 @@ class Summary:
     def percent(self) -> str:
         """Return the mean and its interval in percent.
 
-        >>> Summary.of([0.80, 0.82, 0.84]).percent(), Summary.of([0.8]).percent()
-        ('82.0 [77.0, 87.0]', '80.0')
+        >>> [Summary.of(values).percent() for values in ([0.80, 0.82, 0.84], [0.8], [None])]
+        ['82.0 [77.0, 87.0]', '80.0', 'n/a']
         """
+        if self.mean is None:
+            return ABSENT
         interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
         return f"{100 * self.mean:.1f}{interval}"
 

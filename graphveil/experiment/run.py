@@ -1,10 +1,11 @@
 """Train R runs and their no-graph baselines, measure, and leave a run folder."""
 
+import math
 import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,8 @@ class RunRecord:
     """What one finished run leaves for the summary, as plain values."""
 
     seed: int
-    accuracy: dict[str, float]
-    baseline: dict[str, float] | None
+    accuracy: dict[str, float | None]  # none where no node of a part has a label
+    baseline: dict[str, float | None] | None
     private_accuracy: dict[str, float]  # empty without private metrics
     private_baseline: dict[str, float]
     seconds: dict[str, float]
@@ -165,8 +166,13 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     )
 
 
-def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float]:
-    return {part: model.score(split, part) for part in ("test", "val")}
+def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
+    """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
+    return {part: _there(model.score(split, part)) for part in ("test", "val")}
+
+
+def _there(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _stage_release(
@@ -208,7 +214,7 @@ def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, fl
     accuracies = {"test accuracy": record.accuracy["test"]}
     if record.baseline is not None and model.method != MLP:
         accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]
-    return accuracies
+    return {name: value for name, value in accuracies.items() if value is not None}
 
 
 def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall: float) -> Outcome:
@@ -313,7 +319,7 @@ def _private_figures(records: Sequence[RunRecord], all_runs: Guarantee) -> dict[
     return {"covered": all_runs.valid, **figures}
 
 
-def _summary(figures: Sequence[dict[str, float]], part: str) -> dict[str, Any] | None:
+def _summary(figures: Sequence[Mapping[str, float | None]], part: str) -> dict[str, Any] | None:
     return Summary.of([figure[part] for figure in figures]).as_dict() if figures else None
 
 

@@ -28,6 +28,7 @@ class Source:
     max_weight: float | None = None
     directed: bool = False
     split: str | None = None
+    classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
     to_predict: bool = False  # no label is needed then
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
 
@@ -63,7 +64,8 @@ class Source:
     @property
     def _optional(self) -> dict[str, object]:
         """Return the flags of files that need not be given."""
-        return {"--split": self.split, "--weight": self.weight, "--max-weight": self.max_weight}
+        optional = {"--split": self.split, "--weight": self.weight, "--max-weight": self.max_weight}
+        return {**optional, "--classes": self.classes}
 
     @property
     def name(self) -> str:
@@ -92,7 +94,12 @@ class Source:
         columns = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight", "max_weight")}
         assert self.nodes is not None and self.edges is not None
         graph = read_graph(
-            self.nodes, self.edges, directed=self.directed, aside=self.aside, classes=classes, **columns
+            self.nodes,
+            self.edges,
+            directed=self.directed,
+            aside=self.aside,
+            classes=classes or self.classes,
+            **columns,
         )
         return graph.replace(name=f"files:{graph.name}")  # no recipe may take a file for a known data set
 

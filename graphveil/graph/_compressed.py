@@ -18,24 +18,24 @@ Ints = npt.NDArray[np.integer]
 
 MAX_INDEX = 2**31 - 1  # rows, columns and entries that 32 bits can count
 _NUMBERS = "biuf"
-_REMEDY = "build the matrix anew from rows, columns and values"
+_REMEDY = "build it anew from rows, columns and values"
 
 
-def check_rows(indptr: Any, indices: Any, columns: int) -> None:
+def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:
     """Require row k to be ``indices[indptr[k]:indptr[k + 1]]``, whole numbers from 0 to columns - 1.
 
     Raises:
         GraphError: not two vectors of whole numbers, offsets that do not rise from 0 to the number of
             indices, or an index outside the columns; without any of them.
     """
-    _whole(indptr, "row offsets")
-    _whole(indices, "column indices")
+    _whole(indptr, "row offsets", what)
+    _whole(indices, "column indices", what)
     if not 0 <= columns <= MAX_INDEX:
-        raise GraphError(f"a sparse matrix of {columns} columns is out of range; use at most {MAX_INDEX:,}")
+        raise GraphError(f"{what} of {columns} columns is out of range; use at most {MAX_INDEX:,}")
     rises = len(indptr) > 0 and indptr[0] == 0 and not (indptr[1:] < indptr[:-1]).any()
     if not rises or indptr[-1] != len(indices):
-        raise GraphError(f"a sparse matrix has row offsets that do not fit its entries; {_REMEDY}")
-    _inside(indices, columns)
+        raise GraphError(f"{what} has row offsets that do not fit its entries; {_REMEDY}")
+    _inside(indices, columns, what)
 
 
 def checked(x: Any) -> Any:
@@ -66,17 +66,17 @@ def _compressed(x: Any, data: npt.NDArray[Any]) -> None:
 
 def _coordinates(x: sparse.coo_array[Any], data: npt.NDArray[Any]) -> None:
     for places, size in zip(x.coords, x.shape, strict=True):
-        _whole(places, "indices")
-        _inside(places, size)
+        _whole(places, "indices", "a sparse matrix")
+        _inside(places, size, "a sparse matrix")
         if len(places) != len(data):
             raise GraphError(f"a sparse matrix has arrays of different lengths; {_REMEDY}")
 
 
-def _whole(array: Any, what: str) -> None:
+def _whole(array: Any, part: str, what: str) -> None:
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
-        raise GraphError(f"the {what} of a sparse matrix must be a vector of whole numbers; {_REMEDY}")
+        raise GraphError(f"the {part} of {what} must be a vector of whole numbers; {_REMEDY}")
 
 
-def _inside(indices: Ints, size: int) -> None:
+def _inside(indices: Ints, size: int, what: str) -> None:
     if len(indices) and (indices.min() < 0 or indices.max() >= size):
-        raise GraphError(f"a sparse matrix has an index outside its shape; {_REMEDY}")
+        raise GraphError(f"{what} has an index outside its shape; {_REMEDY}")

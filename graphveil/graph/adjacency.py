@@ -17,7 +17,8 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.errors import GraphError
-from graphveil.graph.edge_weights import checked_weights, weighted_rows
+from graphveil.graph._compressed import check_rows
+from graphveil.graph.edge_weights import check_max_weight, checked_weights, weighted_rows
 from graphveil.graph.identity import EdgeSet, Version
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
@@ -50,11 +51,15 @@ class Adjacency:
     """In-edges in compressed rows: ``indices[indptr[v]:indptr[v + 1]]`` are the sources that send to ``v``.
 
     Build one with :meth:`from_edges`. Sources are distinct and ascending within a row, and there are no
-    self-loops. An undirected graph stores both directions of every edge.
+    self-loops: rows given by hand are checked and brought into that order. An undirected graph stores both
+    directions of every edge, which is not checked, since one edge would flip the answer.
 
     Shapes: ``indptr`` int64 (N + 1), ``indices`` int32 (stored edges), ``weights`` float32 (stored edges).
 
     Where edges have weights, ``weights`` holds their shares of the public bound ``max_weight``, in [0, 1].
+
+    Raises:
+        GraphError: offsets that do not fit, a source that does not exist, weights outside [0, 1].
 
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> path
@@ -73,19 +78,57 @@ class Adjacency:
     version: Version = field(default_factory=Version, init=False)
 
     def __post_init__(self) -> None:
-        """Check what can be checked without reading the edges."""
+        """Check rows that were given by hand, and bring them into order."""
         if self.indptr.dtype != torch.int64 or self.indptr.ndim != 1 or len(self.indptr) < 1:
             raise GraphError("indptr must be a vector of int64 with one entry more than there are nodes")
         if self.indices.dtype != torch.int32 or self.indices.ndim != 1:
             raise GraphError("indices must be a vector of int32")
-        if int(self.indptr[0]) != 0 or int(self.indptr[-1]) != len(self.indices):
-            raise GraphError("indptr must start at 0 and end at the length of indices")
+        _check_num_nodes(self.num_nodes)
+        check_rows(self.indptr.numpy(), self.indices.numpy(), self.num_nodes, "an adjacency")
+        self._check_weights()
+        ordered = self._ordered()
+        object.__setattr__(self, "indptr", torch.from_numpy(ordered.indptr.astype(np.int64)))
+        object.__setattr__(self, "indices", torch.from_numpy(ordered.indices.astype(np.int32)))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", torch.from_numpy(ordered.data.astype(np.float32)))
+
+    def _check_weights(self) -> None:
         if (self.weights is None) != (self.max_weight is None):
             raise GraphError("weights and max_weight go together; give both or neither")
-        if self.weights is not None and (
-            self.weights.dtype != torch.float32 or self.weights.shape != self.indices.shape
-        ):
+        if self.weights is None:
+            return
+        if self.weights.dtype != torch.float32 or self.weights.shape != self.indices.shape:
             raise GraphError("weights must be a vector of float32, as long as indices")
+        if not bool(((self.weights >= 0) & (self.weights <= 1)).all()):  # NaN is neither
+            raise GraphError("weights must lie in [0, 1], as shares of max_weight")
+        check_max_weight(self.max_weight)
+
+    def _ordered(self) -> Any:
+        """Return the rows as a matrix: ascending, without repeats and self-loops."""
+        sources, targets = self.indices.numpy(), self._targets()
+        proper = sources != targets
+        tail, head = sources[proper], targets[proper]
+        if self.weights is None:
+            return _by_target(tail, head, self.num_nodes)
+        shares = self.weights.numpy()[proper].astype(np.float64)
+        return weighted_rows(tail, head, shares, self.num_nodes, directed=True, max_weight=1.0)
+
+    @classmethod
+    def _in_order(
+        cls,
+        indptr: Tensor,
+        indices: Tensor,
+        directed: bool,
+        edge_set: EdgeSet,
+        history: tuple[Step, ...] = (),
+        weights: Tensor | None = None,
+        max_weight: float | None = None,
+    ) -> Adjacency:
+        """Return rows that are known to be in order; to check them again would take as long as to sort."""
+        made = object.__new__(cls)
+        vars(made).update(indptr=indptr, indices=indices, directed=directed, edge_set=edge_set)
+        vars(made).update(history=history, weights=weights, max_weight=max_weight, version=Version())
+        return made
 
     def __repr__(self) -> str:
         """Show public sizes only, never an edge count."""
@@ -172,11 +215,11 @@ class Adjacency:
         indptr = torch.from_numpy(matrix.indptr.astype(np.int64))
         indices = torch.from_numpy(matrix.indices.astype(np.int32, copy=False))
         weights = None if max_weight is None else torch.from_numpy(matrix.data.astype(np.float32))
-        return cls(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
+        return cls._in_order(indptr, indices, directed, edge_set or EdgeSet(), history, weights, max_weight)
 
     def without_weights(self) -> Adjacency:
         """Return the same edges, all alike."""
-        return Adjacency(self.indptr, self.indices, self.directed, self.edge_set)
+        return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
@@ -241,7 +284,7 @@ class Adjacency:
         """Return the edges that stay, which are already in row order, under the same edge set."""
         indptr = np.zeros(num_nodes + 1, dtype=np.int64)
         np.cumsum(np.bincount(targets, minlength=num_nodes), out=indptr[1:])
-        return Adjacency(
+        return Adjacency._in_order(
             torch.from_numpy(indptr),
             torch.from_numpy(sources),
             self.directed,

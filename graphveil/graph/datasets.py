@@ -45,8 +45,9 @@ def load_dataset(
         seed: of the split, none for a random one. Several seeds split one graph: see ``Recipe.split``.
         mode: ``paper`` also does what reads protected data, which stays on the graph as its ``deviations``:
             no model on it, strict or not, has a valid guarantee.
-        by_id: split by a hash of the node ids alone, for units that protect records.
-        on_devices: leave out what a recipe computes from everybody's features, for unit ``node-features``.
+        by_id: split by a hash of the node ids alone, and leave out what a recipe computes from everybody's
+            features, for units that protect records.
+        on_devices: the same, for unit ``node-features``.
 
     Raises:
         ConfigError: an unknown name, recipe or mode.
@@ -59,9 +60,9 @@ def load_dataset(
     if recipe is None:
         return _load(name, root)
     _check.one_of(RECIPES, recipe=recipe)
-    chosen = RECIPES[recipe].on_devices() if on_devices else RECIPES[recipe]
+    chosen = RECIPES[recipe].on_devices() if on_devices or by_id else RECIPES[recipe]
     prepared = chosen.prepare(_load(name, root), paper=mode == "paper")
-    return chosen.split(prepared, seed, by_id=by_id)
+    return chosen.split(prepared, seed)
 
 
 def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any]]:

@@ -26,8 +26,7 @@ def checked_weights(
             "edge weights need both the weights and max_weight= (--max-weight), a public bound that larger "
             "weights are cut to: it is what one edge may change"
         )
-    if not (np.isfinite(max_weight) and max_weight > 0):
-        raise GraphError(f"max_weight={max_weight:g} must be a positive number")
+    check_max_weight(max_weight)
     try:
         values = np.asarray(weight, dtype=np.float64)
     except (TypeError, ValueError):
@@ -37,6 +36,12 @@ def checked_weights(
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise GraphError("edge weights must be finite and not negative; drop or shift the others")
     return values, float(max_weight)
+
+
+def check_max_weight(max_weight: float | None) -> None:
+    """Require the end of a public range of weights."""
+    if max_weight is None or not (np.isfinite(max_weight) and max_weight > 0):
+        raise GraphError(f"max_weight={max_weight} must be a positive number")
 
 
 def weighted_rows(

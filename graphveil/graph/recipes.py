@@ -75,7 +75,8 @@ class Recipe:
         public_notes: what a guarantee has to say about this recipe; goes with the graph (``Graph.notes``).
         paper_deviations: what paper mode does on top, each of which voids a guarantee; goes with the graph
             (``Graph.deviations``).
-        names_members: say in the notes that a class filter picks nodes by their labels.
+        by_id: split by a hash of the ids alone, and say that a class filter picks nodes by their labels: for
+            units that protect records, whether they were randomised or not.
 
     >>> RECIPES["gap"].shares
     (0.75, 0.1)
@@ -88,21 +89,21 @@ class Recipe:
     drop_crossing: bool = False
     public_notes: tuple[str, ...] = ()
     paper_deviations: tuple[str, ...] = ()
-    names_members: bool = False
+    by_id: bool = False
 
     def on_devices(self) -> Recipe:
-        """Return the recipe for records that nobody sees raw: without what is computed from all of them.
+        """Return the recipe for protected records: without what is computed from all of them.
 
-        Which classes stay is read from labels all the same; a guarantee then says so.
+        Features stay as they are, since their range is somebody's record, and the split hashes ids, since
+        who has a label is protected too. Which classes stay is read from labels all the same; a guarantee
+        then says so.
 
         >>> RECIPES["lpgnn"].on_devices().unit_features
         False
         """
         notes = tuple(note for note in self.public_notes if note != RANGES_PUBLIC)
         paper = tuple(words for words in self.paper_deviations if words != CONSTANT_DROPPED)
-        return replace(
-            self, unit_features=False, public_notes=notes, paper_deviations=paper, names_members=True
-        )
+        return replace(self, unit_features=False, public_notes=notes, paper_deviations=paper, by_id=True)
 
     @property
     def fixed_split(self) -> bool:
@@ -135,12 +136,19 @@ class Recipe:
             graph: the prepared graph.
             seed: of the split, none for a random one.
             by_id: split all nodes by a hash of their ids, reading no label, as units that protect records
-                need it; otherwise the labelled nodes are split at random, in exact shares.
+                need it (:meth:`on_devices` does); otherwise the labelled nodes are split at random, in exact
+                shares.
 
         Raises:
-            GraphError: the recipe uses the data's own split and there is none, or an earlier split took edges
-                away that this one may need.
+            GraphError: the recipe uses the data's own split and there is none, an earlier split took edges
+                away that this one may need, or ``by_id`` is asked of a recipe that scales features.
         """
+        by_id = by_id or self.by_id
+        if by_id and self.unit_features:
+            raise GraphError(
+                f"recipe {self.name!r} scales features by their range in the data, which is read from single "
+                f"records; use RECIPES[{self.name!r}].on_devices(), which leaves features as they are"
+            )
         if self.drop_crossing and NO_CROSSING in graph.notes:
             raise GraphError(
                 f"{graph.name!r} was split by recipe {self.name!r} before, which took edges away; split the "
@@ -151,7 +159,7 @@ class Recipe:
             graph.mask("train")
             return graph
         train, val = self.shares
-        if (by_id or self.names_members) and self._class_filter(graph.name) is not None:
+        if by_id and self._class_filter(graph.name) is not None:
             graph = graph.replace(notes=(*graph.notes, MEMBERS_PUBLIC))
         graph = (hash_split if by_id else random_split)(graph, train=train, val=val, seed=seed)
         if not self.drop_crossing or graph.test_mask is None:

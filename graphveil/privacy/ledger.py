@@ -16,6 +16,10 @@ from graphveil.privacy.events import Event, compose
 from graphveil.privacy.figures import figure_up
 from graphveil.privacy.unit import Unit
 
+# One lock for all ledgers in memory: what one thread has checked, no other changes before it is recorded, and
+# a release that several ledgers pay for is recorded in all of them or none.
+_RECORDING = threading.RLock()
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -64,17 +68,16 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         self._epsilon, self._delta = epsilon, delta
         self._entries: list[Entry] = []
-        self._lock = threading.Lock()
 
     def record(self, entry: Entry) -> None:
         """Record the entry unless it would pass the limit; a release id is recorded once."""
-        with self._lock:
+        with _RECORDING:
             self._check(entry)
             self._entries.append(entry)
 
     def check(self, entry: Entry) -> None:
         """Raise what recording the entry would raise."""
-        with self._lock:
+        with _RECORDING:
             self._check(entry)
 
     @property
@@ -127,9 +130,10 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
 
     def record(self, entry: Entry) -> None:
         """Record the entry in every ledger that lacks it, unless one of them refuses."""
-        self.check(entry)
-        for ledger in self._lacking(entry):
-            ledger.record(entry)
+        with _RECORDING:
+            self.check(entry)
+            for ledger in self._lacking(entry):
+                ledger.record(entry)
 
     def check(self, entry: Entry) -> None:
         """Raise what the first ledger that refuses would raise."""
@@ -184,7 +188,8 @@ def ledger_of(edge_set: object) -> PrivacyLedger:
 def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
     """Return the one ledger for a release that asks all of these edge sets, or may ask any of them."""
     parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
-    ledgers = [_ledgers.setdefault(part, MemoryLedger()) for part in parts]
+    with _RECORDING:
+        ledgers = [_ledgers.setdefault(part, MemoryLedger()) for part in parts]
     return ledgers[0] if len(ledgers) == 1 else JointLedger(ledgers)
 
 
@@ -195,12 +200,13 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
             "these edges are a union of sets with a ledger each, as in a graph that has grown; attach a "
             "ledger to each of edge_set.parts"
         )
-    current = _ledgers.get(edge_set)
-    if current is not None and current.entries:
-        raise BudgetError(
-            "releases of these edges are already recorded; attach a ledger before the first fit"
-        )
-    _ledgers[edge_set] = ledger
+    with _RECORDING:
+        current = _ledgers.get(edge_set)
+        if current is not None and current.entries:
+            raise BudgetError(
+                "releases of these edges are already recorded; attach a ledger before the first fit"
+            )
+        _ledgers[edge_set] = ledger
 
 
 def _parts(edge_set: object) -> tuple[object, ...]:

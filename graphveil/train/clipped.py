@@ -1,7 +1,10 @@
 """Sums of clipped per-record gradients, in float64: the private quantity of DP-SGD, before its noise.
 
-Float64 throughout is part of the proof: a product's kernel may round a record's row differently when other
-records are beside it, and what that changes must vanish in the clipping's margin of 10^-6.
+Public shapes and float64 throughout are part of the proof. A product's kernel is chosen by shapes, and with
+it how each record's row is rounded; huge features that cancel are nothing but rounding. So no shape here may
+follow what a record holds: batches are drawn, chunks are cut by public numbers alone, and a record that
+contributes nothing keeps its place. Each row is then a function of its own record, bit for bit. What the
+order of the last sum rounds vanishes in the clipping's margin of 10^-6.
 """
 
 import math

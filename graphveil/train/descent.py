@@ -166,15 +166,20 @@ def _descend(total_at: Callable[[Matrix], Matrix], start: Matrix, descent: Desce
 
 
 class _ClippedGradient:
-    """The sum of all records' clipped gradients, for any weights."""
+    """The sum of all records' clipped gradients, for any weights.
+
+    A null record keeps its place, as a row of zeros: with one row less a product may round the other rows
+    otherwise, and rows of huge features that cancel are nothing but rounding.
+    """
 
     def __init__(self, inputs: Inputs, labels: npt.NDArray[np.int64], classes: int) -> None:
-        """Keep the records that are not null."""
+        """Empty the records that are null."""
         lengths = _squared_lengths(inputs)
-        kept = np.flatnonzero(np.isfinite(lengths) & (labels >= 0) & (labels < classes))
-        self._inputs, self._lengths = inputs[kept], np.sqrt(lengths[kept] + 1)
+        self._null = ~(np.isfinite(lengths) & (labels >= 0) & (labels < classes))
+        self._inputs = _emptied(inputs, self._null)
         self._transposed = self._inputs.T
-        self._wanted = np.eye(classes)[labels[kept]]
+        self._lengths = np.sqrt(np.where(self._null, 0.0, lengths) + 1)
+        self._wanted = np.eye(classes)[np.where(self._null, 0, labels)]
 
     def total(self, weights: Matrix) -> Matrix:
         """Return the sum, shape (f + 1, C)."""
@@ -182,7 +187,7 @@ class _ClippedGradient:
             residual = softmax(self._inputs @ weights[:-1] + weights[-1], axis=1) - self._wanted
             norms = _SAFETY * np.sqrt(np.einsum("nc,nc->n", residual, residual)) * self._lengths
             residual *= (1 / np.maximum(norms, 1.0))[:, None]
-        residual[~np.isfinite(norms)] = 0.0
+        residual[self._null | ~np.isfinite(norms)] = 0.0
         out = np.empty_like(weights)
         out[:-1], out[-1] = self._transposed @ residual, residual.sum(axis=0)
         return out
@@ -192,12 +197,12 @@ class _ClippedWeights:
     """The sum of all records' clipped gradients with respect to the weights of experts."""
 
     def __init__(self, logits: Matrix, labels: npt.NDArray[np.int64], clip: float) -> None:
-        """Keep the records that are not null; ``logits`` are (n, C, K)."""
+        """Empty the records that are null; ``logits`` are (n, C, K)."""
         classes = logits.shape[1]
         finite = np.isfinite(logits).all(axis=(1, 2))
-        kept = np.flatnonzero(finite & (labels >= 0) & (labels < classes))
-        self._logits, self._clip = logits[kept], clip
-        self._wanted = np.eye(classes)[labels[kept]]
+        self._null = ~(finite & (labels >= 0) & (labels < classes))
+        self._logits, self._clip = np.where(self._null[:, None, None], 0.0, logits), clip
+        self._wanted = np.eye(classes)[np.where(self._null, 0, labels)]
 
     def total(self, weights: Matrix) -> Matrix:
         """Return the sum, shape (K)."""
@@ -206,8 +211,17 @@ class _ClippedWeights:
             gradients = np.einsum("nc,nck->nk", residual, self._logits) / self._clip
             norms = _SAFETY * np.sqrt(np.einsum("nk,nk->n", gradients, gradients))
             gradients *= (1 / np.maximum(norms, 1.0))[:, None]
-        gradients[~np.isfinite(norms)] = 0.0
+        gradients[self._null | ~np.isfinite(norms)] = 0.0
         return np.asarray(gradients.sum(axis=0))
+
+
+def _emptied(inputs: Inputs, null: npt.NDArray[np.bool_]) -> Inputs:
+    """Return a copy in which the rows of a mask are zero; sparse ones keep their places."""
+    if isinstance(inputs, np.ndarray):
+        return np.where(null[:, None], 0.0, inputs)
+    copied = inputs.copy()
+    copied.data[np.repeat(null, np.diff(copied.indptr))] = 0.0
+    return copied
 
 
 def _squared_lengths(inputs: Inputs) -> npt.NDArray[np.float64]:

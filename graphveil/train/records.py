@@ -19,6 +19,7 @@ from graphveil.graph import Features
 
 Inputs = Features | Sequence[Tensor]
 _SPLIT = 4096  # rows at a time where all records are read once
+_STORED = 64  # values that a sparse record is taken to store: how many it does is its own secret
 
 
 class Rows(ABC):
@@ -94,7 +95,7 @@ class Records(ABC):
     """All records of a training, from which steps take batches."""
 
     def __init__(self, count: int, width: int) -> None:
-        """Note how many records there are, and how many numbers one takes in a batch."""
+        """Note how many records there are, and how many numbers one takes in a batch, by public sizes."""
         self.count, self.width = count, width
 
     @abstractmethod
@@ -128,7 +129,7 @@ class _SparseRecords(Records):
     """Rows of a sparse matrix (N, width)."""
 
     def __init__(self, values: Any) -> None:
-        super().__init__(values.shape[0], -(-values.nnz // max(1, values.shape[0])))
+        super().__init__(values.shape[0], min(values.shape[1], _STORED))
         self._values = values.tocsr().astype(np.float64)  # a copy
         self._values.sum_duplicates()  # a place that is stored twice would count too little in the norms
         squares = self._values.multiply(self._values).sum(axis=1)

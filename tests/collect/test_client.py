@@ -143,6 +143,16 @@ def test_an_id_that_is_none_is_refused(node: object) -> None:
         answer(Survey(label=LABEL), node=node, secret=SECRET, label=1)
 
 
+def test_a_record_without_a_label_answers_like_any_other() -> None:
+    survey = Survey(label=LabelRR(epsilon=6.0, classes=4))
+    given = {"secret": SECRET, "label": -1}
+    said = [decode(survey, node, answer(survey, node=node, **given)).label for node in range(2000)]
+    fits(np.bincount(said, minlength=4), np.full(4, 0.25), seen=2)
+    survey = Survey(features=MultiBit(epsilon=1.0, dim=1), label=LabelRR(epsilon=math.inf, classes=4))
+    with pytest.raises(GraphError, match="asks for labels as they are"):
+        answer(survey, node=1, features=[1.0], open_label=True, **given)
+
+
 # -- the device's secret -----------------------------------------------------------------------------------
 
 
@@ -292,7 +302,7 @@ def test_features_that_do_not_fit_are_refused(features: object) -> None:
         answer(SURVEYS["multi-bit"], node="ann", secret=SECRET, features=features, label=1)
 
 
-@pytest.mark.parametrize("label", [-1, 5, 1.0, "1", True, [0, 1]])
+@pytest.mark.parametrize("label", [-2, 5, 1.0, "1", True, [0, 1]])
 def test_a_label_that_is_none_is_refused(label: object) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 4|whole number"):
         answer(Survey(label=LABEL), node="ann", secret=SECRET, label=label)

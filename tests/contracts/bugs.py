@@ -395,6 +395,43 @@ def neighbouring_rows_share_words(patch: Patch) -> None:
     patch.setattr(_random, "_is_run", lambda rows: False)
 
 
+def _quieter(data: Any, share: float) -> Any:
+    """Have a query's noise drawn with a share of its standard deviation."""
+    sampler = data.public.sampler
+    return replace(data, public=replace(data.public, sampler=lambda sigma: sampler(share * sigma)))
+
+
+@caught_by(checks.every_weighted_row_has_its_noise)
+def weighted_hops_have_four_percent_less_noise(patch: Patch) -> None:
+    answer = NeighborSumQuery.answer
+
+    def quieter(query: NeighborSumQuery, private: PrivateEdges, data: Any, key: bytes) -> Tensor:
+        return answer(query, private, data if data.pairs is None else _quieter(data, 0.96), key)
+
+    patch.setattr(NeighborSumQuery, "answer", quieter)
+
+
+@caught_by(checks.every_weighted_row_has_its_noise)
+def the_noise_of_weighted_hops_forgets_the_bound_of_the_weights(patch: Patch) -> None:
+    answer = NeighborSumQuery.answer
+
+    def forgetful(query: NeighborSumQuery, private: PrivateEdges, data: Any, key: bytes) -> Tensor:
+        bound = 1.0 if query.similarity is None else query.similarity.bound
+        return answer(query, private, _quieter(data, bound), key)
+
+    patch.setattr(NeighborSumQuery, "answer", forgetful)
+
+
+@caught_by(checks.every_cell_has_noise)
+def counts_have_four_percent_less_noise(patch: Patch) -> None:
+    answer = EdgeCountQuery.answer
+    patch.setattr(
+        EdgeCountQuery,
+        "answer",
+        lambda query, private, data, key: answer(query, private, _quieter(data, 0.96), key),
+    )
+
+
 @caught_by(checks.every_cell_has_noise)
 def all_cells_share_one_noise(patch: Patch) -> None:
     cells = edge_counts.noisy_cells

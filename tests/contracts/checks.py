@@ -47,9 +47,11 @@ from graphveil.release import (
 )
 from graphveil.release.engines.base import Engine
 from graphveil.release.plan import hops
+from graphveil.weights.registry import parse_weight
 
 KEY = ReleaseKey.from_seed(2024, "checks")
 NODES, DIM = 30_000, 6
+_FINE = 4096.0  # steps in a standard deviation, for laws of noise on any grid
 
 
 def path(nodes: int = 5) -> Adjacency:
@@ -230,15 +232,33 @@ def every_row_has_its_groups_noise() -> None:
     laws.rows_are_unrelated(noise)
 
 
+def every_weighted_row_has_its_noise() -> None:
+    """The noise of a hop with weights of pairs is what the plan says, whatever the largest weight is."""
+    sigma, groups = (3.0, 2.0, 1.0), torch.arange(NODES) % 3
+    keys = torch.from_numpy(np.random.default_rng(0).normal(size=(NODES, 4)))
+    for name in ("sigmoid_cos", "half_cos@8", "exp_cos(0.5)"):
+        query = NeighborSumQuery(GroupWeights.steered(), sigma, DIM, similarity=parse_weight(name))
+        plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
+        release = Release(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
+        noise = release.rows(torch.zeros(NODES, DIM), keys).double().numpy()
+        for group in range(3):  # in steps of our own: a wrong step of the query's shows in its law
+            own = noise[groups.numpy() == group] * _FINE / sigma[group]
+            laws.has_the_law(own, _FINE)
+            laws.covers_everything(own, _FINE)
+            laws.rows_are_unrelated(own)
+
+
 def every_cell_has_noise() -> None:
-    """Many counts of few cells: each cell of the triangle has the law, and no two share it."""
-    query = EdgeCountQuery("train", (True,), 3, (5.0,))
-    plan = ReleasePlan(UndirectedEdge(), (query,) * 400, delta=1e-2)
-    labels, groups = torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.int64)
-    release = Release(plan, edgeless(3), groups, budget=MemoryLedger(), key=KEY)
-    rows, columns = np.triu_indices(3)
+    """Many counts of many cells: each cell of the triangle has the law, and no two share it."""
+    classes, sigma = 16, 5.0
+    query = EdgeCountQuery("train", (True,), classes, (sigma,))
+    plan = ReleasePlan(UndirectedEdge(), (query,) * 200, delta=1e-2)
+    labels, groups = torch.arange(classes), torch.zeros(classes, dtype=torch.int64)
+    release = Release(plan, edgeless(classes), groups, budget=MemoryLedger(), key=KEY)
+    rows, columns = np.triu_indices(classes)
     cells = np.stack([release.cells(labels).numpy()[rows, columns] for _ in plan.queries])
-    laws.covers_everything(cells, 5.0)
+    laws.has_the_law(cells * _FINE / sigma, _FINE)  # of all cells: few draws of one cannot show 3 %
+    laws.covers_everything(cells, sigma)
     laws.are_unrelated(cells[:, :-1], cells[:, 1:])
     laws.are_unrelated(cells[:-1], cells[1:])
 
@@ -354,7 +374,7 @@ def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
     """Store the edges by target, in the order given."""
     by_target = np.argsort(target, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=nodes))])
-    return Adjacency(
+    return Adjacency._in_order(  # which no constructor would leave as it is
         torch.from_numpy(indptr.astype(np.int64)),
         torch.from_numpy(source[by_target].astype(np.int32)),
         True,
@@ -567,6 +587,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,
     every_row_has_its_groups_noise,
+    every_weighted_row_has_its_noise,
     every_cell_has_noise,
     hops_share_no_noise,
     releases_share_no_noise,

@@ -228,7 +228,7 @@ def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
     """Store the edges by target, in the order given."""
     by_target = np.argsort(target, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=nodes))])
-    return Adjacency(
+    return Adjacency._in_order(  # which no constructor would leave as it is
         torch.from_numpy(indptr.astype(np.int64)),
         torch.from_numpy(source[by_target].astype(np.int32)),
         True,

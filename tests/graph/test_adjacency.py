@@ -160,8 +160,46 @@ class TestDirectConstruction:
         ],
     )
     def test_malformed_rows_are_refused(self, indptr, indices):
-        with pytest.raises(GraphError, match="ind"):
+        with pytest.raises(GraphError, match=r"ind|offsets"):
             Adjacency(indptr, indices, False, EdgeSet())
+
+    @pytest.mark.parametrize(
+        ("indptr", "indices"),
+        [
+            ([0, 2, 1, 3], [0, 1, 2]),  # falling
+            ([0, 1, 2, 3], [0, 1, 3]),  # no such node
+            ([0, 1, 2, 3], [0, -1, 2]),
+            ([0, 2**40, 2, 3], [0, 1, 2]),
+        ],
+    )
+    def test_rows_that_point_nowhere_are_refused(self, indptr, indices):
+        with pytest.raises(GraphError, match="an adjacency has"):
+            Adjacency(torch.tensor(indptr), torch.tensor(indices, dtype=torch.int32), True, EdgeSet())
+
+    @pytest.mark.parametrize("weight", [float("nan"), float("inf"), -0.5, 1.5])
+    def test_weights_outside_their_range_are_refused_without_one(self, weight):
+        indptr, indices = torch.tensor([0, 1, 2]), torch.tensor([1, 0], dtype=torch.int32)
+        with pytest.raises(GraphError, match=r"weights must lie in \[0, 1\]") as refused:
+            Adjacency(indptr, indices, True, EdgeSet(), weights=torch.tensor([0.5, weight]), max_weight=2.0)
+        assert str(weight) not in str(refused.value)
+
+    @given(edge_lists, st.booleans())
+    def test_rows_given_by_hand_are_those_of_the_same_edges(self, drawn, weighted):
+        num_nodes, edges = drawn
+        edges = sorted(edges, key=lambda edge: edge[1])  # by target; sources in any order, with repeats
+        weights = [(1 + place % 4) / 8 for place in range(len(edges))]
+        extra = {"weight": weights, "max_weight": 1.0} if weighted else {}
+        expected = build([u for u, _ in edges], [v for _, v in edges], num_nodes, True, **extra)
+        counts = np.bincount([v for _, v in edges], minlength=num_nodes) if edges else np.zeros(num_nodes)
+        found = Adjacency(
+            torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)),
+            torch.tensor([u for u, _ in edges], dtype=torch.int32),
+            True,
+            EdgeSet(),
+            weights=torch.tensor(weights) if weighted else None,
+            max_weight=1.0 if weighted else None,
+        )
+        assert all(map(torch.equal, found.arrays, expected.arrays))
 
 
 class TestSecrecy:

@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from graphveil.errors import GraphError
-from graphveil.graph import RECIPES, Graph, Recipe, to_dense
+from graphveil.graph import RECIPES, Graph, Recipe, hash_split, load_dataset, to_dense
 from graphveil.graph.recipes import (
     CLASSES_PUBLIC,
     CONSTANT_DROPPED,
@@ -201,11 +201,28 @@ class TestSplitById:
     def test_every_node_has_a_part_whatever_its_label_says(self, name):
         graph = large()
         moved = graph.replace(y=torch.where(torch.arange(400) < 50, -1, (graph.y + 1) % 4))
-        first, second = (RECIPES[name].split(one, 3, by_id=True) for one in (graph, moved))
+        recipe = RECIPES[name].on_devices()
+        first, second = (recipe.split(one, 3) for one in (graph, moved))
         for part in ("train_mask", "val_mask", "test_mask"):
             assert torch.equal(getattr(first, part), getattr(second, part))
         assert bool((first.train_mask | first.val_mask | first.test_mask).all())
-        assert first.notes == RECIPES[name].public_notes
+        assert first.notes == recipe.public_notes
+
+    def test_no_record_decides_how_others_are_scaled(self):
+        graph = large()
+        moved = graph.replace(x=torch.cat([graph.x[:1] * 100, graph.x[1:]]))
+        recipe = RECIPES["lpgnn"].on_devices()
+        first, second = (recipe.prepare(one) for one in (graph, moved))
+        assert torch.equal(first.x[1:], second.x[1:]) and RANGES_PUBLIC not in recipe.public_notes
+        with pytest.raises(GraphError, match=r"scales features.*on_devices"):
+            RECIPES["lpgnn"].split(RECIPES["lpgnn"].prepare(graph), 0, by_id=True)
+
+    @pytest.mark.parametrize("flag", ["by_id", "on_devices"])
+    def test_a_data_set_for_protected_records_is_neither_scaled_nor_split_by_labels(self, flag):
+        raw = load_dataset("synthetic/tiny", recipe=None)
+        graph = load_dataset("synthetic/tiny", recipe="lpgnn", **{flag: True})
+        assert torch.equal(to_dense(graph.x), to_dense(raw.x))
+        assert torch.equal(graph.train_mask, hash_split(raw, train=0.5, val=0.25, seed=0).train_mask)
 
     def test_no_label_decides_which_edges_cross(self):
         graph = large()

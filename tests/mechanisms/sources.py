@@ -44,6 +44,29 @@ def keys_are_fresh(draw: Callable[[], bytes], patch: pytest.MonkeyPatch) -> None
     assert len({draw() for _ in range(1200)}) == 1200, "keys have too little entropy"
 
 
+def keys_follow_the_system(draw: Callable[[], bytes], patch: pytest.MonkeyPatch, every: int = 1) -> None:
+    """Each key is drawn from the operating system when it is made, and 256 bits of that decide what it is."""
+    entropy, asked = os.urandom(1 << 10), 0
+
+    def system(size: int) -> bytes:
+        nonlocal asked
+        asked += size
+        return entropy[asked - size : asked]
+
+    patch.setattr(os, "urandom", system)
+    patch.setattr(random, "_urandom", system)  # where `secrets` takes it from
+    asked = 0
+    same = draw()
+    wanted, decisive = 8 * asked, 0
+    for bit in range(0, wanted, every):
+        flipped = bytearray(entropy)
+        flipped[bit // 8] ^= 1 << bit % 8
+        entropy, kept, asked = bytes(flipped), entropy, 0
+        decisive += draw() != same
+        entropy = kept
+    assert every * decisive >= 256, f"{decisive} bits of the operating system's decide a key of 256"
+
+
 POOL = [os.urandom(32) for _ in range(6000)]
 BAD_KEYS: dict[str, Callable[[int], bytes]] = {
     "a pool that a forked child shares": lambda size: POOL.pop(),
@@ -52,3 +75,4 @@ BAD_KEYS: dict[str, Callable[[int], bytes]] = {
     "16 bits": lambda size: os.urandom(2) + bytes(size - 2),
     "a generator with a seed": random.randbytes,
 }
+SHORT_KEYS = BAD_KEYS | {"48 bits": lambda size: os.urandom(6) + bytes(size - 6)}

@@ -44,6 +44,38 @@ def test_the_words_keep_the_budget(epsilon: float, classes: int) -> None:
         assert keep / 2**64 == pytest.approx(LabelRR(epsilon=epsilon, classes=classes).keep, rel=1e-9)
 
 
+@pytest.mark.parametrize("epsilon", [2.0**-30, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0])
+@pytest.mark.parametrize("classes", [2, 7, 1000, 1 << 16])
+def test_a_missing_label_keeps_the_budget_too(epsilon: float, classes: int) -> None:
+    keep, change = LabelRR(epsilon=epsilon, classes=classes).counts
+    least, most = (1 << 64) // classes, -(-(1 << 64) // classes)  # words of a class that is drawn uniformly
+    with localcontext(prec=60):
+        bound = Decimal(epsilon).exp()
+        for one, other in ((keep, least), (most, change), (most, keep), (change, least)):
+            assert Decimal(one) <= bound * other
+
+
+def test_a_missing_label_says_every_class_alike_and_changes_no_other() -> None:
+    law, labels = LabelRR(epsilon=3.0, classes=5), np.arange(400_000) % 5
+    gaps = np.where(np.arange(400_000) % 2, labels, -1)
+    whole, some = (law.perturb(given, stream=stream(3)) for given in (labels, gaps))
+    fits(np.bincount(some[gaps == -1], minlength=5), np.full(5, 0.2), seen=2)
+    assert (some[gaps != -1] == whole[gaps != -1]).all()
+    said = np.bincount(some, minlength=5)
+    fits(said, np.full(5, 0.2) @ law.transition_with(0.5), seen=2)
+    kept = LabelRR(epsilon=math.inf, classes=5).perturb(gaps[:10], stream=stream())
+    assert (kept == gaps[:10]).all()  # nothing is hidden there
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
+def test_a_share_of_missing_labels_mixes_the_channel_with_chance(missing: float) -> None:
+    law, shares = LabelRR(epsilon=2.0, classes=4), np.array([0.7, 0.1, 0.1, 0.1])
+    mixed = (1 - missing) * shares @ law.transition + missing / 4
+    assert shares @ law.transition_with(missing) == pytest.approx(mixed)
+    with pytest.raises(ConfigError, match="missing="):
+        law.transition_with(1.5)
+
+
 def test_the_first_and_the_last_words_of_each_shift() -> None:
     law = LabelRR(epsilon=1.0, classes=4)
     _, change = law.counts
@@ -97,7 +129,7 @@ def test_no_noise_leaves_the_labels() -> None:
 
 @pytest.mark.parametrize(
     "labels",
-    [np.array([3]), np.array([-1]), np.array([0.0]), np.array([[0]]), np.array([True]), np.array(["1"])],
+    [np.array([3]), np.array([-2]), np.array([0.0]), np.array([[0]]), np.array([True]), np.array(["1"])],
 )
 def test_labels_that_are_no_classes_are_refused_without_saying_which(labels: np.ndarray) -> None:
     with pytest.raises(GraphError, match=r"classes from 0 to 2|whole numbers of shape"):

@@ -277,7 +277,7 @@ def test_weights_must_be_normalised_public_and_one_a_feature() -> None:
     for theta in ([-0.5, 1.5], [math.nan, 1.0], [], "ab", [[1.0], [1.0, 2.0]]):
         with pytest.raises(ConfigError, match="theta must be a list"):
             Weights(theta)
-    with pytest.raises(NeverError, match="one row a record"):
+    with pytest.raises(NeverError, match="one row per record"):
         Weights([[0.5, 0.5], [0.9, 0.1]])
     with pytest.raises(ConfigError, match="2 weights and there are 3"):
         FeatureRR(epsilon=1.0, dim=3, allocation=Weights([0.5, 0.5]))

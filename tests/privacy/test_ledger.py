@@ -1,5 +1,6 @@
 import gc
 import threading
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from graphveil.privacy import (
     MemoryLedger,
     NodeOwner,
     NodePromise,
+    PrivacyLedger,
     UndirectedEdge,
     attach_ledger,
     calibrate_mu,
@@ -18,6 +20,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.events import NonPrivate
 from graphveil.privacy.gaussian import epsilon_of
+from graphveil.privacy.ledger import JointLedger
 
 
 def entry(name: str, epsilon: float = 1.0) -> Entry:
@@ -100,23 +103,45 @@ def test_a_limit_is_attached_before_the_first_release_only() -> None:
         attach_ledger(edges, MemoryLedger())
 
 
-def test_two_threads_cannot_both_take_the_rest() -> None:
-    budget = MemoryLedger(epsilon=1.0, delta=1e-7)
+def booked_at_once(books: list[PrivacyLedger]) -> list[str]:
+    """Record a release of its own in each ledger, all together; return which were refused."""
     refused: list[str] = []
+    barrier = threading.Barrier(len(books))
 
-    def book(name: str) -> None:
+    def book(name: int) -> None:
+        barrier.wait()
         try:
-            budget.record(entry(name))
+            books[name].record(entry(str(name)))
         except BudgetError:
-            refused.append(name)
+            refused.append(str(name))
 
-    threads = [threading.Thread(target=book, args=(str(k),)) for k in range(8)]
+    threads = [threading.Thread(target=book, args=(k,)) for k in range(len(books))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    return refused
+
+
+def test_two_threads_cannot_both_take_the_rest() -> None:
+    budget = MemoryLedger(epsilon=1.0, delta=1e-7)
+    assert len(booked_at_once([budget] * 8)) == 7
     assert len(budget.entries) == 1
+
+
+class Slow(MemoryLedger):
+    """Leaves time between what it says and what is done."""
+
+    def check(self, entry: Entry) -> None:
+        super().check(entry)
+        time.sleep(0.01)
+
+
+def test_threads_record_in_all_ledgers_or_none() -> None:
+    unlimited, limited = MemoryLedger(), Slow(epsilon=1.0, delta=1e-7)
+    refused = booked_at_once([JointLedger([unlimited, limited]) for _ in range(8)])
     assert len(refused) == 7
+    assert unlimited.entries == limited.entries
 
 
 def test_the_book_knows_the_curve_of_everything_booked() -> None:

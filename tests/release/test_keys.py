@@ -1,13 +1,21 @@
 import hashlib
 import hmac
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
-from graphveil.release import KeyStore, ReleaseKey
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.release import KeyStore, Release, ReleaseKey, ReleasePlan, keys
 from graphveil.release.keys import canonical
+from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.plan import hops
+from tests.mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_system
 
 
 def test_fresh_keys_share_nothing() -> None:
@@ -17,6 +25,48 @@ def test_fresh_keys_share_nothing() -> None:
     assert first.master != second.master
     assert len(first.master) == len(first.nonce) == 32
     assert not first.reproducible
+
+
+def secret() -> bytes:
+    return ReleaseKey.fresh().master
+
+
+def nonce() -> bytes:
+    return ReleaseKey.fresh().nonce
+
+
+def noise() -> bytes:
+    """The noise of a release on nothing, which nobody handed a key."""
+    plan = ReleasePlan(UndirectedEdge(), hops(0.5, 1, 4), delta=1e-5)
+    empty = Adjacency.from_edges([], [], num_nodes=3, directed=False)
+    answer = Release(plan, empty, budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(3, 4)))
+    return answer.numpy().tobytes()
+
+
+@pytest.mark.parametrize("draw", [secret, nonce, noise])
+def test_keys_come_from_the_operating_system_one_by_one(
+    draw: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if draw is not noise:
+        keys_are_fresh(draw, monkeypatch)
+    keys_follow_the_system(draw, monkeypatch, every=16 if draw is noise else 1)
+
+
+@pytest.mark.parametrize("source", SHORT_KEYS)
+def test_keys_from_a_bad_source_would_be_noticed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys.secrets, "token_bytes", SHORT_KEYS[source])
+    with pytest.raises(AssertionError):
+        keys_are_fresh(secret, monkeypatch)
+        keys_follow_the_system(secret, monkeypatch)
+
+
+def test_noise_follows_every_bit_of_its_key() -> None:
+    key = bytes(range(32))
+    seen = {RowStream(key).words(np.arange(1), words_per_row=1).tobytes()}
+    for bit in range(256):
+        flipped = (int.from_bytes(key, "big") ^ 1 << bit).to_bytes(32, "big")
+        seen.add(RowStream(flipped).words(np.arange(1), words_per_row=1).tobytes())
+    assert len(seen) == 257
 
 
 def test_a_seeded_key_is_marked_repeats_its_secrets_and_never_its_id() -> None:

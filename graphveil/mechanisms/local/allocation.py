@@ -57,7 +57,7 @@ class Weights:
 
     Raises:
         ConfigError: a weight is negative or not finite, or the sum is not one.
-        NeverError: one theta a record.
+        NeverError: one theta per record.
 
     >>> Weights([0.5, 0.25])
     Traceback (most recent call last):
@@ -68,7 +68,7 @@ budget; take Weights.linear, which normalises public scores
     theta: tuple[float, ...]
 
     def __init__(self, theta: Iterable[float]) -> None:
-        """Take one weight a feature."""
+        """Take one weight per feature."""
         object.__setattr__(self, "theta", _vector("theta", theta))
         total = math.fsum(self.theta)
         if abs(total - 1) > _ROUNDING:
@@ -114,12 +114,12 @@ def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
     try:
         array = np.asarray(list(values), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} must be a list of numbers, one a feature") from error
+        raise ConfigError(f"{name} must be a list of numbers, one per feature") from error
     if array.ndim == 2:
         raise NeverError(
-            f"{name} has one row a record: weights that depend on a record tell about it, at a price that is "
-            "above epsilon and without bound once they are used to decode; compute them from public records"
+            f"{name} has one row per record: weights that depend on a record tell about it, at a price above "
+            "epsilon that has no bound once they are used to decode; compute them from public records"
         )
     if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (array < 0).any():
-        raise ConfigError(f"{name} must be a list of finite numbers of at least 0, one a feature")
+        raise ConfigError(f"{name} must be a list of finite numbers of at least 0, one per feature")
     return tuple(array.tolist())

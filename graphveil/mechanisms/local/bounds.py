@@ -38,7 +38,7 @@ class Bounds:
         """Check every range."""
         low, high = _ends("low", self.low), _ends("high", self.high)
         if isinstance(low, tuple) != isinstance(high, tuple) or np.size(low) != np.size(high):
-            raise ConfigError("low and high must both be numbers, or both hold one number a feature")
+            raise ConfigError("low and high must both be numbers, or both hold one number per feature")
         if not bool(np.all(np.less(low, high))):
             raise ConfigError(f"low={self.low!r} must be below high={self.high!r}")
         _check_width(np.asarray(low), np.asarray(high))
@@ -105,7 +105,7 @@ def _ends(name: str, ends: Any) -> Ends:
     if not values or not all(
         isinstance(end, int | float | np.number) and -_LARGEST <= end <= _LARGEST for end in values
     ):
-        raise ConfigError(f"{name}={ends!r} must be a number within ±3.4e38, or one a feature")
+        raise ConfigError(f"{name}={ends!r} must be a finite number within ±3.4e38, or one per feature")
     return tuple(float(end) for end in values) if isinstance(ends, Iterable) else float(values[0])
 
 

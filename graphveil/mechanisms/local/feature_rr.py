@@ -66,7 +66,7 @@ class Bins:
         """The largest probability that a bin comes out as itself, or as one within a twentieth of the range.
 
         >>> round(Bins(1.0, 2).kept, 4), round(Bins(100.0, 256).kept, 2)
-        (0.7311, 0.99)
+        (0.7311, 1.0)
         """
         bins = np.arange(self.k)
         near = np.abs(bins[:, None] - bins) <= (self.k - 1) // _NEAR

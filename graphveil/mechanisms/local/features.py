@@ -19,7 +19,7 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """What leaves the randomiser: one row a record, and which features a row is about.
+    """What leaves the randomiser: one row per record, and which features a row is about.
 
     ``values`` is an array (records, k) whose meaning the mechanism knows. ``indices`` (records, k) names the
     features, ascending in each row; None means all of them, in order.
@@ -214,5 +214,5 @@ def distinct_rows(rows: Integers | None, count: int) -> Integers:
     if rows is None:
         return np.arange(count)
     if rows.shape != (count,) or len(np.unique(rows)) != count or (count and rows.min() < 0):
-        raise ConfigError(f"rows must be {count} different numbers of at least 0, one a record")
+        raise ConfigError(f"rows must be {count} different numbers of at least 0, one per record")
     return rows.astype(np.int64)

@@ -8,9 +8,11 @@ import numpy.typing as npt
 
 from graphveil import _check
 from graphveil.errors import GraphError
-from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, row_blocks
+from graphveil.mechanisms._draws import Draws, Floats, Integers, Words, below, row_blocks
 from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.features import distinct_rows
+
+MISSING = -1  # a record without a label
 
 _TOTAL = 1 << 64
 MAX_CLASSES = 1 << 16
@@ -25,9 +27,13 @@ class LabelRR:
     The noise is a shift of the class by 0 .. c-1, drawn from one word of 64 bits: each shift but 0 has
     ceil(2^64 q) words or one more, 0 the rest. So all q are equal and no ratio exceeds e^epsilon.
 
-    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon). ``epsilon`` inf keeps labels.
+    A record without a label says each class with probability 1/c, so that who has one is not told either.
 
-    Shapes: labels int64 (records,).
+    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
+    are at most e^epsilon (docs/guarantees.md, section 6). ``epsilon`` inf keeps labels, and missing ones
+    missing.
+
+    Shapes: labels int64 (records,), -1 for a missing one.
 
     Args:
         epsilon: the budget of the label.
@@ -76,7 +82,21 @@ class LabelRR:
     @property
     def transition(self) -> Floats:
         """T = q 1 1^T + (p - q) I: row y is the law of what is said for y."""
-        return np.full((self.classes, self.classes), self.change) + self._gap * np.eye(self.classes)
+        return self.transition_with(0.0)
+
+    def transition_with(self, missing: float) -> Floats:
+        """Return (1 - m) T + m/c 1 1^T: what is said for y if a share m of the labels is missing.
+
+        It is how a label of class y would have to be randomised for what all records say, if those without a
+        label were like the others. Both have the same form, so m cannot be told from what is said alone: of
+        shares f of the classes one sees 1/c + (1 - m)(p - q)(f - 1/c). It has to be known.
+
+        >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
+        [[0.9, 0.1], [0.1, 0.9]]
+        """
+        _check.within(0, 1, missing=missing)
+        gap, said = (1 - missing) * self._gap, (1 - missing) * self.change + missing / self.classes
+        return np.full((self.classes, self.classes), said) + gap * np.eye(self.classes)
 
     @property
     def inverse(self) -> Floats:
@@ -87,7 +107,7 @@ class LabelRR:
         """Return the randomised labels of records.
 
         Args:
-            labels: classes 0 .. c-1, whole numbers (records,).
+            labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
             stream: random words, of their own: features must not share them.
             rows: the records' numbers, which must differ; 0, 1, 2, ... if None.
 
@@ -96,14 +116,17 @@ class LabelRR:
             ConfigError: two records have one number.
             ReleaseError: the stream served a row before.
         """
-        labels = self.checked(labels)
+        labels = self.checked(labels, missing=True)
         rows = distinct_rows(rows, len(labels))
-        shifts = np.zeros(len(labels), dtype=np.int64)
-        if not math.isinf(self.epsilon):
-            stream.serve(rows)
-            for part in row_blocks(len(labels), 1):
-                shifts[part] = self._shifts(stream.words(rows[part], words_per_row=1)[:, 0])
-        return (labels + shifts) % self.classes
+        if math.isinf(self.epsilon):
+            return labels
+        stream.serve(rows)
+        said = np.empty_like(labels)
+        for part in row_blocks(len(labels), 1):
+            words = stream.words(rows[part], words_per_row=1)[:, 0]
+            told = (labels[part] + self._shifts(words)) % self.classes
+            said[part] = np.where(labels[part] == MISSING, below(words, self.classes), told)
+        return said
 
     def frequencies(self, labels: Integers) -> Floats:
         """Return unbiased estimates of the share of each class, from randomised labels; some may be negative.
@@ -131,8 +154,8 @@ class LabelRR:
         moved = words < np.uint64((self.classes - 1) * change)
         return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
 
-    def checked(self, labels: npt.ArrayLike) -> Integers:
-        """Return labels as int64.
+    def checked(self, labels: npt.ArrayLike, *, missing: bool = False) -> Integers:
+        """Return labels as int64, of which some may be missing if it is said so.
 
         Raises:
             GraphError: the shape is wrong, or a label is none of the classes.
@@ -140,6 +163,9 @@ class LabelRR:
         said = np.asarray(labels)
         if said.ndim != 1 or said.dtype.kind not in "iu":
             raise GraphError("labels must be whole numbers of shape (records,)")
-        if said.size and not (said.min() >= 0 and said.max() < self.classes):
-            raise GraphError(f"labels must be classes from 0 to {self.classes - 1}")
+        if said.size and not (said.min() >= (MISSING if missing else 0) and said.max() < self.classes):
+            raise GraphError(
+                f"labels must be classes from 0 to {self.classes - 1}"
+                + (", or -1 for none" if missing else "")
+            )
         return said.astype(np.int64)

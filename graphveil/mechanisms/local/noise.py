@@ -1,4 +1,4 @@
-"""Keys of local noise: fresh from the operating system, one stream a purpose, a row once, in one process."""
+"""Keys of local noise: from the operating system, one stream per purpose, each row once, in one process."""
 
 import hashlib
 import hmac

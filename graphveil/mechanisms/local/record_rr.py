@@ -49,7 +49,7 @@ def record_loss(epsilon: float, dim: int, k: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFeatureRR:
-    """FeatureRR with one theta a record, as HeteroRR has it, to compare numbers with. No guarantee.
+    """FeatureRR with one theta per record, as HeteroRR has it, to compare numbers with. No guarantee.
 
         t = max(1, ceil(k z)),   Pr(u|t) = rho_i^|u-t| / C_t,   rho_i = e^(-epsilon theta_i/(k-1)),
 

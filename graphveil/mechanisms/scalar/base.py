@@ -37,7 +37,7 @@ class ScalarMechanism(ABC):
     @property
     @abstractmethod
     def words(self) -> int:
-        """How many words of 64 bits a value takes."""
+        """How many words of 64 bits per value takes."""
 
     def distribution(self, x: float) -> Distribution:
         """Return the law of y for an x in [-1, 1]."""

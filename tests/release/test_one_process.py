@@ -1,0 +1,144 @@
+"""A release answers each query once, whoever asks: threads wait in turn, and a forked copy is refused."""
+
+import itertools
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from contracts.checks import edgeless, plan_of
+
+from graphveil.errors import ReleaseError
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner
+from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
+from graphveil.release.edge_training import EdgeAttentionData, Gradients
+from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.training_steps import DPSGDData
+
+THREADS, NODES = 6, 50
+ROWS = torch.zeros(NODES, 2)
+STEPS = DPSGDQuery(parameters=40, steps=64, noise_multiplier=2.0, sampling_rate=0.5)
+
+
+class Slow(EdgeAttentionQuery):
+    """Lets other threads run whenever it is asked how many steps there are."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "steps":
+            time.sleep(1e-4)
+        return super().__getattribute__(name)
+
+
+ATTENTION = Slow(dim=2, classes=2, steps=20, noise_multiplier=2.0, sampling_rate=0.5, learning_rate=0.1)
+
+
+@pytest.fixture(autouse=True)
+def switching_all_the_time() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
+    """Return what several threads are answered that start together, and what they are refused with."""
+    barrier, answers, refusals = threading.Barrier(THREADS), [], []
+
+    def run() -> None:
+        barrier.wait()
+        try:
+            answers.append(act())
+        except ReleaseError as refusal:
+            refusals.append(refusal)
+
+    threads = [threading.Thread(target=run) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers, refusals
+
+
+def test_threads_are_answered_a_planned_query_once() -> None:
+    for planned in (1, 1, 1, 2, 3):
+        release = Release(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
+        answers, refusals = at_once(lambda: release.ask(NeighborSumData(ROWS)))  # noqa: B023
+        assert (len(answers), len(refusals)) == (planned, THREADS - planned)
+
+
+def test_threads_take_each_step_on_the_edges_once() -> None:
+    plan, taken = ReleasePlan(DirectedEdge(), (ATTENTION,), delta=1e-5), []
+
+    def descend(start: torch.Tensor, gradients: Gradients) -> torch.Tensor:
+        def all_steps() -> None:
+            taken.extend(gradients(start) for _ in range(ATTENTION.steps))
+
+        at_once(all_steps)
+        return start
+
+    start, nodes = torch.zeros(ATTENTION.parameters), torch.arange(NODES)
+    data = EdgeAttentionData(ROWS, torch.zeros(NODES, dtype=torch.int64), nodes, start, descend)
+    Release(plan, edgeless(NODES), budget=MemoryLedger()).ask(data)
+    assert len(taken) == ATTENTION.steps
+    assert len({tuple(step.tolist()) for step in taken}) == ATTENTION.steps
+
+
+def test_threads_get_the_noise_of_the_step_that_they_ask_for() -> None:
+    noise = STEPS.randomness(bytes(32))
+    alone = [STEPS.randomness(bytes(32)).noise(step).tolist() for step in range(STEPS.steps)]
+
+    turns = itertools.count()
+
+    def read() -> bool:
+        order = range(STEPS.steps) if next(turns) % 2 else reversed(range(STEPS.steps))
+        return all(noise.noise(step).tolist() == alone[step] for step in order)
+
+    assert at_once(read)[0] == [True] * THREADS
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+
+def in_a_fork(act: Callable[[], object]) -> str:
+    """Return what a forked copy of this process says to an attempt."""
+    out, into = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which wait here
+        child = os.fork()
+    if child == 0:
+        try:
+            act()
+            said = "answered"
+        except ReleaseError as refusal:
+            said = str(refusal)
+        except BaseException as other:
+            said = repr(other)
+        os.write(into, said.encode())
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@forks
+def test_a_forked_copy_of_a_release_is_refused() -> None:
+    release = Release(plan_of(), edgeless(NODES), budget=MemoryLedger())
+    assert "opened in another process" in in_a_fork(lambda: release.ask(NeighborSumData(ROWS)))
+    assert release.ask(NeighborSumData(ROWS)).shape == (NODES, 2)
+    assert "opened in another process" in in_a_fork(release.close)
+
+
+@forks
+def test_forked_copies_of_training_noise_are_refused() -> None:
+    plan = ReleasePlan(NodeOwner(), (STEPS,), delta=1e-5)
+    noise = Release(plan, edgeless(NODES), budget=MemoryLedger()).ask(DPSGDData(ROWS))
+    noise.noise(0)
+    assert "opened in another process" in in_a_fork(lambda: noise.noise(0))
+    assert "opened in another process" in in_a_fork(lambda: noise.batch(0, NODES))
+    assert len(noise.noise(1)) == STEPS.parameters
