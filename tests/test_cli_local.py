@@ -144,7 +144,7 @@ def test_each_budget_that_is_missing_is_named_with_its_flag(
         (["--set", "features=feature-rr", "--set", "theta=0.5,0.6"], "theta adds up to 1.1 instead of 1"),
         (["--set", "features=feature-rr", "--set", "theta=1"], "1 weights and there are 2 features"),
         (["--set", "low=3", "--set", "high=1"], "low=3.0 must be below high=1.0"),
-        (["--set", "low=nan"], "low=nan must be a number within"),
+        (["--set", "low=nan"], "low=nan must be a finite number"),
         (["--set", "scaling=columns"], "data_dependent_bounds=True go together"),
     ],
 )
