@@ -76,6 +76,13 @@ class Files:
         return ["--nodes", str(self.nodes), "--edges", str(self.edges), *columns]
 
 
+def other_of(files: Files) -> list[str]:
+    """Return the flags of a graph with one edge less, which is another one; its columns are called alike."""
+    fewer = files.edges.with_name("fewer.csv")
+    write(fewer, read(files.edges)[:-1])
+    return ["--nodes", str(files.nodes), "--edges", str(fewer)]
+
+
 def write(path: Path, rows: list[list[str]]) -> None:
     """Write rows as CSV."""
     with path.open("w", newline="") as file:

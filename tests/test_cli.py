@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import NODES, SECRET, Answer, Files, Invoke, read, write
+from command import NODES, SECRET, Answer, Files, Invoke, other_of, read, write
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
 from graphveil.graph.graph import CLASSES_FROM_LABELS
+from graphveil.models.gap.method import TrainedGap
 from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.figures import figure_up
 
@@ -178,7 +179,7 @@ def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, 
     assert {path.name for path in Path("first").iterdir()} == {"release", "internal"}
     assert {path.name for path in Path("first/release").iterdir()} == RELEASE
     internal = {path.name for path in Path("first/internal").iterdir()}
-    assert internal == {"config.lock.json", "metrics.json", "history.csv", "report.html"}
+    assert internal == {"config.lock.json", "metrics.json", "history.csv", "report.html", "own_graph.json"}
     assert not list(Path("../state").rglob("*.key"))
 
 
@@ -702,9 +703,7 @@ def test_another_graph_is_priced_and_booked(
         MemoryLedger, "record", lambda self, entry: (booked.append(entry), real(self, entry))[1]
     )
     edit(files.edges, lambda rows: rows[:50])
-    answer = invoke(
-        "predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"
-    )
+    answer = invoke("predict", trained, *other_of(files), "--out", "p.csv", "--json")
     assert answer.code == 0, answer.err
     assert len({entry.release_id for entry in booked}) == 1
     assert "epsilon 1 at delta 1e-07" in answer.err
@@ -715,7 +714,7 @@ def test_another_graph_is_priced_and_booked(
 
 
 def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Path, files: Files) -> None:
-    another = ["predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--json"]
+    another = ["predict", trained, *other_of(files), "--json"]
     answer = invoke(*another, "--disjoint-edges")
     assert answer.code == 0, answer.err
     assert "on your word that the graphs share no edge" in " ".join(answer.err.split())
@@ -724,13 +723,13 @@ def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Pa
     assert "asserted to share no edge" in whole["statement"]
     refused = invoke("predict", trained, "--disjoint-edges")
     assert refused.code == 2
-    assert "--disjoint-edges describe another graph" in refused.err
+    assert "--accept-price are about another graph" in refused.err
 
 
 def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:
     flags = [*PRIVATE, "--set", "weights=half_cos"]
     assert invoke("train", "classcode", *files.flags, *flags, "--no-baseline", "--out", "code").code == 0
-    another = ["predict", "code", "--nodes", files.nodes, "--edges", files.edges, "--json"]
+    another = ["predict", "code", *other_of(files), "--json"]
     answer = invoke(*another, "--disjoint-edges")
     assert answer.code == 0, answer.err
     assert len(answer.json["predictions"]) == NODES
@@ -742,14 +741,15 @@ def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -
 def test_another_graph_needs_no_labels(
     invoke: Invoke, trained: Path, files: Files, tmp_path: Path, labels: str
 ) -> None:
-    another = [trained, "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv"]
+    another = [trained, *other_of(files), "--out", "p.csv"]
     if labels.startswith("as in training"):
         edit(files.nodes, lambda rows: [rows[0], *([*row[:3], ""] for row in rows[1:])])
     if labels.startswith("none"):
         edit(files.nodes, lambda rows: [row[:3] for row in rows])
     if labels == "none, release alone":
         (trained / "release").rename(tmp_path / "alone")
-        another = [tmp_path / "alone", *another[1:], "--id", "user", "--source", "a", "--target", "b"]
+        another = [tmp_path / "alone", *another[1:], "--accept-price"]
+        another += ["--id", "user", "--source", "a", "--target", "b"]
     answer = invoke("predict", *another)
     assert answer.code == 0, answer.err
     head, *rows = read(Path("p.csv"))
@@ -768,7 +768,7 @@ def test_columns_that_were_no_features_in_training_are_none_in_another_graph(
     assert invoke(*base, "--out", "first").code == 0
     columns = [read(files.nodes)[0].index(name) for name in ("user", "age", "height", *kept)]
     edit(files.nodes, lambda rows: [[row[column] for column in columns] for row in rows])
-    answer = invoke("predict", "first", "--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv")
+    answer = invoke("predict", "first", *other_of(files), "--out", "p.csv")
     assert answer.code == 0, answer.err
     assert "60 nodes, 2 features" in answer.err
     assert len(read(Path("p.csv"))) == NODES + 1
@@ -778,12 +778,12 @@ def test_labels_of_another_graph_may_be_of_classes_that_training_never_saw(
     invoke: Invoke, trained: Path, files: Files
 ) -> None:
     edit(files.nodes, lambda rows: [rows[0], *([*row[:3], "t9"] for row in rows[1:])])
-    assert invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges).code == 0
+    assert invoke("predict", trained, *other_of(files)).code == 0
 
 
 def test_columns_of_another_graph_that_nobody_named_are_asked_for(invoke: Invoke, files: Files) -> None:
     assert invoke("train", "gap", "--dataset", "synthetic/tiny", *PRIVATE, *QUICK, "--out", "t").code == 0
-    answer = invoke("predict", "t", "--nodes", files.nodes, "--edges", files.edges)
+    answer = invoke("predict", "t", *other_of(files))
     assert answer.code == 2
     assert answer.err.strip().endswith("add --id, --source, --target")
 
@@ -793,7 +793,7 @@ def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_sho
 ) -> None:
     records = ["--unit", "node-owner", "--epsilon", 4, "--delta", 1e-5, "--no-baseline"]
     assert invoke("train", "classcode", *files.flags, *records, "--out", "code").code == 0
-    another = ["--nodes", files.nodes, "--edges", files.edges]
+    another = [*other_of(files)]
     refusals = {"code": invoke("predict", "code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
     refusals["narrow"] = invoke("predict", trained, *another)
@@ -808,7 +808,7 @@ def test_what_is_charged_is_no_more_valid_than_the_model(
     invoke: Invoke, files: Files, flags: list[object]
 ) -> None:
     assert invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, *flags, "--out", "first").code == 0
-    answer = invoke("predict", "first", "--nodes", files.nodes, "--edges", files.edges, "--json")
+    answer = invoke("predict", "first", *other_of(files), "--json")
     assert answer.json["charged"]["valid"] is False
     assert answer.json["charged"]["deviations"] == answer.json["guarantee"]["deviations"]
     assert all(deviation in answer.err for deviation in answer.json["charged"]["deviations"])
@@ -829,10 +829,10 @@ def test_a_prediction_that_ends_early_says_what_it_has_cost(
     def stop(*_: object, **__: object) -> None:
         raise error
 
-    another = ["predict", trained, "--nodes", files.nodes, "--edges", files.edges]
-    for place, spent in (("price", False), ("_classify", True)):
+    another = ["predict", trained, *other_of(files)]
+    for owner, place, spent in ((gv.GAP, "price", False), (TrainedGap, "proba", True)):
         with monkeypatch.context() as patch:
-            patch.setattr(gv.GAP, place, stop)
+            patch.setattr(owner, place, stop)
             answer = invoke(*another)
         line = answer.err.strip().splitlines()[-1]
         assert (answer.code, answer.out) == (code, "")
@@ -848,7 +848,7 @@ def test_predictions_that_cannot_be_written_cost_nothing(
     Path("letter.txt").write_text("dear")
     Path("folder.csv").mkdir()
     monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
-    answer = invoke("predict", trained, "--nodes", files.nodes, "--edges", files.edges, "--out", name)
+    answer = invoke("predict", trained, *other_of(files), "--out", name)
     assert answer.code == 2
     assert "choose another --out" in answer.err
 
@@ -931,7 +931,7 @@ def test_no_other_command_prints_an_epsilon_below_the_proved_one(invoke: Invoke,
     assert "epsilon 5.993 at delta" in answer.err
     assert re.search(r"^gap .* 5\.993 ", answer.out, re.MULTILINE)
     assert "epsilon 5.993, delta 1e-05" in invoke("explain", "first").out
-    another = ["--nodes", files.nodes, "--edges", files.edges]
+    another = [*other_of(files)]
     assert "epsilon 5.993 at delta 1e-05" in invoke("predict", "first", *another).err
 
 

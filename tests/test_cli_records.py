@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import SECRET, Answer, Files, Invoke, read, write
+from command import SECRET, Answer, Files, Invoke, other_of, read, write
 
 from graphveil.cli.console import Bars
 from graphveil.privacy import MemoryLedger
@@ -43,7 +43,13 @@ def test_what_tells_about_its_own_record_is_not_released(
     assert "per_node/: row v only for someone entitled to v's record" in answer.out
     modes = {folder.name: folder.stat().st_mode & 0o777 for folder in Path("first").iterdir()}
     assert modes == {"release": 0o755, "internal": 0o700, "per_node": 0o700}
-    assert names(Path("first/internal")) == {"config.lock.json", "metrics.json", "history.csv", "report.html"}
+    assert names(Path("first/internal")) == {
+        "config.lock.json",
+        "metrics.json",
+        "history.csv",
+        "report.html",
+        "own_graph.json",
+    }
 
 
 def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: Files) -> None:
@@ -365,7 +371,7 @@ def test_another_graph_is_priced_and_booked(
     booked: list[str] = []
     monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: booked.append(entry.release_id))
     shutil.rmtree("first/per_node")  # nobody needs the old rows for new ones
-    another = ["--nodes", files.nodes, "--edges", files.edges, "--out", "p.csv", "--json"]
+    another = [*other_of(files), "--out", "p.csv", "--json"]
     answer = invoke("predict", "first", *another)
     assert answer.code == 0, answer.err
     assert len(booked) == 2  # books: of this graph's records, and of those that were trained on

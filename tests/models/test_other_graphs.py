@@ -17,10 +17,12 @@ from torch import Tensor
 
 from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
-from graphveil.models import base, session
+from graphveil.models import session
 from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
+from graphveil.models.gap.method import TrainedGap
+from graphveil.models.inference.cache import PredictionCache
 from graphveil.models.inference.ledger import ASSERTED
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.accountant import total_mu
@@ -41,6 +43,12 @@ def grow(graph: Graph, seed: int = 0, nodes: int = 3, **options: Any) -> Graph:
 
 def spent(*graphs: Graph) -> list[int]:
     return [len(ledger_of(graph.edge_set).entries) for graph in graphs]
+
+
+def cache_of(model: GAP) -> PredictionCache:
+    """Return what a fitted model keeps of its predictions."""
+    assert model._predictions is not None
+    return model._predictions._books.cache
 
 
 class TestSameGraphAgain:
@@ -76,11 +84,11 @@ class TestSameGraphAgain:
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         model.predict(other)
         edges = weakref.ref(other.adjacency)
-        assert len(model._answers._kept) == 2
+        assert len(cache_of(model)._kept) == 2
         del other
         gc.collect()
         assert edges() is None
-        assert len(model._answers._kept) == 1
+        assert len(cache_of(model)._kept) == 1
 
     def test_what_a_grown_graph_continues_is_kept_without_its_edges(self, make_graph):
         graph = make_graph()
@@ -161,7 +169,7 @@ class TestBooks:
     def test_what_was_booked_counts_even_if_no_answer_came(self, graph, make_graph, monkeypatch):
         model, other = GAP(**QUICK).fit(graph), make_graph(seed=1)
         with monkeypatch.context() as patch:
-            patch.setattr(GAP, "_classify", lambda *_: 1 / 0)
+            patch.setattr(TrainedGap, "proba", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 model.predict(other)
         assert spent(other, graph) == [1, 2]
@@ -191,12 +199,12 @@ class TestGrownGraph:
         model, grown = GAP(**QUICK).fit(graph), grow(graph)
         read = list[set[tuple[int, ...]]]()
 
-        class Noted(base.Release):
+        class Noted(session.Release):
             def __init__(self, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> None:
                 read.append(set(map(tuple, adjacency.edge_index().T.tolist())))
                 super().__init__(plan, adjacency, *args, **kwargs)
 
-        monkeypatch.setattr(base, "Release", Noted)
+        monkeypatch.setattr(session, "Release", Noted)
         model.predict(grown)
         (asked,) = read
         assert asked
@@ -208,15 +216,16 @@ class TestGrownGraph:
         model = GAP(**{**QUICK, "epsilon": 1000.0, "delta": 1e-3}).fit(graph)
         grown = grow(graph)
         model.predict(grown)
-        kept = model._answers.find(grown.adjacency.version, grown.x)
-        rows = model._encode(grown)
+        kept = cache_of(model).find(grown.adjacency.version, grown.x)
+        aggregation = model.fitted.trained.aggregation
+        rows = aggregation.encode(grown)
         matrix = torch.zeros(153, 153, dtype=torch.float64)
         source, target = grown.adjacency.edge_index()
         matrix[target, source] = 1.0
         for hop, std in zip(kept.rows, model.plan_.noise_std, strict=True):
             expected = (matrix @ rows.to(torch.float64))[150:]
             assert float((hop[150:] - expected).abs().max()) < 6 * std + 0.05
-            rows = model._between(rows, [hop], std)
+            rows = aggregation.method.passing.onward(aggregation.encoder, rows, [hop], std)
 
     @pytest.mark.parametrize("between", [True, False])
     def test_a_grown_graph_may_grow(self, graph, between):
@@ -250,8 +259,8 @@ class TestGrownGraph:
             proba = model.predict_proba(one)
             assert torch.equal(proba[:150], model.predict_proba())
             assert [len(ledger_of(part).entries) for part in one.edge_set.parts] == [1, 1]
-            heard.append(model._answers.find(one.adjacency.version, one.x).rows[0][150])
-        rows = model._encode(graph)[friends].sum(dim=0)
+            heard.append(cache_of(model).find(one.adjacency.version, one.x).rows[0][150])
+        rows = model.fitted.trained.aggregation.encode(graph)[friends].sum(dim=0)
         for share, row in zip((0.5, 1.0), heard, strict=True):
             assert float((row - share * rows).abs().max()) < 6 * model.plan_.noise_std[0] + 0.1
 
