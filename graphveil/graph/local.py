@@ -90,10 +90,11 @@ def facebook_pages(root: Path, name: str) -> Fields:
     """Read the MUSAE page-page graph: label = page type."""
     folder = root / name
     table = _csv(folder / "facebook_target.csv")
-    types = _in_node_order(table, "id", "page_type").astype(str)
+    # Objects, because text of a fixed width would cost the longest type for every page.
+    types = _in_node_order(table, "id", "page_type").astype(object)
     classes, y = np.unique(types, return_inverse=True)
     x = _vocabulary(folder / "facebook.json")
-    return {"x": x, "y": y, "class_names": tuple(classes.tolist()), **_edges(folder / "facebook_edges.csv")}
+    return {"x": x, "y": y, "class_names": tuple(map(str, classes)), **_edges(folder / "facebook_edges.csv")}
 
 
 def twitch(root: Path, name: str) -> Fields:

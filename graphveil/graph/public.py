@@ -112,7 +112,7 @@ def karate(root: Path, name: str) -> Fields:
 def ppi(root: Path, name: str) -> Fields:
     """Fetch the 24 PPI graphs as one, split by graph.
 
-    A node has 121 labels that do not exclude each other; a graph here has one a node and takes the first.
+    A node has 121 labels that do not exclude each other; a graph here has one per node and takes the first.
     """
     parts = {part: _disjoint(_datasets().PPI(str(root / name), part)) for part in ("train", "val", "test")}
     whole = _disjoint(parts.values())
