@@ -20,10 +20,10 @@ import torch
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.graph import local
 from graphveil.graph.features import Features
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
+from graphveil.graph.published import local
 
 Ints: TypeAlias = npt.NDArray[np.integer]
 Floats: TypeAlias = npt.NDArray[np.floating]

@@ -18,8 +18,9 @@ import torch
 
 from graphveil._check import suggestion
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, local
-from graphveil.graph.local import Fields
+from graphveil.graph import _pyg
+from graphveil.graph.published import local
+from graphveil.graph.published.local import Fields
 
 _FACEBOOK100 = (
     "https://raw.githubusercontent.com/sisaman/pyg-datasets/"
