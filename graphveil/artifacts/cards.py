@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from graphveil.artifacts.snapshot import Snapshot
 
 NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a unit of records
-NOT_VALID = "not valid"  # beside every epsilon and catch rate that deviations void
+NOT_VALID = "not valid"  # beside every epsilon and true-positive rate that deviations void
 _SECRET = {
     "undirected-edge": "whether two particular people are connected",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
@@ -60,14 +60,14 @@ class Card:
     other_runs: str = ""
 
 
-def catch_rate(guarantee: Guarantee) -> str:
+def attackers_rate(guarantee: Guarantee) -> str:
     """Return the attacker's figure in words.
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
-    >>> catch_rate(Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
-    'catch rate at 1 % false alarms: at most 1.74 %'
+    >>> attackers_rate(Guarantee.of(UndirectedEdge(), Gaussian(0.21373627), delta=1e-7, releases=1))
+    'true-positive rate at 1 % false positives: at most 1.74 %'
     """
-    figure = f"catch rate at 1 % false alarms: at most {percent_up(guarantee.attacker_rate)} %"
+    figure = f"true-positive rate at 1 % false positives: at most {percent_up(guarantee.attacker_rate)} %"
     return f"{figure}{void_mark(valid=guarantee.valid, unit=guarantee.unit)}"
 
 
@@ -204,7 +204,7 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         f"## What was released about the {secrets_of(guarantee)}",
         _release_table(rows),
         f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
-        f"delta {delta_up(guarantee.delta)}. {catch_rate(guarantee).capitalize()}.",
+        f"delta {delta_up(guarantee.delta)}. {attackers_rate(guarantee).capitalize()}.",
         "## Not covered",
         "\n".join(f"* {line}" for line in not_covered(guarantee)),
     ]

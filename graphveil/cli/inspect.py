@@ -167,7 +167,8 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
         screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")
     else:
         screen.say("noise: none, since the edges are never read")
-    screen.say(f"catch rate at 1 % false alarms: at most {cards.percent_up(found.tpr_at_1pct_fpr)} %")
+    rate = cards.percent_up(found.tpr_at_1pct_fpr)
+    screen.say(f"true-positive rate at 1 % false positives: at most {rate} %")
     screen.emit(found.as_dict())
 
 
@@ -208,8 +209,8 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     if lines:
         screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
         screen.table(*event_cells(lines))
-        epsilon = figure_up(guarantee.epsilon)
-        screen.say(f"epsilon {epsilon}, delta {delta_up(guarantee.delta)}; {cards.catch_rate(guarantee)}\n")
+        bound = f"epsilon {figure_up(guarantee.epsilon)}, delta {delta_up(guarantee.delta)}"
+        screen.say(f"{bound}; {cards.attackers_rate(guarantee)}\n")
     for deviation in guarantee.deviations:
         screen.prose(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")

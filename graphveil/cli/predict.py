@@ -117,7 +117,7 @@ def _trained_columns(run: Path) -> dict[str, Any]:
 def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
 ) -> list[tuple[str, str]]:
-    from graphveil.artifacts.cards import catch_rate
+    from graphveil.artifacts.cards import attackers_rate
     from graphveil.privacy.figures import at_delta
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
@@ -129,7 +129,7 @@ def _facts(
             "price",
             f"{at_delta(price.epsilon, price.delta)}, on the {about} of this graph",
         ),
-        ("attacker", catch_rate(price)),
+        ("attacker", attackers_rate(price)),
         (
             "with the training",
             f"{at_delta(after.epsilon, after.delta)}, {why}; what earlier commands predicted comes on top",

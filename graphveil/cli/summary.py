@@ -45,7 +45,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
 
 
 def _budget(plan: "Preview") -> list[Fact]:
-    from graphveil.artifacts.cards import catch_rate
+    from graphveil.artifacts.cards import attackers_rate
     from graphveil.experiment.budget_breakdown import unequal
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
@@ -61,7 +61,7 @@ def _budget(plan: "Preview") -> list[Fact]:
         *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
         *([("", words)] if (words := unequal(plan.stages)) else []),
-        ("attacker", catch_rate(guarantee)),
+        ("attacker", attackers_rate(guarantee)),
     ]
     if plan.baseline is not None:
         asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
@@ -71,7 +71,7 @@ def _budget(plan: "Preview") -> list[Fact]:
     if runs > 1 or plan.baseline is not None:
         total = plan.guarantee_all_runs
         name = "all runs" if runs > 1 else "both"
-        rows.append((name, f"together {_epsilon(total)}; {catch_rate(total)}"))
+        rows.append((name, f"together {_epsilon(total)}; {attackers_rate(total)}"))
     return rows
 
 
@@ -130,7 +130,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
     accuracy = f"test accuracy{counted}, %{interval}{mark}"
-    return ("method", accuracy, "epsilon", "delta", "attacker catches"), rows
+    return ("method", accuracy, "epsilon", "delta", "TPR at 1 % FPR"), rows
 
 
 def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple[str, ...]:
@@ -140,8 +140,8 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
     delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
     none = "inf" if metrics["unit"] == "node-features" else "none"
     figure = none if cost.epsilon is None else figure_up(cost.epsilon)
-    caught = f"at most {percent_up(cost.attacker_rate)} %"
-    return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, caught
+    rate = f"at most {percent_up(cost.attacker_rate)} %"
+    return name, _accuracy(metrics, prefix), f"{figure}{cost.mark}", delta, rate
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
@@ -165,7 +165,8 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
     lines = []
     if cost.epsilon:
         rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
-        lines.append(f"What an attacker learns about one {about}: catch rate at 1 % false alarms: {rate}.")
+        what = f"What an attacker learns about one {about}"
+        lines.append(f"{what}: true-positive rate at 1 % false positives: {rate}.")
     if metrics["runs"] == 1:
         lines.append("One run, so no interval (train --runs 3 gives one).")
     return [*lines, *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
@@ -189,7 +190,8 @@ def _together(metrics: dict[str, Any]) -> list[str]:
     rate = percent_up(metrics["tpr_at_1pct_fpr_all_runs"])
     return [
         f"Epsilon is that of one model; {names} on these {data} together: epsilon "
-        f"{figure_up(total['epsilon'])} at delta {delta_up(total['delta'])}, catch rate at most {rate} %"
+        f"{figure_up(total['epsilon'])} at delta {delta_up(total['delta'])}, true-positive rate at most "
+        f"{rate} %"
         f"{Cost.of(metrics['guarantee']).mark}.",
         *tested,
     ]

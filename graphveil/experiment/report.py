@@ -24,7 +24,7 @@ from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
 
 _STEPS = 80  # points of the attacker's curve
-_ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25)
+_RATES = (0.001, 0.01, 0.05, 0.1, 0.25)
 
 
 def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], guarantee: Guarantee) -> str:
@@ -78,7 +78,7 @@ def _tiles(metrics: Mapping[str, Any]) -> str:
         (_figure(cost.epsilon), f"epsilon{at_delta}{cost.mark}"),
         (
             f"≤ {percent_up(cost.attacker_rate)} %",
-            f"caught by an attacker at 1\u00a0% false alarms{cost.mark}",
+            f"an attacker's true-positive rate at 1\u00a0% false positives{cost.mark}",
         ),
     ]
     return (
@@ -108,7 +108,7 @@ def _results(metrics: Mapping[str, Any]) -> str:
         *([f"from noisy counts, %{interval}"] if metrics["private_accuracy"] else []),
         "epsilon",
         "delta",
-        "caught at 1 % false alarms",
+        "true-positive rate at 1 % false positives",
     ]
     rows = [_row(metrics["method"], metrics, "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
@@ -124,8 +124,8 @@ def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tupl
     figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
     accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
     delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
-    caught = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
-    return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, caught
+    rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
+    return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, rate
 
 
 def _all_runs(metrics: Mapping[str, Any]) -> str:
@@ -151,24 +151,24 @@ def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
     inner = [(step / _STEPS) ** 3 for step in range(1, _STEPS)]  # dense where the curve is steep
     curve_of = guarantee.curve.true_positive_rate
 
-    def caught(alarms: float) -> float:
-        return min(1.0, curve_of(alarms) + guarantee.slack)
+    def rate(false: float) -> float:
+        return min(1.0, curve_of(false) + guarantee.slack)
 
-    caught_what, mark = secrets_of(guarantee), void_mark(valid=guarantee.valid, unit=guarantee.unit)
-    curve: list[Point] = [(0.0, 0.0), *((alarms, caught(alarms)) for alarms in inner), (1.0, 1.0)]
+    about, mark = secrets_of(guarantee), void_mark(valid=guarantee.valid, unit=guarantee.unit)
+    curve: list[Point] = [(0.0, 0.0), *((false, rate(false)) for false in inner), (1.0, 1.0)]
     chart = line_chart(
         [Line(f"best attacker{mark}", curve, "s1"), Line("blind guessing", [(0, 0), (1, 1)], "flat")],
-        x_label="false alarms",
-        y_label=f"{caught_what} caught",
-        title=f"The best attacker's trade-off between false alarms and {caught_what} caught",
+        x_label="false-positive rate",
+        y_label="true-positive rate",
+        title=f"The best attacker's trade-off between false and true positives about {about}",
         marks=[(FALSE_ALARMS, guarantee.attacker_rate)],
     )
-    figures = [(f"{100 * alarms:g} %", f"{percent_up(caught(alarms))} %") for alarms in _ALARMS]
-    table = _table(("false alarms", f"caught, at most{mark}"), figures)
+    figures = [(f"{100 * false:g} %", f"{percent_up(rate(false))} %") for false in _RATES]
+    table = _table(("false positives", f"true positives, at most{mark}"), figures)
     words = promised(
         guarantee,
-        f"No test about one {caught_what[:-1]} does better than the curve, whatever the attacker knows about "
-        "the rest. The dot is the figure at 1 % false alarms. The closer to the diagonal, the less is "
+        f"No test about one {about[:-1]} does better than the curve, whatever the attacker knows about "
+        "the rest. The dot is the figure at 1 % false positives. The closer to the diagonal, the less is "
         "learned.",
     )
     beside = f'{table}<p class="soft">{html(words)}</p>'

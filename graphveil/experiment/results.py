@@ -72,7 +72,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one model gave away: epsilon (None for infinity), and what an attacker catches by it.
+    """What one model gave away: epsilon (None for infinity), and an attacker's true-positive rate.
 
     ``mark`` stands beside both where no promise holds.
     """

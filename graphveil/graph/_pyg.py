@@ -58,7 +58,7 @@ def fields_of(data: Data) -> dict[str, Any]:
 
 
 def weights_of(data: Data) -> Tensor:
-    """Return ``edge_weight``, one number an edge."""
+    """Return ``edge_weight``, one number per edge."""
     weight = getattr(data, "edge_weight", None)
     if weight is None:
         raise GraphError("the Data object has no 'edge_weight'; set it, or leave max_weight out")

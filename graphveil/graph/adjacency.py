@@ -185,7 +185,9 @@ class Adjacency:
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
         if tail.shape != head.shape:
             raise GraphError("source and target differ in length; give one source and one target per edge")
-        weights = checked_weights(weight, max_weight, len(tail))
+        weights = checked_weights(
+            weight, max_weight, len(tail)
+        )  # before anything is dropped: they go by place
         if weights is not None:
             values, bound = weights
             proper = tail != head
@@ -248,7 +250,7 @@ class Adjacency:
         sources, targets = self.indices.numpy(), self._targets()
         stays = nodes[sources]
         stays &= nodes[targets]
-        renumbered = (np.cumsum(nodes) - 1).astype(np.int32)
+        renumbered = (np.cumsum(nodes) - 1).astype(np.int32)  # keeps the order, so that rows stay ascending
         return self._rows_from(
             renumbered[sources[stays]], renumbered[targets[stays]], int(nodes.sum()), stays
         )

@@ -12,10 +12,10 @@ import torch
 
 from graphveil import _check
 from graphveil.errors import GraphError, GraphveilError
-from graphveil.graph.catalogue import CATALOGUE, Dataset, Reader, entry_of
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
-from graphveil.graph.local import Fields
+from graphveil.graph.published.catalogue import CATALOGUE, Dataset, Reader, entry_of
+from graphveil.graph.published.local import Fields
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 

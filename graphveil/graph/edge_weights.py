@@ -14,7 +14,7 @@ Weighted = sparse.csr_array[np.float64]
 def checked_weights(
     weight: Any, max_weight: float | None, edges: int
 ) -> tuple[npt.NDArray[np.float64], float] | None:
-    """Return one weight an edge and the range's end, None if neither is given.
+    """Return one weight per edge and the range's end, None if neither is given.
 
     Raises:
         GraphError: only one of the two is given, lengths differ, or a weight is negative or not finite.
@@ -58,11 +58,15 @@ def weighted_rows(
     Weights of repeated edges add up, and what passes ``max_weight`` is cut. An undirected edge that is listed
     in both directions has the larger of the two, in both. An edge of weight zero is no edge.
     """
+    # In float64, because float32 would make sums of repeats depend on the order in which they are listed.
     listed = sparse.coo_array((weight, (head, tail)), shape=(num_nodes, num_nodes))
     matrix: Any = listed.tocsr()  # which adds repeats up
     if not directed:
+        # The larger one, and not the sum: most files list a friendship in both directions, with one weight.
         matrix = matrix.maximum(matrix.T.tocsr())
+    # Shares of the bound, so that every row of a hop has the same bound, 1, whatever unit weights are in.
     matrix.data = np.minimum(matrix.data, max_weight) / max_weight
+    # An edge of weight zero adds nothing to any sum, and must not be told from no edge by what is stored.
     matrix.eliminate_zeros()
     matrix.sort_indices()
     return sparse.csr_array(matrix)

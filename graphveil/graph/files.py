@@ -80,6 +80,7 @@ def read_graph(
     feature_names = feature_columns(node_path, list(named.values()), features, aside)
     ends = [source, target] if weight is None else [source, target, weight]
     check_columns(edge_path, ends)
+    # Nodes first: their ids say what the columns of edges are, and edges must not.
     fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
     table = tables.read(edge_path, ends, _edge_types(ends, node_ids))
     tail, head = (_positions(table, end, node_ids, id) for end in (source, target))

@@ -293,6 +293,7 @@ class Graph:
             raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
 
     def _check_classes(self) -> None:
+        # Labels first: a wrong one may be what num_classes was counted from.
         if int(self.y.min()) < UNLABELLED or int(self.y.max()) >= self.num_classes:
             raise GraphError(
                 f"labels must be class numbers from 0 to num_classes - 1 = {self.num_classes - 1}, "

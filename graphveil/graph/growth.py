@@ -62,12 +62,15 @@ def grow_adjacency(
         weight=weight,
         max_weight=bound,
     )
+    # Earlier answers, under the old budget, already depend on whether two old nodes are joined.
     if _has_old_edges(added, old):
         raise GraphError(
             "a new edge joins two nodes that were there before, and a graph grows by edges of its new nodes "
             "only; build a graph that has all edges instead, whose predictions are a release of their own"
         )
+    # A set that the caller named may hold old edges elsewhere, so nothing can be said of it.
     apart = adjacency.edge_set.parts if edge_set is None else ()
+    # The two share no entry, each new one having a new end, so that their sum adds up no two weights.
     matrix = _pattern(adjacency, num_nodes) + _pattern(added, num_nodes)
     whole = EdgeSet(parts=(adjacency.edge_set, added.edge_set))
     history = (*adjacency.history, Step(adjacency.version, old, added, apart))

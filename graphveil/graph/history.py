@@ -39,7 +39,7 @@ def batches(graph: Graph) -> Iterator[Batch]:
     steps = graph.adjacency.history
     after = [*(step.base for step in steps), graph.adjacency.version][1:]
     for step, version in zip(steps, after, strict=True):
-        count = step.added.num_nodes
+        count = step.added.num_nodes  # later steps brought the nodes beyond, which nobody knew of then
         until = graph.replace(
             x=features.rows(graph.x, torch.arange(count)),
             y=graph.y[:count],

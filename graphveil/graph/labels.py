@@ -33,6 +33,9 @@ def class_codes(
     if name is None:
         return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
     column = _labels(tables.column(table, name), name)
+    if classes is None and pa.types.is_large_string(column.type) and tables.too_long(column):
+        raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
+    # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
     found = [value for value in pc.unique(column).to_pylist() if value is not None]
     names = [_text(value) for value in found]
     order = _sorted(names) if classes is None else list(dict.fromkeys(map(str, classes)))

@@ -20,10 +20,10 @@ import torch
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.graph import local
 from graphveil.graph.features import Features
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
+from graphveil.graph.published import local
 
 Ints: TypeAlias = npt.NDArray[np.integer]
 Floats: TypeAlias = npt.NDArray[np.floating]
@@ -79,7 +79,7 @@ class Preset:
         median_degree: of the expected degrees; the mean is 2 edges / nodes.
         homophily: the share of edges inside a class, as drawn. In a dense graph the redrawing of repeats
             moves both a little: reddit ends at a median of 209 and a homophily of 0.75.
-        signal: how much the features tell about the class.
+        signal: how much the features depend on the class.
         make_features: the kind of features.
     """
 
@@ -195,6 +195,8 @@ def _edges(y: Ints, degrees: Floats, preset: Preset, rng: np.random.Generator) -
     """Return the two ends of exactly as many distinct edges as the preset says."""
     draw = _EndSampler(y, degrees, preset.homophily, rng)
     keys = np.empty(0, dtype=np.int64)
+    # Repeats are common among nodes of high degree. A few more than are missing are drawn, so that two or
+    # three rounds do, and the surplus goes at random: to take the first ones would favour low numbers.
     while (missing := preset.edges - len(keys)) > 0:
         wanted = missing + missing // 50 + 100
         fresh = [draw(min(_CHUNK, wanted - start)) for start in range(0, wanted, _CHUNK)]

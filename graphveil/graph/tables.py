@@ -169,7 +169,7 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
 
 
 def vector(table: Table, name: str) -> npt.NDArray[np.float32]:
-    """Return one number a row, of a column of numbers or of text that :func:`read` left as it is written."""
+    """Return one number per row, of a column of numbers or of text that :func:`read` left as it is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -303,7 +303,7 @@ def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> T
 
     try:
         return table(types)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid:  # a value of another type, or rows of different lengths: then it is raised again
         return table(dict.fromkeys(types, pa.large_string()))
 
 

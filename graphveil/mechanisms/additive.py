@@ -32,10 +32,12 @@ _CHUNK = 1 << 16  # samples at a time: the intermediate arrays stay in the cache
 class IntegerNoise(ABC):
     """Integer noise of standard deviation ``sigma`` grid steps.
 
-    ``min_steps`` is how many grid steps the largest contribution must have for the slack to be proved.
+    ``min_steps`` is how many grid steps the largest contribution must have for the slack to be proved, and
+    ``min_sigma`` how many the standard deviation.
     """
 
     min_steps: ClassVar[int] = 1
+    min_sigma: ClassVar[float] = 0.0
 
     sigma: float
 
@@ -82,8 +84,12 @@ class RoundedGaussian(IntegerNoise):
 class DiscreteGaussian(IntegerNoise):
     """The discrete Gaussian on the integers, sampled exactly by rejection (Canonne, Kamath, Steinke 2020).
 
-    ``sigma`` is kept as a multiple of 2^-10, rounded up. Slack: delta is inflated by 1e-3 relative, which
-    covers the difference from the continuous curve when a contribution is at least 64 steps.
+    ``sigma`` is kept as a multiple of 2^-10, rounded up. Slack: delta is inflated by a factor of
+
+        1 + max(1e-3, z (z + sqrt(2 epsilon)) / (8 sigma^2)),   z^2 = 2 log(1 / delta),
+
+    which covers the difference from the continuous curve where the largest contribution and sigma have at
+    least 64 steps (``docs/guarantees.md``, Proposition 9).
 
     >>> noise = DiscreteGaussian(100.0).draw(RowStream(bytes(32)), np.arange(1000), 3)
     >>> bool(95 < noise.std() < 105)
@@ -91,6 +97,7 @@ class DiscreteGaussian(IntegerNoise):
     """
 
     min_steps: ClassVar[int] = 64
+    min_sigma: ClassVar[float] = 64.0
 
     def __post_init__(self) -> None:
         """Round sigma up to what the sampler can draw."""
@@ -102,8 +109,10 @@ class DiscreteGaussian(IntegerNoise):
         object.__setattr__(self, "sigma", self._numerator / _exact.DENOMINATOR)
 
     def slack(self, *, epsilon: float, delta: float, changed: int) -> float:
-        """Return 1e-3 of delta."""
-        return delta * (1 - 1 / 1.001)
+        """Return 1e-3 of delta, and more where sigma is few steps."""
+        z = math.sqrt(2 * math.log(1 / delta))
+        finite = z * (z + math.sqrt(2 * epsilon)) / (8 * self.sigma**2)
+        return delta * (1 - 1 / max(1.001, 1 + finite))
 
     def draw(self, stream: RowStream, rows: Integers, dim: int) -> Noise:
         """Return exact samples."""

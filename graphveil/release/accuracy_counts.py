@@ -130,6 +130,11 @@ class AccuracyCountQuery(Query):
         return self.steps
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in the noise's standard deviation."""
+        return self.sigma * self.steps
+
+    @property
     def widest(self) -> float:
         """Grid steps in the noise's standard deviation."""
         return self.sigma * self.steps

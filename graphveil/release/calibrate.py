@@ -18,6 +18,7 @@ Point = tuple[float, float]
 _CLOSE = 2e-4  # relative: how far a certified epsilon may stay below the target
 _NEAR = 1e-5  # the same for one root
 _ROUNDS = 6
+_SLACKS = 4  # times that a slack is raised
 _STRETCHES = 120
 
 
@@ -54,18 +55,32 @@ def calibrate_plan(
     changed = sum(query.changed(unit) for query in first)
     noise = _sampler(first, epsilon, delta, changed)
     slack = noise.slack(epsilon=epsilon, delta=delta, changed=changed)
-    mu = calibrate_mu(epsilon, delta, slack=slack)
-    final = queries(mu)
-    if not _costs(unit, final, mu):
-        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon))
-    plan = ReleasePlan(unit, final, delta, slack, type(noise))
-    generous = isinstance(noise, DiscreteGaussian) or max(query.widest for query in final) <= noise.sigma
+    plan = _spending(unit, epsilon, delta, slack, queries, type(noise))
+    for _ in range(_SLACKS):
+        if plan.slack <= slack:
+            break
+        slack = plan.slack  # which noise of few grid steps needs; with more noise it needs less
+        plan = _spending(unit, epsilon, delta, slack, queries, type(noise))
+    generous = (
+        isinstance(noise, DiscreteGaussian) or max(query.widest for query in plan.queries) <= noise.sigma
+    )
     if not (generous and plan.epsilon <= epsilon * (1 + 1e-12)):
         raise CalibrationError(
             f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
             "this is a defect of the library and nothing was spent"
         )
     return plan
+
+
+def _spending(
+    unit: Unit, epsilon: float, delta: float, slack: float, queries: Queries, sampler: type[IntegerNoise]
+) -> ReleasePlan:
+    """Return the plan that spends a budget once the slack is set aside, or its own, which may be more."""
+    mu = calibrate_mu(epsilon, delta, slack=slack)
+    final = queries(mu)
+    if not _costs(unit, final, mu):
+        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon))
+    return ReleasePlan(unit, final, delta, slack, sampler)
 
 
 def _sampler(queries: tuple[Query, ...], epsilon: float, delta: float, changed: int) -> IntegerNoise:

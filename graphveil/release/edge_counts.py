@@ -132,6 +132,11 @@ class EdgeCountQuery(Query):
         return self.steps
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in the noise's standard deviation."""
+        return self.sigma[0] * self.steps
+
+    @property
     def widest(self) -> float:
         """Grid steps in the standard deviation of the noise."""
         return self.sigma[0] * self.steps

@@ -207,6 +207,11 @@ class EdgeAttentionQuery(Query):
         return float(self.randomness(bytes(32)).steps)
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in a step's standard deviation."""
+        return self.randomness(bytes(32)).sigma
+
+    @property
     def widest(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0

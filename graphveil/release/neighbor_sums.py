@@ -168,6 +168,11 @@ class NeighborSumQuery(Query):
         return 2.0**self.contribution_bits
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in the smallest standard deviation of the noise."""
+        return min(self.sigma) * self.steps
+
+    @property
     def widest(self) -> float:
         """Grid steps in the largest standard deviation of the noise."""
         return max(self.sigma) * self.steps

@@ -55,10 +55,13 @@ class ReleasePlan:
                 f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
                 "contribution; use a finer grid"
             )
-        noise = self.sampler(max(1.0, *(query.widest for query in self.queries)))
-        changed = sum(query.changed(self.unit) for query in self.queries)
+        if min(query.narrowest for query in self.queries) < self.sampler.min_sigma:
+            raise CalibrationError(
+                f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
+                "standard deviation, and so little noise has fewer; take a smaller epsilon, or a finer grid"
+            )
         epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
-        needed = noise.slack(epsilon=epsilon, delta=self.delta, changed=changed)
+        needed = _slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)
         if needed > (1 - MOST_DELTA) * self.delta:
             raise CalibrationError(
                 f"{self.sampler.__name__} would cost {needed:.2g} of delta={self.delta:g}, over a tenth; "
@@ -96,6 +99,18 @@ class ReleasePlan:
 
 
 MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
+
+
+def _slack_of(
+    sampler: type[IntegerNoise], queries: tuple[Query, ...], unit: Unit, epsilon: float, delta: float
+) -> float:
+    """Return the share of delta that a sampler costs: the most over its widest and its narrowest noise."""
+    changed = sum(query.changed(unit) for query in queries)
+    narrowest = min(query.narrowest for query in queries)
+    widest = max(narrowest, *(query.widest for query in queries))
+    return max(
+        sampler(sigma).slack(epsilon=epsilon, delta=delta, changed=changed) for sigma in (widest, narrowest)
+    )
 
 
 def hops(

@@ -207,6 +207,11 @@ class PushQuery(Query):
         return max(self.bounds) * self.steps / max(self.weights)
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in the noise's standard deviation, in rows of the largest level."""
+        return self.sigma * self.steps / max(self.weights)
+
+    @property
     def widest(self) -> float:
         """Grid steps in the noise's standard deviation, in released rows of the smallest level."""
         return self.sigma * self.steps / min(weight for weight in self.weights if weight)

@@ -86,6 +86,11 @@ class Query(ABC):
 
     @property
     @abstractmethod
+    def narrowest(self) -> float:
+        """Grid steps in the smallest standard deviation of the noise, whoever draws it."""
+
+    @property
+    @abstractmethod
     def widest(self) -> float:
         """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
 

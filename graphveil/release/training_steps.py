@@ -160,6 +160,11 @@ class DPSGDQuery(Query):
         return float(self.spent().steps)
 
     @property
+    def narrowest(self) -> float:
+        """Grid steps in a step's standard deviation."""
+        return self.spent().sigma
+
+    @property
     def widest(self) -> float:
         """Return 0: the plan's sampler draws none of it."""
         return 0.0

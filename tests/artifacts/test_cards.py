@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphveil.artifacts.cards import Card, catch_rate, other_runs, percent_up, plain_words, privacy_page
+from graphveil.artifacts.cards import Card, attackers_rate, other_runs, percent_up, plain_words, privacy_page
 from graphveil.privacy import (
     Composed,
     Gaussian,
@@ -38,7 +38,7 @@ def test_two_decimals_rounded_up(rate: float, printed: str) -> None:
 def test_every_sentence_has_the_same_figure(mu: float) -> None:
     guarantee = Guarantee.of(UndirectedEdge(), Gaussian(mu), delta=1e-7, releases=1)
     figure = percent_up(guarantee.attacker_rate)
-    assert f"at most {figure} %" in catch_rate(guarantee)
+    assert f"at most {figure} %" in attackers_rate(guarantee)
     assert f"at most {figure} in 100" in plain_words(guarantee)
 
 
@@ -47,7 +47,7 @@ def test_what_deviations_void_is_not_promised_in_any_words() -> None:
     void = kept.with_deviations("the noise is reproducible from a seed")
     assert plain_words(void).startswith("None of this is promised")
     assert plain_words(void).endswith(plain_words(kept))
-    assert catch_rate(void) == f"{catch_rate(kept)} (not valid)"
+    assert attackers_rate(void) == f"{attackers_rate(kept)} (not valid)"
     assert "None of this is promised" in privacy_page(void, ())
     assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
 
@@ -78,7 +78,7 @@ def test_an_epsilon_that_was_asked_for_is_printed_as_it_was_asked_for() -> None:
 
 def test_a_model_that_asks_nothing_is_caught_as_often_as_blind_guessing() -> None:
     nothing = Guarantee.of(UndirectedEdge(), Composed(()), delta=1e-7, releases=0)
-    assert catch_rate(nothing).endswith("at most 1.00 %")
+    assert attackers_rate(nothing).endswith("at most 1.00 %")
 
 
 # -- records -----------------------------------------------------------------------------------------------

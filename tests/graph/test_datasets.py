@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.graph import catalogue, dataset_info, datasets, list_datasets, load_dataset
+from graphveil.graph import dataset_info, datasets, list_datasets, load_dataset
+from graphveil.graph.published import catalogue
 
 # name: nodes, edges, features, class counts, degree mean / median / max, isolated, homophily
 PUBLISHED = {

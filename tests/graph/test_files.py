@@ -360,6 +360,10 @@ class TestParquetTypes:
         graph = self.read(tmp_path, NODES | {"team": labels})
         assert graph.y.tolist()[2] == -1 and (names is None or graph.class_names == names)
 
+    def test_a_label_is_no_essay(self, tmp_path):
+        essays = NODES | {"team": ["x" * 1001, "blue", "blue", None]}
+        assert "more than 1,000 bytes" in refused(self.read, tmp_path, essays)
+
     def test_narrow_and_unsigned_ids_match(self, tmp_path):
         nodes = NODES | {"user": pa.array([3, 1, 2, 4], pa.uint64())}
         edges = {"a": pa.array([1], pa.int8()), "b": pa.array([3], pa.int64())}

@@ -9,6 +9,7 @@ from graphveil._random import RowStream
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian, choose_sampler
 from graphveil.mechanisms.additive import _box_muller
+from graphveil.privacy.gaussian import delta_of, epsilon_of
 
 KEY = bytes(range(32))
 SAMPLERS = [RoundedGaussian, DiscreteGaussian]
@@ -139,6 +140,27 @@ def test_the_rounded_sampler_charges_the_resolution_of_its_uniforms() -> None:
 def test_the_exact_sampler_inflates_delta_by_a_thousandth() -> None:
     slack = DiscreteGaussian(1000.0).slack(epsilon=1.0, delta=1e-7, changed=32)
     assert 1e-7 - slack == pytest.approx(1e-7 / 1.001)
+
+
+def discrete_delta(sigma: float, shift: int, epsilon: float) -> float:
+    """Return the delta at epsilon of two discrete Gaussians a whole number apart, as it is summed."""
+    x = np.arange(-14 * sigma, 14 * sigma + shift).astype(np.int64)
+    density, loss = np.exp(-((x - shift) ** 2) / (2 * sigma**2)), (2 * x - shift) * shift / (2 * sigma**2)
+    passes = np.where(loss > epsilon, -np.expm1(np.minimum(0.0, epsilon - loss)), 0.0)
+    return float(density @ passes / np.exp(-((x - shift) ** 2) / (2 * sigma**2)).sum())
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+@pytest.mark.parametrize("mu", [1.0, 10.0, 40.0])
+@pytest.mark.parametrize("sigma", [64.0, 90.0, 200.0])
+def test_the_exact_samplers_slack_covers_how_far_sums_are_from_integrals(
+    sigma: float, mu: float, delta: float
+) -> None:
+    shift, start = round(mu * sigma), epsilon_of(mu, delta)
+    share = 1 - DiscreteGaussian(sigma).slack(epsilon=start, delta=delta, changed=1) / delta
+    for part in np.linspace(0, 1, 11):  # wherever between two integers the loss passes epsilon
+        epsilon = start + part * mu / sigma
+        assert discrete_delta(sigma, shift, epsilon) * share <= delta_of(epsilon, shift / sigma)
 
 
 def test_releases_are_exact_whenever_the_grid_is_fine_enough() -> None:

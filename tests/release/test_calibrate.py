@@ -47,6 +47,20 @@ def test_one_noise_multiplier_for_a_whole_pipeline(epsilon: float, multiplier: f
     assert plan.slack == pytest.approx(1e-8, rel=1e-2)
 
 
+@pytest.mark.parametrize(("epsilon", "least"), [(64.0, 0.000999), (150.0, 0.0025)])
+def test_little_noise_sets_more_of_delta_aside(epsilon: float, least: float) -> None:
+    unit = DirectedEdge()
+    plan = calibrate_plan(unit, epsilon, 1e-7, lambda mu: hops(mu, 1, 4, unit), num_nodes=10)
+    assert least < plan.slack / 1e-7 < 1.1 * least
+    assert (1 - 1e-6) * epsilon <= plan.epsilon <= epsilon
+
+
+def test_noise_of_less_than_64_grid_steps_is_refused() -> None:
+    unit = DirectedEdge()
+    with pytest.raises(CalibrationError, match="64 grid steps in the noise's standard deviation"):
+        calibrate_plan(unit, 300.0, 1e-7, lambda mu: hops(mu, 1, 4, unit), num_nodes=10)
+
+
 def test_a_whole_pipeline_is_calibrated_in_two_seconds() -> None:
     started = time.process_time()
     calibrate_plan(NodeOwner(), 1.5, 1e-5, joint, num_nodes=20_000)

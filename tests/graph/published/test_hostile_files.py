@@ -10,8 +10,9 @@ import torch
 from scipy import sparse
 
 from graphveil.errors import GraphError, GraphveilError
-from graphveil.graph import Graph, _matlab, _npz, load_dataset, to_dense
-from tests.graph import hostile
+from graphveil.graph import Graph, load_dataset, to_dense
+from graphveil.graph.published import matlab, npz
+from tests.graph.published import hostile
 
 
 @pytest.mark.parametrize("form", hostile.FORMS)
@@ -44,21 +45,21 @@ def test_an_archive_of_pickles_is_refused(tmp_path: Path) -> None:
 def test_an_archive_is_read_within_what_it_pays_for(
     kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_npz, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(npz, "_SPARE_BYTES", 0)
     array = io.BytesIO()
     np.save(array, np.zeros(1 << 17))  # one part in a thousand when it is packed
     with zipfile.ZipFile(tmp_path / "a.npz", "w", kind) as archive:
         archive.writestr("y.npy", array.getvalue())
     with pytest.raises(ValueError, match=r"far more than it is|another way"):
-        _npz.read(tmp_path / "a.npz", ["y"])
+        npz.read(tmp_path / "a.npz", ["y"])
 
 
 def test_a_school_is_read_within_what_it_pays_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_matlab, "_SPARE_BYTES", 0)
-    monkeypatch.setattr(_matlab, "_MAX_EXPANSION", 1)
+    monkeypatch.setattr(matlab, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(matlab, "_MAX_EXPANSION", 1)
     hostile.write(tmp_path, "packed school", hostile.mat(packed=True))
     with pytest.raises(ValueError, match="far more than it is"):
-        _matlab.read(tmp_path / "facebook100/Reed98.mat")
+        matlab.read(tmp_path / "facebook100/Reed98.mat")
 
 
 def csr(**changes: object) -> sparse.csr_array:

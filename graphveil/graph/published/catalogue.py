@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from graphveil._check import suggestion
 from graphveil.errors import ConfigError
-from graphveil.graph import local, public
-from graphveil.graph.local import Fields
+from graphveil.graph.published import local, remote
+from graphveil.graph.published.local import Fields
 from graphveil.graph.synthetic import PRESETS
 
 Reader: TypeAlias = Callable[[Path, str], Fields]
@@ -80,7 +80,7 @@ def _facebook100(school: str, nodes: int | None = None, features: int | None = N
         where="Facebook100 (Traud et al. 2011), class years 2004 to 2009",
         files=(f"facebook100/{school}.mat",),
         read=local.facebook100,
-        fetch=public.facebook100,
+        fetch=remote.facebook100,
     )
 
 
@@ -93,7 +93,7 @@ def _amazon(name: str, nodes: int, features: int, classes: int) -> Dataset:
         where="Amazon co-purchases (Shchur et al. 2018)",
         files=(f"amazon/{name}.npz",),
         read=local.amazon,
-        fetch=public.amazon,
+        fetch=remote.amazon,
     )
 
 
@@ -106,7 +106,7 @@ def _planetoid(name: str, nodes: int, features: int, classes: int) -> Dataset:
         where="Planetoid citations (Yang et al. 2016), with the public split",
         files=(f"planetoid/{name}.npz",),
         read=local.planetoid,
-        fetch=public.planetoid,
+        fetch=remote.planetoid,
     )
 
 
@@ -123,7 +123,7 @@ def _twitch(country: str, nodes: int) -> Dataset:
         where="MUSAE Twitch friendships (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae(f"twitch/{country}", country),
         read=local.twitch,
-        fetch=public.twitch,
+        fetch=remote.twitch,
     )
 
 
@@ -136,7 +136,7 @@ def _wikipedia(topic: str, nodes: int, features: int) -> Dataset:
         where="MUSAE Wikipedia links (Rozemberczki et al. 2021); label: fifth of the traffic",
         files=_musae(f"wikipedia/{topic}", topic),
         read=local.wikipedia,
-        fetch=public.wikipedia,
+        fetch=remote.wikipedia,
     )
 
 
@@ -161,7 +161,7 @@ _OTHERS = (
         where="MUSAE page-page links (Rozemberczki et al. 2021); the download has 128 dense features",
         files=_musae("facebook_pages", "facebook"),
         read=local.facebook_pages,
-        fetch=public.facebook_pages,
+        fetch=remote.facebook_pages,
     ),
     Dataset(
         name="lastfm_asia",
@@ -174,7 +174,7 @@ _OTHERS = (
             "lastfm_asia_structure/lastfm_asia_target.csv",
         ),
         read=local.lastfm_asia,
-        fetch=public.lastfm_asia,
+        fetch=remote.lastfm_asia,
     ),
     Dataset(
         name="reddit",
@@ -182,7 +182,7 @@ _OTHERS = (
         features=602,
         classes=41,
         where="GraphSAGE Reddit (Hamilton et al. 2017), by download only",
-        fetch=public.reddit,
+        fetch=remote.reddit,
     ),
     Dataset(
         name="ogbn_products",
@@ -200,7 +200,7 @@ _OTHERS = (
         features=50,
         classes=2,
         where="GraphSAGE PPI (Hamilton et al. 2017), first of 121 labels, by download only",
-        fetch=public.ppi,
+        fetch=remote.ppi,
     ),
     Dataset(
         name="flickr_mir",
@@ -216,7 +216,7 @@ _OTHERS = (
         "torch_geometric, whose labels are four other communities",
         files=("karate/karate.npz",),
         read=local.karate,
-        fetch=public.karate,
+        fetch=remote.karate,
     ),
 )
 

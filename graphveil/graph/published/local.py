@@ -14,8 +14,9 @@ import numpy.typing as npt
 import torch
 
 from graphveil.errors import GraphError
-from graphveil.graph import _matlab, _npz, features
+from graphveil.graph import features
 from graphveil.graph.features import Features, Sparse
+from graphveil.graph.published import matlab, npz
 
 Fields: TypeAlias = dict[str, Any]
 Ints: TypeAlias = npt.NDArray[np.integer]
@@ -47,9 +48,9 @@ def facebook100(root: Path, name: str) -> Fields:
     Features are the one-hot codes of columns 0 to 4, whose code 0 means missing and sets no bit. The
     vocabulary is that of the whole school.
     """
-    content = _matlab.read(root / f"{name}.mat")
+    content = matlab.read(root / f"{name}.mat")
     friends, table = content.get("A"), content.get("local_info")
-    if not isinstance(friends, _matlab.Places) or not isinstance(table, np.ndarray):
+    if not isinstance(friends, matlab.Places) or not isinstance(table, np.ndarray):
         raise GraphError(
             f"{name}.mat must hold a sparse matrix 'A' and a matrix 'local_info'; fetch it again"
         )
@@ -90,10 +91,11 @@ def facebook_pages(root: Path, name: str) -> Fields:
     """Read the MUSAE page-page graph: label = page type."""
     folder = root / name
     table = _csv(folder / "facebook_target.csv")
-    types = _in_node_order(table, "id", "page_type").astype(str)
+    # Objects, because text of a fixed width would cost the longest type for every page.
+    types = _in_node_order(table, "id", "page_type").astype(object)
     classes, y = np.unique(types, return_inverse=True)
     x = _vocabulary(folder / "facebook.json")
-    return {"x": x, "y": y, "class_names": tuple(classes.tolist()), **_edges(folder / "facebook_edges.csv")}
+    return {"x": x, "y": y, "class_names": tuple(map(str, classes)), **_edges(folder / "facebook_edges.csv")}
 
 
 def twitch(root: Path, name: str) -> Fields:
@@ -133,7 +135,7 @@ def lastfm_asia(root: Path, name: str) -> Fields:
 
 def amazon(root: Path, name: str) -> Fields:
     """Read an Amazon co-purchase graph: label = product category."""
-    arrays = _npz.read(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
+    arrays = npz.read(root / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, "class_names"})
     class_names = arrays["class_names"]
     if class_names.ndim != 1 or class_names.dtype.kind != "U":
         raise GraphError(f"{name}.npz must hold one text per class in 'class_names'; fetch it again")
@@ -147,7 +149,7 @@ def amazon(root: Path, name: str) -> Fields:
 def planetoid(root: Path, name: str) -> Fields:
     """Read Cora, CiteSeer or PubMed with the public split: label = topic."""
     members = {f"{part}_idx" for part in PARTS}
-    arrays = _npz.read(root / "planetoid" / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, *members})
+    arrays = npz.read(root / "planetoid" / f"{name}.npz", {*_ROWS, *_LABELS_AND_EDGES, *members})
     fields = {"x": _compressed_rows(arrays), **_labels_and_edges(arrays)}
     masks = {f"{part}_mask": _mask(arrays[f"{part}_idx"], fields["y"]) for part in PARTS}
     return fields | masks
@@ -155,7 +157,7 @@ def planetoid(root: Path, name: str) -> Fields:
 
 def karate(root: Path, name: str) -> Fields:
     """Read the karate club: label = community; every member is a feature of its own."""
-    arrays = _npz.read(root / name / "karate.npz", _LABELS_AND_EDGES)
+    arrays = npz.read(root / name / "karate.npz", _LABELS_AND_EDGES)
     return {"x": torch.eye(len(arrays["y"])), **_labels_and_edges(arrays)}
 
 
@@ -170,7 +172,7 @@ def ogbn_products(root: Path, name: str) -> Fields:
     return {"x": x, "y": y, "source": edges[0].to_numpy(), "target": edges[1].to_numpy(), **masks}
 
 
-def _compressed_rows(arrays: _npz.Arrays) -> Features:
+def _compressed_rows(arrays: npz.Arrays) -> Features:
     """Return the feature matrix of an archive, dense if it is narrow.
 
     Decided by its public width: a share of non-zeros could turn with one person's record.
@@ -185,7 +187,7 @@ def _compressed_rows(arrays: _npz.Arrays) -> Features:
     return features.to_dense(x) if x.shape[1] < _DENSE_WIDTH else x
 
 
-def _labels_and_edges(arrays: _npz.Arrays) -> Fields:
+def _labels_and_edges(arrays: npz.Arrays) -> Fields:
     source, target = _ints(arrays["edges"])
     return {"y": _ints(arrays["y"]).astype(np.int64), "source": source, "target": target}
 

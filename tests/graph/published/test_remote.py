@@ -11,7 +11,8 @@ import torch
 from scipy import sparse
 
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, dataset_info, load_dataset, public
+from graphveil.graph import _pyg, dataset_info, load_dataset
+from graphveil.graph.published import remote
 
 EDGES = np.array([[0, 1], [1, 2], [2, 1]])
 MUSAE = {
@@ -116,7 +117,7 @@ def test_planetoid(tmp_path, monkeypatch, name, title):
             return [data]
 
     fake = Fake()
-    monkeypatch.setattr(public, "_datasets", lambda: fake)
+    monkeypatch.setattr(remote, "_datasets", lambda: fake)
     graph = load_dataset(name, tmp_path, recipe="planetoid")
     assert fake.asked == (str(tmp_path), title)
     assert graph.mask("val").tolist() == [False, True, False]
@@ -148,13 +149,13 @@ class TestDownload:
         return urls
 
     def test_the_file_is_written_whole(self, asked, tmp_path):
-        public.download("https://host/file", tmp_path / "new" / "file", sha256=self.sha256)
+        remote.download("https://host/file", tmp_path / "new" / "file", sha256=self.sha256)
         assert (tmp_path / "new" / "file").read_bytes() == self.content
         assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
 
     def test_a_wrong_checksum_leaves_nothing(self, asked, tmp_path):
         with pytest.raises(GraphError, match="does not have the expected SHA-256; nothing was kept"):
-            public.download("https://host/file", tmp_path / "file", sha256="0" * 64)
+            remote.download("https://host/file", tmp_path / "file", sha256="0" * 64)
         assert list(tmp_path.iterdir()) == []
 
     def test_schools_come_from_one_pinned_commit_over_tls(self, asked, tmp_path):

@@ -18,8 +18,9 @@ import torch
 
 from graphveil._check import suggestion
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, local
-from graphveil.graph.local import Fields
+from graphveil.graph import _pyg
+from graphveil.graph.published import local
+from graphveil.graph.published.local import Fields
 
 _FACEBOOK100 = (
     "https://raw.githubusercontent.com/sisaman/pyg-datasets/"
@@ -112,7 +113,7 @@ def karate(root: Path, name: str) -> Fields:
 def ppi(root: Path, name: str) -> Fields:
     """Fetch the 24 PPI graphs as one, split by graph.
 
-    A node has 121 labels that do not exclude each other; a graph here has one a node and takes the first.
+    A node has 121 labels that do not exclude each other; a graph here has one per node and takes the first.
     """
     parts = {part: _disjoint(_datasets().PPI(str(root / name), part)) for part in ("train", "val", "test")}
     whole = _disjoint(parts.values())

@@ -1,0 +1,169 @@
+"""What a command prints and publishes follows from what it was told: answers, public data, and nothing else.
+
+Two data sets that what is protected tells apart get the same noisy answers, and everything that may be
+published must then be the same to the last byte.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import CLASSES, Files, Invoke, read, write
+
+import graphveil as gv
+from graphveil.privacy import MemoryLedger
+from graphveil.release import Release
+
+EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
+OWNER = ["--unit", "node-owner", "--epsilon", "4", "--delta", "1e-5"]
+PROMISE = ["--unit", "node-promise", "--epsilon", "4", "--delta", "1e-5", "--assured-max-degree", "59"]
+LOCAL = ["--unit", "node-features", "--set", "eps_x=2", "--set", "eps_y=2"]
+BUDGET, SHORT = ["--degree-budget", "5"], ["--set", "epochs=3"]
+PARTS = ("test", "train", "val")
+MEASURED = ("seconds", "seconds_wall", "peak_rss_mb", "out")  # not covered, and never published
+
+
+@dataclass
+class Transcript:
+    """The answers of a run: noted, and then handed out again in the same order."""
+
+    answers: list[Any] = field(default_factory=list)
+    handed_out: int | None = None
+
+    @contextmanager
+    def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Take the place of all answers."""
+        ask = Release.ask
+
+        def instead(release: Release, data: Any) -> Any:
+            fresh = ask(release, data)  # which has to be possible, whatever it says
+            if self.handed_out is None:
+                self.answers.append(fresh)
+                return fresh
+            self.handed_out += 1
+            return self.answers[self.handed_out - 1]
+
+        with patch.context() as here:
+            here.setattr(Release, "ask", instead)
+            yield
+
+    def again(self) -> "Transcript":
+        """Return what hands the noted answers out."""
+        return Transcript(self.answers, 0)
+
+
+def published(invoke: Invoke, flags: list[Any], out: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files of a run's release, and what the command prints besides time and memory."""
+    answer = invoke("train", *flags, "--out", out, "--json")
+    assert answer.code == 0, answer.err
+    files = {path.name: path.read_bytes() for path in Path(out, "release").iterdir()}
+    return files, {name: value for name, value in answer.json.items() if name not in MEASURED}
+
+
+def with_edges(files: Files, change: Any) -> None:
+    head, *rows = read(files.edges)
+    write(files.edges, [head, *change(rows)])
+
+
+OF_EDGES: dict[str, list[Any]] = {
+    "gap": ["gap", *EDGE, *SHORT],
+    "gap twice": ["gap", *EDGE, *SHORT, "--runs", 2],
+    "classcode": ["classcode", *EDGE],
+    "mlp": ["mlp", *EDGE, *SHORT],
+}
+OF_RECORDS: dict[str, list[Any]] = {
+    "double owner": ["double", *OWNER, *BUDGET],
+    "double promise": ["double", *PROMISE],
+    "gap owner": ["gap", *OWNER, *BUDGET, *SHORT, "--private-metrics"],
+}
+
+
+@pytest.mark.parametrize("case", OF_EDGES)
+def test_an_edge_reaches_a_release_through_answers_alone(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    first, flags = Transcript(), [*OF_EDGES[case], *files.flags]
+    with first.in_place(monkeypatch):
+        before = published(invoke, flags, "before")
+    with_edges(files, lambda rows: rows[:-1])
+    with first.again().in_place(monkeypatch):
+        after = published(invoke, flags, "after")
+    assert before == after
+
+
+@pytest.mark.parametrize("case", OF_RECORDS)
+@pytest.mark.usefixtures("double")
+def test_a_record_reaches_a_release_through_answers_alone(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    head, *rows = read(files.nodes)
+    split = [[*head, "fold"], *([*row, PARTS[n % 3]] for n, row in enumerate(rows))]
+    write(files.nodes, split)
+    columns = [*files.flags, "--directed", "--split", "fold", "--classes", "t0,t1,t2", "--no-baseline"]
+    first, flags = Transcript(), [*OF_RECORDS[case], *columns]
+    with first.in_place(monkeypatch):
+        before, _ = published(invoke, flags, "before")
+    with_edges(files, lambda rows: [row for row in rows if row[0] != "u7"])  # what u7 declares
+    if "double" in flags:  # which trains on nothing, so that the whole record may be another
+        write(files.nodes, [*split[:8], ["u7", "9.5", "-2", "", split[8][-1]], *split[9:]])
+    with first.again().in_place(monkeypatch):
+        after, _ = published(invoke, flags, "after")
+    assert before == after
+
+
+METHODS = {
+    "gap": ["gap", *EDGE, *SHORT],
+    "mlp": ["mlp", *EDGE, *SHORT],
+    "classcode": ["classcode", *EDGE],
+    "gcn": ["gcn", "--unit", "none", *SHORT],
+    "sage": ["sage", "--unit", "none", *SHORT],
+    "gap owner": ["gap", *OWNER, *BUDGET, *SHORT],
+    "mlp owner": ["mlp", *OWNER, *SHORT],
+    "classcode owner": ["classcode", *OWNER, *BUDGET],
+    "lpgnn": ["lpgnn", *LOCAL, *SHORT],
+    "simgat": ["simgat", *LOCAL, *SHORT],
+}
+
+
+def shifted(team: str, by: int) -> str:
+    return f"t{(int(team[1]) + by) % CLASSES}"
+
+
+def test_every_method_is_here() -> None:
+    assert {flags[0] for flags in METHODS.values()} == set(gv.METHODS)
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_no_method_learns_from_a_label_that_it_is_tested_on(invoke: Invoke, files: Files, case: str) -> None:
+    def with_test_labels(shift: int, out: str) -> tuple[bytes, Any]:
+        rows = [[*row[:3], row[3] if n % 3 else shifted(row[3], shift), PARTS[n % 3]] for n, row in known]
+        write(files.nodes, [[*head, "fold"], *rows])
+        answer = invoke("train", *METHODS[case], *flags, "--unsafe-noise-seed", 1, "--out", out, "--json")
+        assert answer.code == 0, answer.err
+        return Path(out, "release/model.safetensors").read_bytes(), invoke("predict", out).out
+
+    head, *nodes = read(files.nodes)
+    known = list(enumerate(nodes))
+    flags = [*files.flags, "--split", "fold", "--no-baseline"]
+    assert with_test_labels(0, "as they are") == with_test_labels(1, "shifted")
+
+
+def test_what_a_command_will_spend_is_shown_before_it_is_spent(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    record = MemoryLedger.record
+    monkeypatch.setattr(
+        MemoryLedger,
+        "record",
+        lambda self, entry: (shown.append(capsys.readouterr().err), record(self, entry))[1],
+    )
+    invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
+    invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)
+    plan, price = shown[0], next(text for text in shown[1:] if text)
+    assert plan.startswith("Plan, before anything is spent")
+    assert "noise standard deviation" in plan
+    assert price.startswith("The price of asking another graph's edges")
