@@ -65,7 +65,7 @@ NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet o
 LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
 SecretFile = Annotated[
     Path | None,
-    _flag(_FILES, "--secret", "Your secret, made the first time. [default: one in your state folder]"),
+    _flag(_FILES, "--secret", "Your secret, made the first time; by default one in your state folder."),
 ]
 MaxEps = Annotated[
     float, _flag(_PRIVACY, "--max-eps", "How much a whole record may tell; a survey of more is refused.")
