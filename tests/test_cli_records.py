@@ -57,7 +57,7 @@ def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: 
     invoke(*base, "--out", "plain")
     invoke(*base, "--private-metrics", "--out", "counted")
     plain, counted = (Path(name, "release/MODEL_CARD.md").read_text() for name in ("plain", "counted"))
-    assert "No accuracy: an exact one would tell about the records." in plain
+    assert "No accuracy: an exact one would depend on the records." in plain
     assert "%" not in plain.partition("## Privacy")[0]
     assert "* test accuracy, from a noisy count: 50.0 %" in counted
 
@@ -138,7 +138,7 @@ def test_the_figures_of_a_void_table_stay_on_one_line_of_a_narrow_screen(
 def test_exact_accuracies_are_marked(invoke: Invoke, files: Files) -> None:
     answer = invoke("train", "double", *files.flags, *OWNER, *ALONE, "--out", "first")
     assert "test accuracy, % (not covered: internal)" in answer.out
-    assert "Exact accuracies tell about the records" in answer.out
+    assert "Exact accuracies depend on the records" in answer.out
     assert "--private-metrics" in answer.out
     record = json.loads(Path("first/internal/metrics.json").read_text())
     assert record["covered"] is False

@@ -309,7 +309,7 @@ def _results(card: Card) -> list[str]:
     recipe = f", prepared by the recipe `{card.recipe}`" if card.recipe else ""
     lines = [f"* {name}: {100 * value:.1f} %" for name, value in card.accuracies.items()]
     parts = ["## Data and results", f"Data: {markdown(card.dataset)}{recipe}."]
-    return [*parts, "\n".join(lines) or "No accuracy: an exact one would tell about the records."]
+    return [*parts, "\n".join(lines) or "No accuracy: an exact one would depend on the records."]
 
 
 def kind_words(kind: str) -> str:

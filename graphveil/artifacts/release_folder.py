@@ -1,7 +1,7 @@
 """A trained model as a folder that may be published: written whole, read back without executing anything.
 
 The folder holds weights and noisy rows (safetensors), configuration and guarantee (JSON), predictions
-(parquet) and two pages for people. Where records are protected, what tells about the record of its own node
+(parquet) and two pages for people. Where records are protected, what depends on the record of its own node
 is no part of it: such rows go to a second folder, ``per_node``. Reading treats both as hostile: closed tables
 of methods and event kinds, checked types, no links, no size that the files do not pay for, and every figure
 accounted anew.
@@ -51,7 +51,7 @@ _WITHHELD: dict[str, tuple[str, ...]] = {
 
 
 def withheld(unit: str) -> tuple[str, ...]:
-    """Return the files that a release of this unit may not hold, because row v tells about v's own record.
+    """Return the files that a release of this unit may not hold, because row v depends on v's own record.
 
     >>> withheld("undirected-edge"), withheld("node-owner")
     ((), ('predictions.parquet',))

@@ -194,7 +194,7 @@ Theta = Annotated[
     typer.Option(
         "--theta",
         help="Unit node-features: a JSON list of public weights, one a feature, that add up to 1: how a node "
-        "divides eps_x among its features. Weights computed from its own records tell about them.",
+        "divides eps_x among its features. Weights computed from its own records depend on them.",
         rich_help_panel=_PRIVACY,
     ),
 ]

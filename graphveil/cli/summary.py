@@ -118,7 +118,7 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     """Return the methods side by side, each with its accuracy and what it costs.
 
     Where noisy counts were paid for, they are what is shown: the exact accuracies stay in the metrics. It
-    is the head that says if they tell about protected records: it folds on a narrow screen, not the figures.
+    is the head that says if they depend on protected records: it folds on a narrow screen, not the figures.
     """
     from graphveil.artifacts.cards import NOT_COVERED
     from graphveil.experiment.results import Cost, baseline_cost
@@ -153,7 +153,7 @@ def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
 
 
 def _tells(metrics: dict[str, Any]) -> bool:
-    """Whether exact accuracies tell about protected records."""
+    """Whether exact accuracies depend on protected records."""
     return metrics["unit"] != "none" and not metrics["covered"]
 
 
@@ -203,7 +203,7 @@ def _uncovered(metrics: dict[str, Any]) -> list[str]:
     if metrics["private_accuracy"]:
         return ["Exact accuracies are in internal/metrics.json: not covered, so keep them inside."]
     remedy = "; --private-metrics releases noisy ones that are covered" if metrics["mode"] == "strict" else ""
-    return [f"Exact accuracies tell about the records they were counted on: keep them inside{remedy}."]
+    return [f"Exact accuracies depend on the records they were counted on: keep them inside{remedy}."]
 
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:

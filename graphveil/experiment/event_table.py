@@ -33,7 +33,7 @@ class EventLine:
     """One answer about protected data.
 
     ``relative_noise`` is the noise's standard deviation over the sensitivity, for the pair of groups or the
-    group of records that the answer tells most about; of sampled steps it is the noise multiplier of each.
+    group of records that the answer depends on most; of sampled steps it is the noise multiplier of each.
     A report has its ``epsilon`` instead, infinite where it is not randomised.
     """
 
@@ -125,7 +125,7 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
 
 
 def _worst(event: Event) -> Event:
-    """Return what an event does to the group of records that it tells most about."""
+    """Return what an event does to the group of records that it depends on most."""
     if not isinstance(event, ByGroup):
         return event
     touched = [part for part in event.events if part != Composed(())]

@@ -124,7 +124,7 @@ class Recipe:
         if self.unit_features:
             drop = paper and CONSTANT_DROPPED in self.paper_deviations
             graph = graph.replace(x=features.unit_interval(graph.x, drop_constant=drop))
-        # Marked whether or not anything was dropped: a mark that depends on the data would tell about them.
+        # Marked whether or not anything was dropped: a mark that depends on the data would be an answer.
         return graph.replace(deviations=graph.deviations + self.paper_deviations) if paper else graph
 
     def split(self, graph: Graph, seed: int | None, *, by_id: bool = False) -> Graph:

@@ -112,7 +112,7 @@ class LocalReport:
 
 @dataclass(frozen=True)
 class ByGroup:
-    """What a step does to one record, by the public group of the record: one event a group.
+    """What a step does to one record, by the public group of the record: one event per group.
 
     ``Composed(())`` stands for a group that the step cannot touch. Steps over the same ``partition`` compose
     group by group, and the cost is the worst group's: a training record pays for training, a validation

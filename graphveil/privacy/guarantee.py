@@ -113,7 +113,7 @@ class Guarantee:
         if isinstance(unit, NodePromise) and edge_use == "read":
             raise UnitError(
                 "under unit 'node-promise' an edge belongs to both of its ends, so a prediction that reads "
-                "its node's list tells about the others on it; use 'node-owner', or do not read own edges"
+                "its node's list depends on the others on it; use 'node-owner', or do not read own edges"
             )
         curve: Curve = NoPrivacyCurve() if isinstance(unit, NoUnit) else privacy_curve(event)
         return cls(

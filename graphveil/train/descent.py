@@ -109,7 +109,7 @@ def descend(
     if start.ndim != 2 or start.shape[0] != inputs.shape[1] + 1 or labels.shape != (inputs.shape[0],):
         raise ConfigError(
             f"start weights {start.shape} must have one row more than the inputs {inputs.shape} have "
-            f"columns, and labels {labels.shape} one entry a row"
+            f"columns, and labels {labels.shape} one entry per row"
         )
     return _descend(_ClippedGradient(inputs, labels, start.shape[1]).total, start, descent, noise)
 

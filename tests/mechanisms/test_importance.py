@@ -70,7 +70,7 @@ def test_masking_that_changes_nothing_weighs_by_importance_alone() -> None:
 
 def test_weights_from_private_records_are_refused() -> None:
     for word in (False, None, 1):
-        with pytest.raises(NeverError, match="computed from private records tell about them"):
+        with pytest.raises(NeverError, match="computed from private records depend on them"):
             public_weights([[1.0, 2.0]], public_records=word)
     with pytest.raises(TypeError, match="public_records"):
         public_weights([[1.0, 2.0]])  # type: ignore[call-arg]

@@ -136,7 +136,7 @@ def test_shapes_must_fit() -> None:
     x, y = records()
     with pytest.raises(ConfigError, match="one row more"):
         descend(x, y, np.zeros((4, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(12))
-    with pytest.raises(ConfigError, match="one entry a row"):
+    with pytest.raises(ConfigError, match="one entry per row"):
         descend(x, y[1:], np.zeros((5, 3)), Descent(steps=1, rate=1.0, records=3), Recorded(15))
 
 

@@ -52,7 +52,7 @@ class Weights:
     """Feature i gets epsilon theta_i, where theta is public, >= 0 and adds up to one.
 
     Whether a theta fits is checked, never mended: a sum above one would spend more than the budget. And it
-    is the same for all records: a theta computed from a record tells about it, beyond any bound if it is
+    is the same for all records: a theta computed from a record depends on it, beyond any bound if it is
     used to decode.
 
     Raises:
@@ -117,8 +117,8 @@ def _vector(name: str, values: Iterable[float]) -> tuple[float, ...]:
         raise ConfigError(f"{name} must be a list of numbers, one per feature") from error
     if array.ndim == 2:
         raise NeverError(
-            f"{name} has one row per record: weights that depend on a record tell about it, at a price above "
-            "epsilon that has no bound once they are used to decode; compute them from public records"
+            f"{name} has one row per record: weights that depend on a record answer about it, at a price "
+            "above epsilon that has no bound once they are used to decode; compute them from public records"
         )
     if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (array < 0).any():
         raise ConfigError(f"{name} must be a list of finite numbers of at least 0, one per feature")

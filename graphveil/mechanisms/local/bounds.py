@@ -47,7 +47,7 @@ class Bounds:
 
     @classmethod
     def of_data(cls, x: Real, *, data_dependent_bounds: bool = False) -> "Bounds":
-        """Return the smallest range that holds the data, which tells about them.
+        """Return the smallest range that holds the data, which depends on them.
 
         Raises:
             ConfigError: without ``data_dependent_bounds=True``, under which nothing is certified.

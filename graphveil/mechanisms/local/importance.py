@@ -81,7 +81,7 @@ def public_weights(
             unbiased estimates, weighted by the combined scores.
 
     Raises:
-        NeverError: the records are not public: theta would tell about them.
+        NeverError: the records are not public: theta would depend on them.
         ConfigError: scores are not finite or do not go together, or gamma lies outside [0, 1].
 
     >>> public_weights([[0.5, 0.5]], [[0.9, 0.1]], public_records=True).theta
@@ -91,7 +91,7 @@ def public_weights(
     """
     if public_records is not True:
         raise NeverError(
-            "weights computed from private records tell about them, beyond what epsilon bounds; compute "
+            "weights computed from private records depend on them, beyond what epsilon bounds; compute "
             "scores from public records and say public_records=True, or take Split()"
         )
     _check.one_of(("linear", "cube_root"), allocation=allocation)

@@ -69,7 +69,7 @@ class RecordFeatureRR:
 
     >>> RecordFeatureRR(epsilon=1.0, dim=50)
     Traceback (most recent call last):
-    graphveil.errors.NeverError: weights computed from the record they randomise tell about it: a record \
+    graphveil.errors.NeverError: weights computed from the record they randomise depend on it: a record \
 loses up to 1.0494 of a budget of 1, and any amount once the weights are seen; take FeatureRR with \
 public_weights, or mode='paper' to reproduce the paper without a guarantee
     >>> RecordFeatureRR(epsilon=1.0, dim=50, mode="paper").claim.certified
@@ -94,7 +94,7 @@ public_weights, or mode='paper' to reproduce the paper without a guarantee
         self.bounds.check_dim(self.dim)
         if self.mode != "paper":
             raise NeverError(
-                f"weights computed from the record they randomise tell about it: a record {self._loses}, "
+                f"weights computed from the record they randomise depend on it: a record {self._loses}, "
                 "and any amount once the weights are seen; take FeatureRR with public_weights, or "
                 "mode='paper' to reproduce the paper without a guarantee"
             )

@@ -64,7 +64,7 @@ class ClassCode(Estimator):
         weight_rows: the posteriors that weights by cosine read: those of ``"input"``, from features, or of
             the ``"previous"`` round of rows, if there are two.
         read_own_edges: unit ``node-owner``: predict a node from the rows of its own neighbours, too, which
-            is worth most at small epsilon, and makes its prediction tell about its list.
+            is worth most at small epsilon, and makes its prediction depend on its list.
         targets: unit ``node-owner``: whose rows are released; fewer rows are less noisy. None for all, or
             ``"unlabelled"``, ``"test"``, or node ids. Other nodes are predicted from their features.
         unlabelled_send: unit ``node-owner``: whether nodes that do not teach send messages.

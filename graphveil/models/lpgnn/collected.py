@@ -58,7 +58,7 @@ def _said(survey: Survey) -> dict[str, Any]:
         return {**common, "eps_x": math.inf}  # public ones
     if law.bounds.from_data:
         raise ConfigError(
-            "the survey's bounds were taken from data, which tells about them; ask with public bounds"
+            "the survey's bounds were taken from data and depend on them; ask with public bounds"
         )
     return {
         **common,

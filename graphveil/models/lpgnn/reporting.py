@@ -37,7 +37,7 @@ class Reporting:
         if (given.scaling == "columns") != given.data_dependent_bounds:
             raise ConfigError(
                 "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
-                "value of a column tell about the records they come from, which voids the guarantee; give "
+                "value of a column depend on the records they come from, which voids the guarantee; give "
                 "both, or scaling='row', which every node does on its own"
             )
         features = FeatureReporting(
