@@ -11,7 +11,7 @@ from torch import Tensor
 
 import graphveil as gv
 from graphveil._threads import all_threads, one_thread
-from graphveil.models.classcode import head, posteriors
+from graphveil.models.classcode.edge import head, posteriors
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
