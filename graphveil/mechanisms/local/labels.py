@@ -66,6 +66,10 @@ class LabelRR:
         """p."""
         return 1 / (1 + (self.classes - 1) * math.exp(-self.epsilon))
 
+    def keep_with(self, missing: float) -> float:
+        """Return (1 - m) p + m/c: how often a record says its class if a share m has none to say."""
+        return (1 - missing) * self.keep + missing / self.classes
+
     @property
     def change(self) -> float:
         """q."""

@@ -66,6 +66,9 @@ class LpgnnKeywords:
         isolated: a node without neighbours gets ``"zero"`` from A^, or is left as it is (``"keep"``).
         backbone: ``"sage"``, ``"gcn"``, ``"gat"``, or ``"mlp"``, which sends no messages.
         forward_correction: whether the noise of labels is part of the model (T); otherwise it is learned.
+        missing_labels: the share of training and validation nodes without a label, who say a class at random:
+            public, since it cannot be told from what is said. It is part of T; a wrong one costs accuracy and
+            no privacy.
         posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
             around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
             for denser ones.
@@ -86,6 +89,7 @@ class LpgnnKeywords:
     isolated: Isolated = "zero"
     backbone: str = "sage"
     forward_correction: bool = True
+    missing_labels: float = 0.0
     posterior_steps: int = 0
     select: Select = "paper"
     hidden: int = 16

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil.errors import ConfigError
 from graphveil.graph import Graph, rows
 from graphveil.models.inference.cache import Answer
 from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
@@ -15,10 +16,9 @@ from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports,
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
 from graphveil.models.lpgnn.method import LocalMethod
 from graphveil.models.lpgnn.posterior import combined, log_posterior
-from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.randomised import UNKNOWN, told_in
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.lpgnn.through import KPropThrough, Through
-from graphveil.models.membership import nodes_of
 from graphveil.models.method import Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
@@ -39,6 +39,7 @@ class Learning:
     activation: str
     dropout: float
     forward_correction: bool
+    missing_labels: float
     posterior_steps: int
     select: Select
     schedule: Schedule
@@ -55,13 +56,14 @@ class Learning:
         _check.one_of(SELECT, select=given.select)
         _check.integer_at_least(0, posterior_steps=given.posterior_steps)
         _check.width(hidden=given.hidden)
-        _check.within(0, 0.99, dropout=given.dropout)
+        _check.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
         return cls(
             backbone=given.backbone,
             hidden=given.hidden,
             activation=given.activation,
             dropout=given.dropout,
             forward_correction=given.forward_correction,
+            missing_labels=given.missing_labels,
             posterior_steps=given.posterior_steps,
             select=given.select,
             schedule=Schedule(
@@ -90,6 +92,14 @@ class LpgnnMethod(LocalMethod):
     through: Through
     smoothing: KPropThrough | None
     learning: Learning
+
+    def __post_init__(self) -> None:
+        """Refuse a share of missing labels where nobody randomises one, and missing ones are left out."""
+        if self.learning.missing_labels and not self.hides_labels:
+            raise ConfigError(
+                f"missing_labels={self.learning.missing_labels:g} is for labels that are randomised, which "
+                "without a finite eps_y none is; drop it"
+            )
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph that cannot be used, and a propagation that cannot be computed."""
@@ -127,15 +137,15 @@ class LpgnnMethod(LocalMethod):
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return what is known about a graph's randomised labels."""
-        label = self.reporting.label(graph.num_classes)
-        transition = torch.from_numpy(label.transition).float()
+        keep = self.reporting.label(graph.num_classes).keep_with(self.learning.missing_labels)
+        corrected = self.learning.forward_correction and keep < 1
         return NoisyLabels(
             labels=labels,
             classes=graph.num_classes,
-            train=nodes_of(graph.mask("train")),
-            val=nodes_of(graph.mask("val")),
-            keep=label.keep,
-            transition=transition if self.learning.forward_correction and label.keep < 1 else None,
+            train=told_in(graph, labels, "train"),
+            val=told_in(graph, labels, "val"),
+            keep=keep,
+            transition=self._transition(graph) if corrected else None,
             smoothing=None if self.smoothing is None else self.smoothing.along(graph.adjacency),
         )
 
@@ -143,9 +153,13 @@ class LpgnnMethod(LocalMethod):
         """Return probabilities that heed what was told around each node, if they are to."""
         if not self.learning.posterior_steps:
             return proba
-        transition = torch.from_numpy(self.reporting.label(graph.num_classes).transition).float()
         steps, noisy = self.learning.posterior_steps, self.noisy(graph, labels)
-        return combined(proba, log_posterior(noisy, transition, graph.adjacency, steps))
+        return combined(proba, log_posterior(noisy, self._transition(graph), graph.adjacency, steps))
+
+    def _transition(self, graph: Graph) -> Tensor:
+        """Return the law of what is said for each class, where a share of those asked has no label."""
+        label = self.reporting.label(graph.num_classes)
+        return torch.from_numpy(label.transition_with(self.learning.missing_labels)).float()
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedLpgnn":
         """Return the network with these weights; reports are not kept with them."""
@@ -157,8 +171,8 @@ class LpgnnMethod(LocalMethod):
 
 def _agreement(proba: Tensor, graph: Graph, labels: Tensor) -> dict[str, float]:
     """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
-    agrees = proba.argmax(dim=1) == labels
-    return {part: float(agrees[graph.mask(part)].float().mean()) for part in ("train", "val")}
+    agrees = (proba.argmax(dim=1) == labels).float()
+    return {part: float(agrees[told_in(graph, labels, part)].mean()) for part in ("train", "val")}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

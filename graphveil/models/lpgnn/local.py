@@ -5,7 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
+import torch
 
 from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
@@ -23,7 +23,7 @@ from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports, requests_of_people
 from graphveil.models.lpgnn.keywords import LocalKeywords
 from graphveil.models.lpgnn.method import LocalMethod, Received
-from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, outside
+from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, asked, outside, told_in
 from graphveil.models.lpgnn.reporting import Reporting
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.requirements import check_on_cpu
@@ -193,8 +193,8 @@ class LocalEstimator(LocalKeywords, Estimator):
                 "them; fit it in this process first"
             )
         self._check_same_records(fitted.fitted)
-        telling = (graph.mask("train") | graph.mask("val")).numpy()
-        if not np.array_equal(reports.labels.numpy() != UNKNOWN, telling):
+        telling = asked(graph) if self._configured().hides_labels else asked(graph) & graph.labelled
+        if not torch.equal(reports.labels != UNKNOWN, telling):
             raise GraphError(
                 "the reports are of other nodes or another split; pass the graph that the other model was "
                 "fitted to"
@@ -228,10 +228,11 @@ class LocalEstimator(LocalKeywords, Estimator):
         """
         if not self.fitted.method.terms.protects or split == "test":
             return super().score(graph, split)
-        said, mask = self.aggregates_["labels"], graph.mask(split)
+        said = self.aggregates_["labels"]
         if len(said) != graph.num_nodes:
             raise GraphError("what training and validation nodes said is known of the fitted graph only")
-        return float((self.predict()[mask] == said[mask]).float().mean())
+        nodes = told_in(graph, said, split)
+        return float((self.predict()[nodes] == said[nodes]).float().mean())
 
     def _requesting(self) -> Requesting:
         """Return what nodes of another graph have to tell."""

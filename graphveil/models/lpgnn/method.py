@@ -1,6 +1,7 @@
 """Methods on records that their own nodes randomise: what a report promises, and one collection of them."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,6 +15,7 @@ from graphveil.mechanisms.local.bounds import FROM_DATA
 from graphveil.models.lpgnn.randomised import Randomised, no_reports, outside
 from graphveil.models.lpgnn.reporting import Reporting
 from graphveil.models.lpgnn.scaling import ROW_SCALED, scaled
+from graphveil.models.membership import check_members
 from graphveil.models.method import Method
 from graphveil.models.promises import SEEDED
 from graphveil.models.requirements import check_unit
@@ -22,6 +24,9 @@ from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
 from graphveil.release import ReleasePlan
 
+WHO_HAS_A_LABEL = (
+    "a training or validation node without a label says a class at random, so eps_y covers who has one, too"
+)
 _PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
 
 
@@ -65,11 +70,19 @@ class LocalMethod(Method):
         return None
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph that cannot be used; no label is read."""
+        """Refuse a graph that cannot be used; no label is read, nor who has one if that is covered."""
         check_unit(self.terms, graph, reads_edges=self.reads_edges)
+        if self.hides_labels:
+            check_members(graph, "train", "val")
+            return
         for split in ("train", "val"):
             if not bool(graph.mask(split).any()):
                 raise GraphError(f"the split has no labelled {split} nodes; give it some")
+
+    @property
+    def hides_labels(self) -> bool:
+        """Whether labels are randomised, and with them who has one."""
+        return self.terms.protects and not math.isinf(self.reporting.eps_y)
 
     # -- the guarantee -------------------------------------------------------------------------------------
 
@@ -81,7 +94,9 @@ class LocalMethod(Method):
             return super().guarantee(plan, graph)
         promise = self.promised(graph.num_features, graph.num_classes)
         promise = promise.with_deviations(*_deviations_of(graph))
-        return dataclasses.replace(promise, notes=self.notes(graph), received=self.received is not None)
+        received = self.received is not None  # then devices saw to it
+        labels = (WHO_HAS_A_LABEL,) if self.hides_labels and not received else ()
+        return dataclasses.replace(promise, notes=(*self.notes(graph), *labels), received=received)
 
     def promised(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records of so many features and classes, whatever the graph."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphveil.graph import Features, Graph, rows, to_dense
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR, LocalNoise, Reports
+from graphveil.models.membership import members
 from graphveil.networks.inputs import Estimates
 from graphveil.train import snapshot
 
@@ -29,7 +30,8 @@ State = dict[str, Tensor]
 class Randomised:
     """What the server has of all records.
 
-    Shapes: ``labels`` int64 (N), -1 for nodes that are not in train or val, or have no label.
+    Shapes: ``labels`` int64 (N), -1 for nodes that are not in train or val; where labels are not randomised,
+    for those without one, too.
     """
 
     features: Estimates
@@ -42,7 +44,9 @@ class Randomised:
 class Randomiser:
     """Randomises the features of all nodes, and the labels of training and validation nodes.
 
-    Labels of test nodes stay where they are: they are read for the final score only.
+    Who is asked for a label is read from the split alone: a node without one says a class at random, so that
+    what is covered includes who has a label. Labels of test nodes stay where they are: they are read for the
+    final score only.
     """
 
     mechanism: FeatureMechanism
@@ -60,7 +64,7 @@ class Randomiser:
         Raises:
             ArtifactError: the file is of another configuration, or of other nodes, edges or another split.
         """
-        telling = (graph.mask("train") | graph.mask("val")).numpy()
+        telling = asked(graph).numpy()
         if kept is None:
             return self._received(self._reports(graph, x, telling, seed), x)
         binding = self._binding(graph, telling)
@@ -132,6 +136,19 @@ class Randomiser:
             "ids": None if graph.ids is None else _digest(_text_of(graph.ids)),
             "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
         }
+
+
+def asked(graph: Graph) -> Tensor:
+    """Return the nodes that are asked for a label, with or without one: training and validation, bool (N)."""
+    found = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    found[torch.cat([members(graph, "train"), members(graph, "val")])] = True
+    return found
+
+
+def told_in(graph: Graph, labels: Tensor, split: str) -> Tensor:
+    """Return the nodes of a part of the split that told a label, int64."""
+    found = members(graph, split)
+    return found[labels[found] != UNKNOWN]
 
 
 def _text_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

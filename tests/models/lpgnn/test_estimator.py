@@ -379,7 +379,7 @@ def test_wrong_parameters_are_refused(wrong, message) -> None:
 
 def test_an_empty_part_of_the_split_is_refused(graph) -> None:
     none = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    with pytest.raises(GraphError, match="no labelled val nodes"):
+    with pytest.raises(GraphError, match="no val nodes"):
         model().fit(graph.replace(val_mask=none))
 
 
