@@ -6,10 +6,10 @@ from functools import partial
 
 from graphveil import _check
 from graphveil.errors import CalibrationError, ConfigError
-from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, choose_sampler
+from graphveil.mechanisms import IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import CERTIFY_INTERVAL, SEARCH_INTERVAL, total_mu
-from graphveil.release.plan import ReleasePlan
+from graphveil.release.plan import ReleasePlan, slack_of
 from graphveil.release.query import Query
 
 Queries = Callable[[float], tuple[Query, ...]]
@@ -27,8 +27,8 @@ def calibrate_plan(
 ) -> ReleasePlan:
     """Return the plan that spends (epsilon, delta) and no more.
 
-    The sampler is chosen at the first guess; its slack, taken generously, is set aside from delta; and the
-    final plan is certified: its epsilon with the slack included is at most the target.
+    The sampler is chosen at the first guess; its slack is set aside from delta; and the final plan is
+    certified: its epsilon with the slack included is at most the target.
 
     If the queries are Gaussian and the scale is their total mu, the plan is exact and in closed form.
     Otherwise the largest scale is searched on coarse privacy-loss distributions and certified on fine ones,
@@ -52,19 +52,15 @@ def calibrate_plan(
     """
     _check.integer_at_least(0, num_nodes=num_nodes)
     first = queries(calibrate_mu(epsilon, delta))
-    changed = sum(query.changed(unit) for query in first)
-    noise = _sampler(first, epsilon, delta, changed)
-    slack = noise.slack(epsilon=epsilon, delta=delta, changed=changed)
-    plan = _spending(unit, epsilon, delta, slack, queries, type(noise))
+    sampler = _sampler(unit, first, epsilon, delta)
+    slack = slack_of(sampler, first, unit, epsilon, delta)
+    plan = _spending(unit, epsilon, delta, slack, queries, sampler)
     for _ in range(_SLACKS):
         if plan.slack <= slack:
             break
-        slack = plan.slack  # which noise of few grid steps needs; with more noise it needs less
-        plan = _spending(unit, epsilon, delta, slack, queries, type(noise))
-    generous = (
-        isinstance(noise, DiscreteGaussian) or max(query.widest for query in plan.queries) <= noise.sigma
-    )
-    if not (generous and plan.epsilon <= epsilon * (1 + 1e-12)):
+        slack = plan.slack  # which depends on the noise, if only a little
+        plan = _spending(unit, epsilon, delta, slack, queries, sampler)
+    if not plan.epsilon <= epsilon * (1 + 1e-12):
         raise CalibrationError(
             f"the calibrated release would cost epsilon {plan.epsilon:g}, above the target {epsilon:g}; "
             "this is a defect of the library and nothing was spent"
@@ -83,11 +79,12 @@ def _spending(
     return ReleasePlan(unit, final, delta, slack, sampler)
 
 
-def _sampler(queries: tuple[Query, ...], epsilon: float, delta: float, changed: int) -> IntegerNoise:
-    """Return the sampler, with a sigma that the final one will not pass."""
-    sigma = 1.1 * max(1.0, *(query.widest for query in queries))
+def _sampler(unit: Unit, queries: tuple[Query, ...], epsilon: float, delta: float) -> type[IntegerNoise]:
+    """Return the sampler: the exact one, unless the grid is too coarse for it."""
+    sigma = max(1.0, *(query.widest for query in queries))
     steps = int(min(query.finest for query in queries))
-    return choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps)
+    changed = sum(query.changed(unit) for query in queries)
+    return type(choose_sampler(sigma, epsilon=epsilon, delta=delta, changed=changed, steps=steps))
 
 
 def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:

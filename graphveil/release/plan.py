@@ -61,7 +61,7 @@ class ReleasePlan:
                 "standard deviation, and so little noise has fewer; take a smaller epsilon, or a finer grid"
             )
         epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
-        needed = _slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)
+        needed = slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)
         if needed > (1 - MOST_DELTA) * self.delta:
             raise CalibrationError(
                 f"{self.sampler.__name__} would cost {needed:.2g} of delta={self.delta:g}, over a tenth; "
@@ -101,7 +101,7 @@ class ReleasePlan:
 MOST_DELTA = 0.9  # of delta; what a sampler of finite resolution may cost is the rest
 
 
-def _slack_of(
+def slack_of(
     sampler: type[IntegerNoise], queries: tuple[Query, ...], unit: Unit, epsilon: float, delta: float
 ) -> float:
     """Return the share of delta that a sampler costs: the most over its widest and its narrowest noise."""

@@ -55,6 +55,11 @@ def test_little_noise_sets_more_of_delta_aside(epsilon: float, least: float) -> 
     assert (1 - 1e-6) * epsilon <= plan.epsilon <= epsilon
 
 
+def test_steps_alone_set_a_thousandth_of_delta_aside() -> None:
+    plan = calibrate_plan(NodeOwner(), 1.0, 1e-5, lambda scale: (steps(1 / scale),), num_nodes=20_000)
+    assert plan.slack == 1e-5 * (1 - 1 / 1.001)
+
+
 def test_noise_of_less_than_64_grid_steps_is_refused() -> None:
     unit = DirectedEdge()
     with pytest.raises(CalibrationError, match="64 grid steps in the noise's standard deviation"):
