@@ -9,9 +9,11 @@ from graphveil.privacy import (
     PairwiseGaussian,
     PoissonGaussian,
     compose,
+    privacy_curve,
     within_partition,
 )
-from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.accountant import total_mu, totals_of
+from graphveil.privacy.events import OneOf
 
 ROWS = PairwiseGaussian("labels", ((0.0, 0.75), (0.75, 1.0)))
 
@@ -102,3 +104,39 @@ def test_naming_the_groups_leaves_other_events_alone() -> None:
     assert within_partition(compose(Gaussian(1.0), PoissonGaussian(1.0, 0.1, 2)), "a") == compose(
         Gaussian(1.0), PoissonGaussian(1.0, 0.1, 2)
     )
+
+
+STEPS = PoissonGaussian(4.0, 0.01, 20, "replace")
+
+
+def test_cases_are_told_apart_wherever_they_stand() -> None:
+    inner = OneOf((Gaussian(2.0), ROWS))
+    assert OneOf((compose(Gaussian(1.0), inner), STEPS)) == OneOf(
+        (compose(Gaussian(1.0), Gaussian(2.0)), compose(Gaussian(1.0), ROWS), STEPS)
+    )
+    named = within_partition(compose(inner, ROWS), "a")
+    assert named == compose(OneOf((Gaussian(2.0), within_partition(ROWS, "a"))), within_partition(ROWS, "a"))
+
+
+@pytest.mark.parametrize("more", [(), (Gaussian(3.0),), (STEPS,)])
+def test_one_of_several_costs_what_the_worst_of_them_costs(more: tuple[Event, ...]) -> None:
+    cases = (Gaussian(0.3), STEPS, ByGroup("split", (Gaussian(0.4), Composed(()))), ROWS)
+    curve = privacy_curve(compose(OneOf(cases), *more))
+    each = [privacy_curve(compose(case, *more)) for case in cases]
+    for delta in (1e-2, 1e-6):
+        assert curve.epsilon(delta) == max(one.epsilon(delta) for one in each)
+    assert curve.delta(1.0) == max(one.delta(1.0) for one in each)
+
+
+def test_more_cases_than_are_told_apart_cost_at_least_the_worst_of_them() -> None:
+    cases = tuple(compose(Gaussian(0.1 * k), *[STEPS] * (12 - k)) for k in range(1, 12))
+    assert len(totals_of(OneOf(cases))) == 1 < len(cases)
+    worst = max(privacy_curve(case).epsilon(1e-6) for case in cases)
+    assert privacy_curve(OneOf(cases)).epsilon(1e-6) >= worst
+
+
+def test_cases_need_a_case_and_stand_in_no_group() -> None:
+    with pytest.raises(ConfigError, match="at least one case"):
+        OneOf(())
+    with pytest.raises(ConfigError, match="plain events"):
+        ByGroup("split", (OneOf((Gaussian(1.0),)),))
