@@ -9,9 +9,12 @@ import torch
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
+from graphveil.models.gap import GAP
 from graphveil.models.lpgnn import LPGNN
+from graphveil.models.promises import notes_on
 from graphveil.models.requirements import check_promise
-from graphveil.privacy import NodeOwner, NodePromise, ledger_of
+from graphveil.models.terms import Terms
+from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, ledger_of
 
 
 @dataclass(kw_only=True, eq=False)
@@ -102,12 +105,12 @@ def test_other_units_promise_nothing():
 def test_a_fit_refuses_before_anything_is_spent():
     graph = star(False)
     with pytest.raises(UnitError, match="breaks the promise"):
-        Double(**PROMISE, assured_max_degree=2).fit(graph)
+        GAP(**PROMISE, assured_max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 
 
 def test_statements_about_records_say_what_is_treated_as_public():
     graph = star(False).replace(notes=("something else",))
-    notes = Double(**OWNER)._notes(graph)
+    notes = notes_on(Terms(unit=NodeOwner()), graph)
     assert notes == ("classes, vocabulary and split are treated as public", "something else")
-    assert Double(**EDGE)._notes(graph) == ("something else",)
+    assert notes_on(Terms(unit=UndirectedEdge()), graph) == ("something else",)
