@@ -116,6 +116,15 @@ def calibrate(
             rich_help_panel="Data",
         ),
     ] = None,
+    labelled_count: Annotated[
+        int | None,
+        typer.Option(
+            "--labelled-count",
+            min=1,
+            help="Edge units: how many nodes have a label, if known; few have a plan of their own.",
+            rich_help_panel="Data",
+        ),
+    ] = None,
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
@@ -144,6 +153,7 @@ def calibrate(
         classes=classes_count,
         dim=features_count,
         training=training_count,
+        labelled=labelled_count,
         **config,
     )
     _show_calibration(found, Screen(as_json=json))
@@ -169,7 +179,24 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
         screen.say("noise: none, since the edges are never read")
     rate = cards.percent_up(found.tpr_at_1pct_fpr)
     screen.say(f"true-positive rate at 1 % false positives: at most {rate} %")
+    if found.assumed:
+        screen.say(_assumptions(found.assumed))
     screen.emit(found.as_dict())
+
+
+_SIZES = {
+    "nodes": ("nodes", "--nodes-count"),
+    "classes": ("classes", "--classes-count"),
+    "features": ("features", "--features-count"),
+    "train_records": ("training nodes", "--training-count"),
+}
+
+
+def _assumptions(assumed: dict[str, int]) -> str:
+    """Return which sizes were taken as typical, and how to give them."""
+    sizes = ", ".join(f"{count:,} {_SIZES[name][0]}" for name, count in assumed.items())
+    flags = ", ".join(_SIZES[name][1] for name in assumed)
+    return f"assumed, as it was not given: {sizes}; a fit with other sizes has other noise ({flags})"
 
 
 def _stage_cells(found: "Calibration") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ class Calibration:
     sampler: str | None
     tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
+    assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
     reports: tuple[str, ...] = ()  # under node-features: what each node does to its features and its label
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def calibrate(
     classes: int | None = None,
     dim: int | None = None,
     training: int | None = None,
+    labelled: int | None = None,
     **config: Any,
 ) -> Calibration:
     """Return the noise of a budget or, given ``noise_std`` in place of ``epsilon``, the budget of a noise.
@@ -79,7 +81,10 @@ def calibrate(
         classes: C, where it is known.
         dim: d, the number of features, where it is known (``features`` is how nodes randomise them).
         training: under node units, how many nodes are trained on; by default three quarters of N.
+        labelled: at edge level, how many nodes have a public label; classcode has a plan of its own for few.
         config: further constructor keywords of the method.
+
+    Sizes that are left out are assumed, and named in ``assumed``: a fit whose sizes differ has other noise.
 
     Raises:
         ConfigError: both or neither of ``epsilon`` and ``noise_std`` are given, or delta has no bound.
@@ -112,7 +117,11 @@ def calibrate(
         classes=classes or TYPICAL_CLASSES,
         features=dim,
         train_records=training,
+        labelled=labelled,
     )
+    given = {"nodes": nodes, "classes": classes, "features": dim, "train_records": training}
+    complete = asdict(sizes.completed())
+    assumed = {name: complete[name] for name, size in given.items() if size is None}
 
     def model(at: float) -> "Estimator":
         return method_class(method)(epsilon=at, **config)
@@ -122,7 +131,7 @@ def calibrate(
         assert noise_std is not None
         of_records = isinstance(model(1.0).protected_unit, NodeUnit)
         epsilon = _epsilon_of(noise_std, lambda at: _plan_of(model(at), sizes), sampled=of_records)
-    return _figures(model(epsilon), sizes)
+    return replace(_figures(model(epsilon), sizes), assumed=assumed)
 
 
 def _plan_of(model: "Estimator", sizes: PublicSizes) -> "ReleasePlan | None":
@@ -131,6 +140,7 @@ def _plan_of(model: "Estimator", sizes: PublicSizes) -> "ReleasePlan | None":
         num_classes=sizes.classes,
         num_features=sizes.features,
         num_training=sizes.train_records,
+        num_labelled=sizes.labelled,
     )
 
 

@@ -129,6 +129,7 @@ class Estimator(Predictor, ABC):
         num_classes: int,
         num_features: int | None = None,
         num_training: int | None = None,
+        num_labelled: int | None = None,
     ) -> ReleasePlan | None:
         """Return what a fit would ask of the protected data and what that costs, or None for nothing.
 
@@ -136,7 +137,11 @@ class Estimator(Predictor, ABC):
         is spent.
         """
         sizes = PublicSizes(
-            nodes=num_nodes, classes=num_classes, features=num_features, train_records=num_training
+            nodes=num_nodes,
+            classes=num_classes,
+            features=num_features,
+            train_records=num_training,
+            labelled=num_labelled,
         )
         return self._configured().plan(sizes)
 

@@ -4,6 +4,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
+from graphveil.models import METHODS
 
 
 def test_the_steered_release_has_sensitivity_one() -> None:
@@ -67,3 +68,36 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         gv.calibrate("gap", "undirected-edge", 1.0, 1e-7, hoops=2)
     with pytest.raises(ConfigError, match="must be below 1/B"):
         gv.calibrate("gap", "undirected-edge", 1.0, 1e-3, nodes=10_000)
+
+
+@pytest.mark.parametrize(
+    ("method", "unit", "config"),
+    [
+        ("classcode", "node-owner", {}),
+        ("gap", "node-owner", {"degree_budget": 4, "batch_size": 20, "epochs": 3}),
+        ("mlp", "node-owner", {"batch_size": 30, "epochs": 3}),
+        ("gap", "undirected-edge", {"use_encoder": False}),
+        ("classcode", "undirected-edge", {}),
+    ],
+)
+def test_the_noise_that_is_told_is_that_of_a_fit_with_the_sizes_that_are_told(
+    method: str, unit: str, config: dict[str, Any]
+) -> None:
+    graph = gv.load_dataset("synthetic/tiny", by_id=True)
+    told = {"delta": 1e-5, "nodes": graph.num_nodes, "classes": graph.num_classes, "dim": graph.num_features}
+    labelled = None if unit == "node-owner" else int((graph.train_mask | graph.val_mask).sum())
+    known = {**told, "training": int(graph.train_mask.sum()), "labelled": labelled}
+    found = gv.calibrate(method, unit, 4.0, **known, **config)
+    fitted = METHODS[method](unit=unit, epsilon=4.0, delta=1e-5, **config).preview(graph).plan
+    assert fitted is not None
+    assert found.assumed == {}
+    assert found.noise_std == tuple(fitted.noise_std)
+
+
+def test_sizes_that_are_assumed_are_named() -> None:
+    sampled = {"batch_size": 64, "epochs": 5, "delta": 1e-5}
+    found = gv.calibrate("mlp", "node-owner", 4.0, nodes=10_000, **sampled)
+    assert found.assumed == {"classes": 10, "features": 500, "train_records": 7500}
+    known = gv.calibrate("mlp", "node-owner", 4.0, nodes=10_000, classes=3, dim=8, training=200, **sampled)
+    assert known.assumed == {}
+    assert known.noise_std[0] > 1.2 * found.noise_std[0]

@@ -213,7 +213,7 @@ class TestGrownGraph:
     def test_a_hop_of_a_new_node_sums_kept_rows_of_old_nodes_and_new_rows_of_new_ones(self, make_graph):
         """At almost no noise the new rows are what the whole graph's exact sums would give them."""
         graph = make_graph()
-        model = GAP(**{**QUICK, "epsilon": 1000.0, "delta": 1e-3}).fit(graph)
+        model = GAP(**{**QUICK, "epsilon": 300.0, "delta": 1e-3}).fit(graph)
         grown = grow(graph)
         model.predict(grown)
         kept = cache_of(model).find(grown.adjacency.version, grown.x)
@@ -249,7 +249,7 @@ class TestGrownGraph:
         weight = {"weight": 0.5 * np.ones(len(source)), "max_weight": 2.0}
         weighted = Adjacency.from_edges(source, target, num_nodes=150, directed=False, **weight)
         graph = graph.replace(adjacency=weighted)
-        model = GAP(**{**QUICK, "epsilon": 1000.0, "delta": 1e-3}, weights="given", hops=1).fit(graph)
+        model = GAP(**{**QUICK, "epsilon": 300.0, "delta": 1e-3}, weights="given", hops=1).fit(graph)
         friends = torch.arange(10)
         x, ends = rng.random((1, graph.num_features)), np.full(10, 150)
         grown = [graph.grow(x, None, ends, friends.numpy(), weight=[w] * 10) for w in (1.0, 2.0)]
