@@ -6,10 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command import SECRET, Answer, Files, Invoke, other_of, read, write
 
 from graphveil.cli.console import Bars
+from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
@@ -59,7 +61,7 @@ def test_a_card_has_no_accuracy_but_a_booked_noisy_count(invoke: Invoke, files: 
     plain, counted = (Path(name, "release/MODEL_CARD.md").read_text() for name in ("plain", "counted"))
     assert "No accuracy: an exact one would depend on the records." in plain
     assert "%" not in plain.partition("## Privacy")[0]
-    assert "* test accuracy, from a noisy count: 50.0 %" in counted
+    assert "* test accuracy of labelled nodes, from noisy counts: 50.0 %" in counted
 
 
 def test_predictions_come_from_the_rows_beside_the_release(
@@ -350,6 +352,19 @@ def test_a_method_that_reads_no_edge_does_not_look_whether_a_promise_is_kept(
     assert "breaks the promise" in invoke("train", "gap", *files.flags, *broken, "--out", "read").err
 
 
+def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DiscreteGaussian, "draw", lambda self, stream, rows, dim: np.zeros((len(rows), dim)))
+    head, *rows = read(files.nodes)
+    write(files.nodes, [head, *([*row[:3], row[3] if n % 3 else ""] for n, row in enumerate(rows))])
+    flags = ["--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT, "--private-metrics"]
+    record = invoke("train", "mlp", *files.flags, *flags, "--json").json
+    for part in ("test", "val"):
+        exact = record[f"{part}_accuracy"]["mean"]
+        assert record["private_accuracy"][part]["mean"] == pytest.approx(exact, abs=1e-6)
+
+
 def test_private_metrics_cost_the_training_records_nothing(invoke: Invoke, files: Files) -> None:
     base = ["train", "mlp", *files.flags, "--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT]
     plain, counted = (invoke(*base, *more, "--json").json for more in ([], ["--private-metrics"]))
@@ -409,11 +424,13 @@ def test_the_shipped_methods_refuse_before_anything_is_spent(
 def test_calibrate_shows_who_spends_what(invoke: Invoke) -> None:
     base = ["calibrate", "gap", *OWNER, "--nodes-count", 20_000, "--private-metrics"]
     printed = invoke(*base).out
-    for words in ("training", "push x 2", "tally", "train", "val", "Rényi", "cross-check"):
+    for words in ("training", "push x 2", "outcomes", "train", "val", "Rényi", "cross-check"):
         assert words in printed
     record = invoke(*base, "--json").json
     assert record["epsilon"] <= 1 < record["epsilon_renyi"]
-    assert [stage["kind"] for stage in record["stages"]] == ["training", "push", "training", "tally", "tally"]
+    assert [stage["kind"] for stage in record["stages"]] == [
+        *("training", "push", "training", "outcomes", "outcomes")
+    ]
     train = [stage["share"] for stage in record["stages"][:3]]
     assert sum(train) == pytest.approx(1)
     assert {"noise_std", "mu", "delta", "sensitivity", "tpr_at_1pct_fpr"} <= set(record)

@@ -31,7 +31,8 @@ _KINDS = {
     "counts": "counts of edges",
     "steps": "training",
     "attention": "training on edges",
-    "tally": "count of correct predictions",
+    "tally": "counts of correct predictions",
+    "outcomes": "counts of correct and wrong predictions",
     "features": "randomised features",
     "label": "randomised label",
 }

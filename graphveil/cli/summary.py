@@ -17,7 +17,8 @@ _ASKED = {
     "push": "push along own edges",
     "hop": "sum over neighbours",
     "edge counts": "counts of edges",
-    "tally": "count of correct predictions",
+    "tally": "counts of correct predictions",
+    "outcomes": "counts of correct and wrong predictions",
 }
 _LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
 

@@ -15,6 +15,7 @@ from graphveil.release import (
     EdgeAttentionQuery,
     EdgeCountQuery,
     NeighborSumQuery,
+    OutcomeCountQuery,
     PushQuery,
     ReleasePlan,
 )
@@ -27,6 +28,7 @@ _KINDS: dict[type[Query], str] = {
     NeighborSumQuery: "hop",
     EdgeCountQuery: "edge counts",
     AccuracyCountQuery: "tally",
+    OutcomeCountQuery: "outcomes",
 }
 _UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
 _ROUNDING = 1e-6
@@ -36,13 +38,13 @@ _ROUNDING = 1e-6
 class Stage:
     """One query of a plan, or several equal ones in a row.
 
-    A push and a hop sum vectors along edges, a tally counts correct predictions. ``noise_multiplier`` is that
-    of training steps, ``noise_std`` that of everything else, by kind of row. ``pays`` names the public groups
-    of records that the stage can touch; it is empty where edges are protected. ``epsilon`` is what the stage
-    would cost alone, at the plan's delta, and ``epsilon_renyi`` the Renyi bound on that, a cross-check that
-    lies above it. ``share`` is the part of one record's squared mu that goes here: of a record that meets
-    most stages, or else of one that meets this. Sampled steps count by the mu of a Gaussian release of the
-    same epsilon.
+    A push and a hop sum vectors along edges, a tally counts correct predictions, and outcomes are counts of
+    correct and of wrong ones. ``noise_multiplier`` is that of training steps, ``noise_std`` that of
+    everything else, by kind of row. ``pays`` names the public groups of records that the stage can touch; it
+    is empty where edges are protected. ``epsilon`` is what the stage would cost alone, at the plan's delta,
+    and ``epsilon_renyi`` the Renyi bound on that, a cross-check that lies above it. ``share`` is the part of
+    one record's squared mu that goes here: of a record that meets most stages, or else of one that meets
+    this. Sampled steps count by the mu of a Gaussian release of the same epsilon.
     """
 
     kind: str

@@ -208,9 +208,8 @@ def _stage_release(
 def _published_accuracies(model: "Estimator", record: RunRecord) -> dict[str, float]:
     """Return what a model card may say: functions of released values and public labels, or booked counts."""
     if isinstance(model.protected_unit, NodeUnit):
-        return {
-            f"{_PARTS[part]} accuracy, from a noisy count": v for part, v in record.private_accuracy.items()
-        }
+        where = "accuracy of labelled nodes, from noisy counts"
+        return {f"{_PARTS[part]} {where}": value for part, value in record.private_accuracy.items()}
     accuracies = {"test accuracy": record.accuracy["test"]}
     if record.baseline is not None and model.method != MLP:
         accuracies["no-graph baseline (MLP), test accuracy"] = record.baseline["test"]

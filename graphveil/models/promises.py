@@ -8,7 +8,7 @@ from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
 from graphveil.privacy.figures import figure_up
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
+from graphveil.release import PushQuery, ReleasePlan
 
 SEEDED = "the noise is reproducible from a seed"
 _SAID_ANYWAY = (
@@ -20,7 +20,7 @@ _SAID_ANYWAY = (
 
 def asks_edges(plan: ReleasePlan) -> bool:
     """Whether any of the plan's queries reads edges; steps and counts read records alone."""
-    return any(not isinstance(query, DPSGDQuery | AccuracyCountQuery) for query in plan.queries)
+    return any(query.reads_edges for query in plan.queries)
 
 
 def edge_mu_of(plan: ReleasePlan, num_nodes: int) -> float | None:

@@ -11,6 +11,7 @@ from graphveil.release.group_weights import GroupWeights
 from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
 from graphveil.release.neighbor_sums import NeighborSumQuery
+from graphveil.release.outcome_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.pushes import PushQuery
 from graphveil.release.query import Query
@@ -30,6 +31,8 @@ __all__ = [
     "KeyStore",
     "MemoryJournal",
     "NeighborSumQuery",
+    "OutcomeCountData",
+    "OutcomeCountQuery",
     "PushQuery",
     "Query",
     "Release",

@@ -26,6 +26,7 @@ from graphveil.release import (
     GroupWeights,
     InMemoryEngine,
     NeighborSumQuery,
+    OutcomeCountQuery,
     PushQuery,
     Release,
     ReleaseKey,
@@ -264,6 +265,11 @@ def only_degrees_of_one_direction_are_promised(patch: Patch) -> None:
 @caught_by(checks.tallies_cost_what_they_are_booked_with)
 def all_candidates_of_a_tally_are_charged_as_one(patch: Patch) -> None:
     patch.setattr(AccuracyCountQuery, "sensitivity", lambda query, unit: 1.0)
+
+
+@caught_by(checks.outcomes_cost_what_they_are_booked_with)
+def a_record_that_goes_from_wrong_to_right_is_charged_once(patch: Patch) -> None:
+    patch.setattr(OutcomeCountQuery, "sensitivity", lambda query, unit: 1.0)
 
 
 @caught_by(checks.every_pushed_row_has_its_noise)

@@ -39,6 +39,8 @@ from graphveil.release import (
     InMemoryEngine,
     KeyStore,
     NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
     PushQuery,
     Release,
     ReleaseKey,
@@ -171,6 +173,18 @@ def tallies_cost_what_they_are_booked_with() -> None:
             x, y = (Release(plan, edgeless(6), budget=MemoryLedger()).tally(table) for table in tables)
             largest = max(largest, float((x - y).norm()) / query.sigma)
         assert largest == pytest.approx(plan.mu)
+
+
+def outcomes_cost_what_they_are_booked_with() -> None:
+    """Null a counted record, or turn a right one into a wrong one: the price is what they move, attained."""
+    query, none = OutcomeCountQuery(sigma=4.0), torch.zeros(1).bool()
+    rest = (torch.tensor([True, False, False]), torch.tensor([False, True, False]))
+    for replaced in (False, True):
+        plan, answers = unnoised(NodeOwner(replace_one=replaced), (query,)), []
+        for own in ((~none, none), (none, ~none) if replaced else (none, none)):
+            data = OutcomeCountData(*(torch.cat(both) for both in zip(rest, own, strict=True)))
+            answers.append(Release(plan, edgeless(4), budget=MemoryLedger()).ask(data))
+        assert float((answers[0] - answers[1]).norm()) / query.sigma == pytest.approx(plan.mu)
 
 
 # -- noise -------------------------------------------------------------------------------------------------
@@ -583,6 +597,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     promised_nodes_cost_what_they_are_booked_with,
     a_broken_promise_is_refused,
     tallies_cost_what_they_are_booked_with,
+    outcomes_cost_what_they_are_booked_with,
     every_pushed_row_has_its_noise,
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,

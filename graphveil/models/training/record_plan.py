@@ -7,10 +7,20 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Graph
+from graphveil.graph.graph import UNLABELLED
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, NodeUnit
-from graphveil.release import AccuracyCountQuery, GroupWeights, NeighborSumQuery, PushQuery, Query, Release
+from graphveil.release import (
+    AccuracyCountQuery,
+    GroupWeights,
+    NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    PushQuery,
+    Query,
+    Release,
+)
 
 _REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
 
@@ -80,35 +90,56 @@ class RecordPlan:
         return (NeighborSumQuery(weights, (sigma * weights.sensitivity(self.unit),), self.dim),) * self.hops
 
     def _tallies(self, spare: float) -> tuple[Query, ...]:
-        chosen = ((self.candidates, VAL),) if self.candidates else ()
-        reported = tuple((1, group) for group in _REPORTED.values()) if self.metrics else ()
-        return tuple(
-            AccuracyCountQuery(
-                candidates=count,
-                sigma=math.sqrt(count * self._counted(group)) / spare,
-                partition=PARTITION,
-                pays=tuple(group == other for other in range(GROUPS)),
-            )
-            for count, group in chosen + reported
-        )
+        each = {group: spare / math.sqrt(self._counted(group) or 1) for group in _REPORTED.values()}
+        chosen = (_selection(self.candidates, each[VAL]),) if self.candidates else ()
+        counts = tuple(outcome_counts(self.unit, group, mu) for group, mu in each.items() if self.metrics)
+        return chosen + counts
 
     def _counted(self, group: int) -> int:
         """Return how many counts the records of a group that trains nothing pay for."""
         return int(self.metrics) + (group == VAL and self.candidates > 0)
 
 
+def outcome_counts(unit: NodeUnit, group: int, mu: float) -> OutcomeCountQuery:
+    """Return the question behind a released accuracy, which costs the records of a group this mu."""
+    change = OutcomeCountQuery(sigma=1.0).sensitivity(unit)
+    return OutcomeCountQuery(sigma=change / mu, partition=PARTITION, pays=_only(group))
+
+
+def _selection(candidates: int, mu: float) -> AccuracyCountQuery:
+    """Return the question that chooses among candidates, which costs validation records this mu."""
+    sigma = math.sqrt(candidates) / mu
+    return AccuracyCountQuery(candidates=candidates, sigma=sigma, partition=PARTITION, pays=_only(VAL))
+
+
+def _only(group: int) -> tuple[bool, ...]:
+    return tuple(group == other for other in range(GROUPS))
+
+
 def released_accuracies(release: Release, predicted: Tensor, graph: Graph) -> dict[str, float]:
     """Return the accuracy on validation and test nodes from noisy counts, the release's next two questions.
 
-    Members without a label count as wrong, since the number of members is what is public.
+    It is that of the nodes that have a label. How many have one is secret, so that the counts are of correct
+    and of wrong ones; the number of members, which is public, bounds their sum.
     """
     found = {}
     for split in _REPORTED:
         nodes = members(graph, split)
-        correct = predicted[nodes] == graph.y[nodes]
-        count = float(release.tally(correct[:, None])[0])
-        found[split] = min(1.0, max(0.0, count / max(1, len(nodes))))
+        correct, labelled = predicted[nodes] == graph.y[nodes], graph.y[nodes] != UNLABELLED
+        counts = release.ask(OutcomeCountData(correct, labelled & ~correct))
+        found[split] = accuracy_from(counts, len(nodes))
     return found
+
+
+def accuracy_from(counts: Tensor, most: int) -> float:
+    """Return the accuracy from noisy counts of correct and wrong ones, of which there are at most so many.
+
+    >>> accuracy_from(torch.tensor([30.0, 10.0]), 50), accuracy_from(torch.tensor([3.0, -9.0]), 50)
+    (0.75, 1.0)
+    """
+    correct, wrong = map(float, counts)
+    labelled = min(max(1.0, correct + wrong), max(1, most))
+    return min(1.0, max(0.0, correct / labelled))
 
 
 def chosen_candidate(release: Release, correct: Tensor) -> int:

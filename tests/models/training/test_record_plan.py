@@ -3,12 +3,21 @@
 from typing import Any
 
 import pytest
+import torch
 
+from graphveil.graph import Graph
 from graphveil.models.training.private import Training
-from graphveil.models.training.record_plan import RecordPlan
+from graphveil.models.training.record_plan import RecordPlan, accuracy_from, released_accuracies
 from graphveil.privacy import ByGroup, NodeOwner, NodePromise, NodeUnit, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, NeighborSumQuery, PushQuery
+from graphveil.release import (
+    AccuracyCountQuery,
+    DPSGDQuery,
+    NeighborSumQuery,
+    OutcomeCountData,
+    OutcomeCountQuery,
+    PushQuery,
+)
 from graphveil.train import PrivateSchedule
 
 UNITS = [
@@ -57,15 +66,15 @@ def test_the_order_is_that_of_the_fit():
         PushQuery,
         DPSGDQuery,
         AccuracyCountQuery,
-        AccuracyCountQuery,
-        AccuracyCountQuery,
+        OutcomeCountQuery,
+        OutcomeCountQuery,
     ]
     assert [query.pays for query in plan.queries(1.0)[4:]] == [
         (False, True, False),
         (False, True, False),
         (False, False, True),
     ]
-    assert [query.candidates for query in plan.queries(1.0)[4:]] == [7, 1, 1]
+    assert plan.queries(1.0)[4].noise[0] == pytest.approx(7**0.5 * plan.queries(1.0)[5].noise[0])
 
 
 def test_a_given_multiplier_leaves_the_scale_to_the_hops():
@@ -82,3 +91,39 @@ def test_papers_take_one_multiplier_for_everything(unit: NodeUnit):
     for hop in hops:
         assert isinstance(hop, PushQuery if isinstance(unit, NodeOwner) else NeighborSumQuery)
         assert hop.noise[0] / hop.sensitivity(unit) == pytest.approx(1.3 / unit.change)
+
+
+# -- accuracies from counts --------------------------------------------------------------------------------
+
+
+class HandedOut:
+    """A release whose answers are the test's own; what it was asked with is noted."""
+
+    def __init__(self, *answers: tuple[float, float]) -> None:
+        self.answers, self.asked = list(answers), []
+
+    def ask(self, data: OutcomeCountData) -> torch.Tensor:
+        self.asked.append((int(data.correct.sum()), int(data.wrong.sum())))
+        return torch.tensor(self.answers.pop(0), dtype=torch.float64)
+
+
+def test_released_accuracies_follow_from_the_counts_and_nothing_else():
+    y = torch.tensor([0, 1, -1, 1, 0, -1, 0, 1, 1, 0])
+    masks = torch.zeros(3, 10, dtype=torch.bool)
+    masks[0, :2], masks[1, 2:6], masks[2, 6:] = True, True, True
+    graph = Graph.from_edges(torch.eye(10), y, [0], [1], directed=False, num_classes=2).with_split(*masks)
+    release = HandedOut((7.5, 2.5), (-3.0, 1.0))
+    found = released_accuracies(release, torch.zeros(10, dtype=torch.int64), graph)  # type: ignore[arg-type]
+    assert release.asked == [(1, 1), (2, 2)]  # nodes without a label are neither correct nor wrong
+    assert found == {"val": 1.0, "test": 0.0}
+    assert accuracy_from(torch.tensor([2.0, 1.0]), 4) == pytest.approx(2 / 3)
+    assert accuracy_from(torch.tensor([3.0, 5.0]), 4) == 0.75  # more than four have no label
+
+
+@units
+def test_counts_cost_others_what_training_costs(unit: NodeUnit):
+    plan = RecordPlan(unit=unit, **ALONE, metrics=True)
+    steps, *counts = plan.queries(1.0)
+    for count in counts:
+        assert count.sensitivity(unit) == pytest.approx(unit.change**0.5)
+        assert count.sensitivity(unit) / count.noise[0] == pytest.approx(total_mu(steps.event(unit)))

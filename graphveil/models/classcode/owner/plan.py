@@ -7,8 +7,9 @@ from graphveil.models.classcode.owner.division import Division, encoder_share
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
+from graphveil.models.training.record_plan import outcome_counts
 from graphveil.privacy import NodeOwner
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, Query
+from graphveil.release import DPSGDQuery, PushQuery, Query
 
 _WEIGHING_SHARE = 0.02  # of mu^2: two numbers need little
 _GRID_BITS, _FINEST_NOISE = 14, 256  # grid steps in the noise of the rows that have least of it
@@ -20,7 +21,7 @@ class OwnerPlan:
 
     Training records pay for everything. Validation records teach too if ``val_teaches``, since nothing is
     selected on them. Whoever does not teach pays for its messages alone, which may be longer, and with
-    ``metrics`` for one noisy count instead.
+    ``metrics`` for one pair of noisy counts instead.
 
     Args:
         unit: ``node-owner``; replaced records double every shift.
@@ -94,17 +95,8 @@ class OwnerPlan:
         )
 
     def _tallies(self, mu: float) -> tuple[Query, ...]:
-        """Return one count of validation and one of test nodes, at what teaching costs the others."""
-        return tuple(
-            AccuracyCountQuery(
-                candidates=1,
-                sigma=1 / mu,
-                partition=PARTITION,
-                pays=tuple(group == counted for group in range(GROUPS)),
-            )
-            for counted in (VAL, OTHER)
-            if self.metrics
-        )
+        """Return counts of validation and of test nodes, at what teaching costs the others."""
+        return tuple(outcome_counts(self.unit, counted, mu) for counted in (VAL, OTHER) if self.metrics)
 
     def _teaches(self, group: int) -> bool:
         return group == TRAIN or (group == VAL and self.val_teaches and not self.metrics)

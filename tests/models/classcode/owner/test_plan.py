@@ -7,7 +7,7 @@ from graphveil.models.classcode.owner.plan import OwnerPlan
 from graphveil.privacy import ByGroup, NodeOwner, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import AccuracyCountQuery, DPSGDQuery, PushQuery, ReleasePlan
+from graphveil.release import DPSGDQuery, OutcomeCountQuery, PushQuery, ReleasePlan
 
 
 def make(**changes: object) -> OwnerPlan:
@@ -67,7 +67,7 @@ def test_recipe_r_is_encoder_push_and_combiner() -> None:
 
 def test_metrics_are_counted_on_records_that_do_not_teach() -> None:
     plan = make(metrics=True).queries(0.5)
-    tallies = [query for query in plan if isinstance(query, AccuracyCountQuery)]
+    tallies = [query for query in plan if isinstance(query, OutcomeCountQuery)]
     assert [tally.pays for tally in tallies] == [(False, True, False), (False, False, True)]
     assert plan[0].pays == (True, False, False)
 
