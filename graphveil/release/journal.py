@@ -2,11 +2,16 @@
 
 Committing comes before drawing. One key serves one plan and, within it, one descriptor a query; a resume
 with any other is refused, because it would draw the same noise for different data or parameters.
+
+A finished release has lost its key, so it recognises its data by fingerprints under a key of their own, which
+stays in the folder: who holds both can test guesses of the edges, so neither may leave it.
 """
 
+import hmac
 import json
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +19,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from graphveil._files import write_atomic
+from graphveil._random import KEY_BYTES
 from graphveil.errors import ArtifactError, ReleaseError
 from graphveil.release.keys import KeyStore, ReleaseKey, canonical
 
@@ -32,6 +38,13 @@ class Journal(ABC):
     @abstractmethod
     def begin(self, key: ReleaseKey, plan: Record) -> None:
         """Commit to a new release."""
+
+    @abstractmethod
+    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+        """Refuse data whose fingerprint is not that of the first run's data of this name.
+
+        Data of a name that the release has not seen are taken, unless it is closed.
+        """
 
     @abstractmethod
     def commit(self, index: int, descriptor: Record) -> None:
@@ -67,6 +80,9 @@ class MemoryJournal(Journal):
         if self._descriptors:
             raise ReleaseError("this journal belongs to another release; give each release its own")
 
+    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+        """Recognise nothing: no other process answers from here."""
+
     def commit(self, index: int, descriptor: Record) -> None:
         """Record the descriptor; one key serves one descriptor."""
         _same(self._descriptors.setdefault(index, canonical(descriptor)), descriptor)
@@ -91,6 +107,7 @@ class FolderJournal(Journal):
         """Take the run's internal folder, and where keys are kept meanwhile."""
         self._folder = folder
         self._keys = keys or KeyStore()
+        self._fingerprint_keys = KeyStore(folder)
 
     def resume(self, plan: Record) -> ReleaseKey | None:
         """Return the key of the folder's release: without its master if it is closed."""
@@ -108,6 +125,7 @@ class FolderJournal(Journal):
     def begin(self, key: ReleaseKey, plan: Record) -> None:
         """Commit id, nonce and key; the folder holds one release."""
         self._keys.save(key)
+        self._fingerprint_keys.save(ReleaseKey(key.release_id, b"", secrets.token_bytes(KEY_BYTES)))
         self._write(
             {
                 "release_id": key.release_id,
@@ -116,8 +134,20 @@ class FolderJournal(Journal):
                 "closed": False,
                 "plan": canonical(plan).decode(),
                 "descriptors": {},
+                "fingerprints": {},
             }
         )
+
+    def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
+        """Compare with the fingerprint on disk, or write the first one."""
+        record = self._read()
+        said = fingerprint(self._fingerprint_key(record["release_id"]))
+        known = record["fingerprints"].get(name)
+        if known is None and not record["closed"]:
+            record["fingerprints"][name] = said
+            self._write(record)
+        elif known is None or not hmac.compare_digest(str(known), said):
+            raise ReleaseError(_FINISHED if record["closed"] else _RESUMED)
 
     def commit(self, index: int, descriptor: Record) -> None:
         """Record the descriptor on disk before the first draw."""
@@ -151,6 +181,15 @@ class FolderJournal(Journal):
         self._write({**record, "closed": True})
         self._keys.erase(record["release_id"])
 
+    def _fingerprint_key(self, release_id: str) -> bytes:
+        try:
+            return self._fingerprint_keys.load(release_id)
+        except ReleaseError:
+            raise ReleaseError(
+                "the key by which this folder recognises its data is gone, so it cannot tell whether the "
+                "release is about these: start a new run in a new folder, which is a new release"
+            ) from None
+
     @property
     def _path(self) -> Path:
         return self._folder / "release.json"
@@ -162,6 +201,7 @@ class FolderJournal(Journal):
         try:
             record = json.loads(self._path.read_text(encoding="utf-8"))
             missing = _FIELDS - set(record)
+            missing |= {name for name in _TABLES - missing if not isinstance(record[name], dict)}
         except (ValueError, TypeError):
             missing = _FIELDS
         if missing:
@@ -175,13 +215,19 @@ class FolderJournal(Journal):
         write_atomic(self._path, json.dumps(record, indent=1).encode())
 
 
-_FIELDS = {"release_id", "nonce", "reproducible", "closed", "plan", "descriptors"}
+_FIELDS = {"release_id", "nonce", "reproducible", "closed", "plan", "descriptors", "fingerprints"}
+_TABLES = {"descriptors", "fingerprints"}
+_RESUMED = (
+    "a resumed release would draw the same noise for different data or parameters, and refuses: resume with "
+    "the configuration and files of the first run, or start a new run in a new folder (the abandoned release "
+    "stays charged)"
+)
+_FINISHED = (
+    "this folder holds a finished release of other data or parameters, whose answers are not about these: "
+    "start a new run in a new folder, which is a new release"
+)
 
 
 def _same(known: bytes, record: Record) -> None:
     if known != canonical(record):
-        raise ReleaseError(
-            "a resumed release would draw the same noise for different data or parameters, and refuses: "
-            "resume with the configuration and files of the first run, or start a new run in a new folder "
-            "(the abandoned release stays charged)"
-        )
+        raise ReleaseError(_RESUMED)

@@ -52,18 +52,23 @@ class ReleaseKey:
 
     def digest(self, *arrays: torch.Tensor) -> str:
         """Return the keyed digest of private arrays; an unkeyed one would tell neighbours apart."""
-        mac = hmac.new(self.master, digestmod=hashlib.sha256)
-        for array in arrays:
-            flat = np.ascontiguousarray(array.numpy())
-            mac.update(f"{flat.dtype}{flat.shape}".encode())
-            mac.update(flat.data.cast("B") if flat.size else b"")
-        return mac.hexdigest()
+        return keyed_digest(self.master, *arrays)
 
     def query_key(self, descriptor: Mapping[str, object]) -> bytes:
         """Return HMAC(master, nonce || SHA-256(descriptor))."""
         return hmac.new(
             self.master, self.nonce + hashlib.sha256(canonical(descriptor)).digest(), "sha256"
         ).digest()
+
+
+def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:
+    """Return HMAC(key, arrays with their types and shapes): without the key it tells nothing of them."""
+    mac = hmac.new(key, digestmod=hashlib.sha256)
+    for array in arrays:
+        flat = np.ascontiguousarray(array.numpy())
+        mac.update(f"{flat.dtype}{flat.shape}".encode())
+        mac.update(flat.data.cast("B") if flat.size else b"")
+    return mac.hexdigest()
 
 
 def canonical(descriptor: Mapping[str, object]) -> bytes:

@@ -24,7 +24,7 @@ from graphveil.release.edge_counts import EdgeCountData
 from graphveil.release.edge_training import Descent, EdgeAttentionData
 from graphveil.release.engines.base import Engine
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import ReleaseKey
+from graphveil.release.keys import ReleaseKey, keyed_digest
 from graphveil.release.neighbor_sums import Keys, NeighborSumData
 from graphveil.release.own_lists import passes
 from graphveil.release.plan import ReleasePlan
@@ -95,9 +95,12 @@ class Release:
         resumed = self._journal.resume(self._promise)
         self._key = resumed or key or ReleaseKey.fresh()
         self._resumed = resumed is not None
+        if self._resumed:
+            self._recognise_graph()
         self._book(budget, label)
         if not self._resumed:
             self._journal.begin(self._key, self._promise)
+            self._recognise_graph()
         self._alone = key is None and not self._journal.durable
         self._edges_digest = self._digest_of_edges()
 
@@ -202,11 +205,18 @@ class Release:
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
         """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
         index, self._position = self._position, self._position + 1
+        self._journal.recognise(str(index), lambda key: keyed_digest(key, *data))
         if self._key.erased:
             return index, b""
         descriptor = self._descriptor(index, data)
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
+
+    def _recognise_graph(self) -> None:
+        """Refuse to resume with other edges or groups than the first run's, before anything is booked."""
+        groups = () if self._public.groups is None else (self._public.groups,)
+        self._journal.recognise("edges", self._private.digest)
+        self._journal.recognise("groups", lambda key: keyed_digest(key, *groups))
 
     def _book(self, budget: PrivacyLedger, label: str) -> None:
         """Charge the budget; a resumed release may stand in it already, a new one never does."""
@@ -238,7 +248,7 @@ class Release:
         return "" if self._alone or self._key.erased else self._key.digest(*arrays)
 
     def _digest_of_edges(self) -> str:
-        return "" if self._alone or self._key.erased else self._private.digest(self._key)
+        return "" if self._alone or self._key.erased else self._private.digest(self._key.master)
 
 
 def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:

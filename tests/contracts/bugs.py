@@ -576,6 +576,22 @@ def a_published_release_keeps_its_key(patch: Patch) -> None:
     patch.setattr(journal.KeyStore, "erase", lambda self, release_id: None)
 
 
+@caught_by(checks.a_finished_release_answers_its_own_data_only)
+def a_finished_release_recognises_nothing(patch: Patch) -> None:
+    patch.setattr(FolderJournal, "recognise", lambda self, name, fingerprint: None)
+
+
+@caught_by(checks.a_finished_release_answers_its_own_data_only)
+def a_finished_release_recognises_its_edges_alone(patch: Patch) -> None:
+    recognise = FolderJournal.recognise
+
+    def edges_alone(self: FolderJournal, name: str, fingerprint: Any) -> None:
+        if name == "edges":
+            recognise(self, name, fingerprint)
+
+    patch.setattr(FolderJournal, "recognise", edges_alone)
+
+
 @caught_by(checks.a_seeded_release_says_so_after_a_resume)
 def a_resume_forgets_the_seed(patch: Patch) -> None:
     resume = FolderJournal.resume

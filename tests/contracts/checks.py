@@ -575,6 +575,28 @@ def a_closed_release_forgets_its_key() -> None:
         assert torch.equal(again.rows(CODES[[0, 0, 1, 1, 2]]), answer)
 
 
+def a_finished_release_answers_its_own_data_only() -> None:
+    """Asked again once it is published: the same answers for the same data, and other data are refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, keys = Path(folder) / "run", KeyStore(Path(folder) / "keys")
+
+        def again(plan: ReleasePlan, graph: Adjacency, groups: Tensor, rows: Tensor) -> list[Tensor]:
+            release = Release(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
+            answers = [release.rows(rows) for _ in plan.queries]
+            release.close()
+            return answers
+
+        budget = MemoryLedger()
+        first = again(*resume_cases()["nothing"])
+        assert all(map(torch.equal, again(*resume_cases()["nothing"]), first))
+        for name, case in resume_cases().items():
+            if name != "nothing":
+                budget = MemoryLedger()
+                with pytest.raises(ReleaseError, match=r"of other data|for different data"):
+                    again(*case)
+                assert name == "the input" or not budget.entries, name
+
+
 def a_seeded_release_says_so_after_a_resume() -> None:
     """Noise from a seed stays marked, also when the resume asks for none."""
     with tempfile.TemporaryDirectory() as folder:
@@ -618,5 +640,6 @@ CHECKS: tuple[Callable[[], None], ...] = (
     two_splits_add_up,
     a_resume_finishes_the_same_release_only,
     a_closed_release_forgets_its_key,
+    a_finished_release_answers_its_own_data_only,
     a_seeded_release_says_so_after_a_resume,
 )

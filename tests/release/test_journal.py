@@ -11,6 +11,11 @@ from graphveil.privacy import MemoryLedger
 from graphveil.release import FolderJournal, KeyStore, MemoryJournal, Release
 
 ROWS = torch.eye(5, 2)
+WRONG_TABLES = dict.fromkeys(["release_id", "nonce", "reproducible", "closed", "plan"], "a") | {
+    "descriptors": [],
+    "fingerprints": 1,
+}
+TABLES = json.dumps(WRONG_TABLES).encode()
 
 
 @pytest.fixture
@@ -110,6 +115,25 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
     assert not list(keys.iterdir())
 
 
+def test_a_folder_without_the_key_of_its_fingerprints_recognises_nothing(run: Path, keys: Path) -> None:
+    release = opened(run, keys)
+    release.rows(ROWS)
+    release.close()
+    (key,) = run.glob("*.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    key.unlink()
+    with pytest.raises(ReleaseError, match="recognises its data is gone"):
+        opened(run, keys)
+
+
+def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys: Path) -> None:
+    def fingerprints(folder: Path) -> set[str]:
+        opened(folder, keys).rows(ROWS)
+        return set(json.loads((folder / "release.json").read_text())["fingerprints"].values())
+
+    assert not fingerprints(run) & fingerprints(run.parent / "again")
+
+
 def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, keys: Path) -> None:
     release = opened(run, keys)
     release.rows(ROWS)
@@ -127,7 +151,7 @@ def test_a_closed_release_is_refused_to_another_plan(run: Path, keys: Path) -> N
         opened(run, keys, hops=2)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"17", b'{"release_id": "a"}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"17", b'{"release_id": "a"}', b"\xff\xfe", TABLES])
 def test_a_damaged_record_is_a_typed_error(run: Path, keys: Path, content: bytes) -> None:
     opened(run, keys)
     (run / "release.json").write_bytes(content)
