@@ -51,7 +51,7 @@ def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
 def payers(event: Event, unit: Unit) -> tuple[str, ...]:
     """Return the names of the public groups of records that an event can touch; edges have none.
 
-    >>> from graphveil.privacy import Composed, Gaussian
+    >>> from graphveil.privacy import Composed, Gaussian, NodeOwner
     >>> payers(ByGroup("records", (Gaussian(1.0), Composed(()), Composed(()))), NodeOwner())
     ('train',)
     """

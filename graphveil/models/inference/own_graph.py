@@ -38,7 +38,7 @@ class OwnGraph:
     >>> import torch
     >>> pair = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
     >>> known = OwnGraph.of(pair)
-    >>> same = Graph.from_edges(torch.eye(2), [-1, -1], [1], [0], directed=False)
+    >>> same = Graph.from_edges(torch.eye(2), [1, 0], [1], [0], directed=False)
     >>> known.is_of(same), known.is_of(pair.replace(x=torch.ones(2, 2))), known
     (True, False, OwnGraph())
     """
