@@ -33,18 +33,17 @@ class ReleaseRow:
 
 def release_rows(plan: "ReleasePlan") -> tuple[ReleaseRow, ...]:
     """Return a plan's answers in order."""
-    from graphveil.release import DPSGDQuery, EdgeAttentionQuery, NeighborSumQuery, PushQuery
-
     return tuple(
         ReleaseRow(
-            kind=query.kind,
+            kind=said.kind,
             sensitivity=query.sensitivity(plan.unit),
-            noise_std=list(query.noise),
-            values_per_node=query.dim if isinstance(query, NeighborSumQuery | PushQuery) else None,
-            steps=query.steps if isinstance(query, DPSGDQuery | EdgeAttentionQuery) else None,
+            noise_std=list(said.noise),
+            values_per_node=said.values_per_node,
+            steps=said.steps,
             pays=list(payers(query.event(plan.unit), plan.unit)),
         )
         for query in plan.queries
+        for said in (query.describe(),)
     )
 
 

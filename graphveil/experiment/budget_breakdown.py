@@ -9,27 +9,8 @@ from graphveil.artifacts.rows import payers
 from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import (
-    AccuracyCountQuery,
-    DPSGDQuery,
-    EdgeAttentionQuery,
-    EdgeCountQuery,
-    NeighborSumQuery,
-    OutcomeCountQuery,
-    PushQuery,
-    ReleasePlan,
-)
-from graphveil.release.plan import Query
+from graphveil.release import Query, ReleasePlan
 
-_KINDS: dict[type[Query], str] = {
-    DPSGDQuery: "training",
-    EdgeAttentionQuery: "training on edges",
-    PushQuery: "push",
-    NeighborSumQuery: "hop",
-    EdgeCountQuery: "edge counts",
-    AccuracyCountQuery: "tally",
-    OutcomeCountQuery: "outcomes",
-}
 _UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
 _ROUNDING = 1e-6
 
@@ -108,7 +89,7 @@ def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:
     shares = _shares(costs, plan)
     return tuple(
         Stage(
-            kind=_KINDS.get(type(run[0]), run[0].kind),
+            kind=run[0].stage,
             count=len(run),
             **_noise_of(run[0]),
             sensitivity=run[0].sensitivity(plan.unit),
@@ -180,6 +161,8 @@ def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
 
 
 def _noise_of(query: Query) -> dict[str, Any]:
-    if not isinstance(query, DPSGDQuery | EdgeAttentionQuery):
-        return {"noise_std": query.noise}
-    return {name: getattr(query, name) for name in ("steps", "sampling_rate", "noise_multiplier")}
+    said = query.describe()
+    if said.steps is None:
+        return {"noise_std": said.noise}
+    (multiplier,) = said.noise
+    return {"steps": said.steps, "sampling_rate": said.sampling_rate, "noise_multiplier": multiplier}

@@ -62,6 +62,7 @@ class AccuracyCountQuery(Query):
 
     kind: ClassVar[str] = "tally"
     wire: ClassVar[str] = "TallyQuery"
+    stage: ClassVar[str] = "tally"
     data: ClassVar[type[AccuracyCountData]] = AccuracyCountData
     reads_edges: ClassVar[bool] = False
 

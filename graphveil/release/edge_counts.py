@@ -42,6 +42,7 @@ class EdgeCountQuery(Query):
 
     kind: ClassVar[str] = "counts"
     wire: ClassVar[str] = "CellQuery"
+    stage: ClassVar[str] = "edge counts"
     data: ClassVar[type[EdgeCountData]] = EdgeCountData
 
     partition: str

@@ -6,7 +6,7 @@ All that training is ever told about the edges are noisy gradients, step by step
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -19,7 +19,16 @@ from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
 from graphveil.release.edge_gradients import MOST_WEIGHT, Examples, clipped_sum
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, check_rows, outside
+from graphveil.release.query import (
+    Data,
+    Description,
+    Prepared,
+    Public,
+    Query,
+    are_numbers,
+    check_rows,
+    outside,
+)
 from graphveil.release.training_steps import OneProcessNoise
 
 Gradients = Callable[[Tensor], Tensor]
@@ -94,6 +103,7 @@ class EdgeAttentionQuery(Query):
 
     kind: ClassVar[str] = "attention"
     wire: ClassVar[str] = "AttentionStepsQuery"
+    stage: ClassVar[str] = "training on edges"
     data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
     exact_noise: ClassVar[bool] = True
 
@@ -150,6 +160,10 @@ class EdgeAttentionQuery(Query):
 
     def _targets_moved(self, unit: Unit) -> int:
         return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
+
+    def describe(self) -> Description:
+        """Return what is said of the query."""
+        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: EdgeAttentionData, public: Public) -> _Descending:
         """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""

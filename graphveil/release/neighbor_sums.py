@@ -1,6 +1,6 @@
 """Noisy sums of neighbours' vectors, each of norm at most one: a hop."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from graphveil.release.query import (
     GRID_BITS,
     MAX_DIM,
     Data,
+    Description,
     Prepared,
     Public,
     Query,
@@ -68,6 +69,7 @@ class NeighborSumQuery(Query):
 
     kind: ClassVar[str] = "rows"
     wire: ClassVar[str] = "HopQuery"
+    stage: ClassVar[str] = "hop"
     data: ClassVar[type[NeighborSumData]] = NeighborSumData
 
     weights: GroupWeights
@@ -104,6 +106,15 @@ class NeighborSumQuery(Query):
         if isinstance(unit, NodePromise):
             return int(unit.change) * unit.max_degree * self.dim
         return 2 * self.dim
+
+    def describe(self) -> Description:
+        """Return what is said of the query, its weights among it."""
+        return replace(super().describe(), values_per_node=self.dim)
+
+    def _parameters(self) -> dict[str, object]:
+        fields = super()._parameters()
+        del fields["similarity"]
+        return fields if self.similarity is None else {**fields, "similarity": self.similarity.describe()}
 
     def prepare(self, data: NeighborSumData, public: Public) -> _Weighed:
         """Make the tables of the weights from their keys."""

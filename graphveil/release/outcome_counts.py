@@ -67,6 +67,7 @@ class OutcomeCountQuery(Query):
 
     kind: ClassVar[str] = "outcomes"
     wire: ClassVar[str] = "OutcomeCountQuery"
+    stage: ClassVar[str] = "outcomes"
     data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
     reads_edges: ClassVar[bool] = False
 

@@ -1,7 +1,7 @@
 """A push: every source writes along its own edges, with weights that share one budget a source."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from graphveil.release.query import (
     FLOAT32_EXACT,
     MAX_DIM,
     Data,
+    Description,
     Prepared,
     Public,
     Query,
@@ -87,6 +88,7 @@ class PushQuery(Query):
 
     kind: ClassVar[str] = "rows"
     wire: ClassVar[str] = "PushQuery"
+    stage: ClassVar[str] = "push"
     data: ClassVar[type[PushData]] = PushData
 
     dim: int
@@ -150,6 +152,10 @@ class PushQuery(Query):
         step = math.sqrt(self.dim) / (self.steps * max(self.bounds))
         shift = _end_shift(squared, float(self.degree_budget), num_nodes, step)
         return math.sqrt(2 * shift) * max(self.bounds)
+
+    def describe(self) -> Description:
+        """Return what is said of the query."""
+        return replace(super().describe(), values_per_node=self.dim)
 
     def prepare(self, data: PushData, public: Public) -> Prepared:
         """Check shapes and levels."""

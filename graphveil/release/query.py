@@ -5,7 +5,7 @@ Price and deed stand in one file for each kind of query, so that they cannot dri
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 
 from torch import Tensor
@@ -23,6 +23,24 @@ MAX_DIM = 1 << 20  # the exact sampler has blocks for so many coordinates of a r
 
 
 Answer = TypeVar("Answer", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a query says of itself: to the journal that keys are bound to, on plan pages and on cards.
+
+    ``noise`` is the noise's standard deviation by kind of row, or the multiplier of training steps, which
+    have ``steps`` and a ``sampling_rate``. ``parameters`` are everything that fixes the exact integers and
+    their scale, as plain JSON.
+    """
+
+    kind: str  # of the answer, in stored folders
+    stage: str  # of a budget
+    noise: tuple[float, ...]
+    parameters: dict[str, object]
+    values_per_node: int | None = None
+    steps: int | None = None
+    sampling_rate: float | None = None
 
 
 class Data(Generic[Answer]):
@@ -52,6 +70,7 @@ class Query(ABC):
 
     kind: ClassVar[str]  # of its answer
     wire: ClassVar[str]  # its name in what keys are derived from: it stays, whatever the class is called
+    stage: ClassVar[str]  # its name in a budget
     data: ClassVar[type[Data[Any]]]  # what it is asked with
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
@@ -93,6 +112,15 @@ class Query(ABC):
     @abstractmethod
     def widest(self) -> float:
         """Grid steps in the largest standard deviation of the noise that the plan's sampler draws."""
+
+    def describe(self) -> Description:
+        """Return what is said of the query wherever it is listed."""
+        return Description(kind=self.kind, stage=self.stage, noise=self.noise, parameters=self._parameters())
+
+    def _parameters(self) -> dict[str, object]:
+        """Return the fields under the query's name, the noise as exact hexadecimal."""
+        fields = {name: value for name, value in asdict(self).items() if name != "sigma"}
+        return {"query": self.wire, **fields, "sigma": [sigma.hex() for sigma in self.noise]}
 
     @abstractmethod
     def prepare(self, data: Any, public: Public) -> Prepared:

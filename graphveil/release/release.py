@@ -305,18 +305,9 @@ def _promise(plan: ReleasePlan, adjacency: Adjacency) -> dict[str, object]:
         "version": _VERSION,
         "unit": plan.unit.name,
         **asdict(plan.unit),
-        "queries": [_plain(query) for query in plan.queries],
+        "queries": [query.describe().parameters for query in plan.queries],
         "sampler": plan.sampler.__name__,
         "nodes": adjacency.num_nodes,
         "directed": adjacency.directed,
         **({} if adjacency.max_weight is None else {"max_weight": adjacency.max_weight.hex()}),
     }
-
-
-def _plain(query: Query) -> dict[str, object]:
-    """Return a query's parameters, sigma as exact hexadecimal."""
-    values = {k: v for k, v in asdict(query).items() if k not in ("sigma", "similarity")}
-    similarity = getattr(query, "similarity", None)
-    if similarity is not None:
-        values["similarity"] = similarity.describe()
-    return {"query": query.wire, **values, "sigma": [s.hex() for s in query.noise]}

@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
@@ -16,7 +16,16 @@ from graphveil.mechanisms.additive import Noise
 from graphveil.privacy import ByGroup, Event, Gaussian, PoissonGaussian, Unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
-from graphveil.release.query import Data, Prepared, Public, Query, by_group, check_pays, of_records
+from graphveil.release.query import (
+    Data,
+    Description,
+    Prepared,
+    Public,
+    Query,
+    by_group,
+    check_pays,
+    of_records,
+)
 
 
 class DPSGDData(Data[StepNoise]):
@@ -68,6 +77,7 @@ class DPSGDQuery(Query):
 
     kind: ClassVar[str] = "steps"
     wire: ClassVar[str] = "StepsQuery"
+    stage: ClassVar[str] = "training"
     data: ClassVar[type[DPSGDData]] = DPSGDData
     reads_edges: ClassVar[bool] = False
     exact_noise: ClassVar[bool] = True
@@ -129,6 +139,10 @@ class DPSGDQuery(Query):
     def changed(self, unit: Unit) -> int:
         """Return the coordinates of all steps."""
         return self.parameters * self.steps
+
+    def describe(self) -> Description:
+        """Return what is said of the query."""
+        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: DPSGDData, public: Public) -> Prepared:
         """Require something that the noise is bound to."""

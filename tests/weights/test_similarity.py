@@ -14,7 +14,6 @@ from graphveil.graph.blocks import Edges, blocks
 from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise, UndirectedEdge
 from graphveil.release import NeighborSumQuery, Release, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.release.release import _plain
 from graphveil.weights import (
     Attention,
     ClassAgree,
@@ -393,8 +392,8 @@ def test_records_are_refused_because_their_rows_are_not_public(unit: NodeOwner |
 
 def test_a_description_names_the_weight_and_stays_what_it_was_without_one() -> None:
     (plain,), (weighted,) = hops(1.0, 1, 3), hops(1.0, 1, 3, None, ExpCos(0.25))
-    assert set(_plain(plain)) == {"query", "weights", "sigma", "dim", "grid_bits"}
-    described = json.loads(json.dumps(_plain(weighted)))
+    assert set(plain.describe().parameters) == {"query", "weights", "sigma", "dim", "grid_bits"}
+    described = json.loads(json.dumps(weighted.describe().parameters))
     assert described["similarity"] == {"weight": "ExpCos", "temperature": 0.25, "bound": (1.0).hex()}
 
 
