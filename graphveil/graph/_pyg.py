@@ -24,10 +24,11 @@ REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # 
 
 
 def load(module: str) -> ModuleType:
-    """Return ``torch_geometric.<module>`` without the deprecation warnings of its own import."""
+    """Return ``torch_geometric.<module>`` without the warnings about its own use of torch."""
     with warnings.catch_warnings():
-        # Some of its modules call torch.jit.script while they load; a caller can do nothing about that.
-        warnings.simplefilter("ignore", DeprecationWarning)
+        # Its modules call torch.jit.script while they load, which newer torch deprecates, under one category
+        # or another. A caller can do nothing about that.
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is")
         return importlib.import_module(f"torch_geometric.{module}")
 
 

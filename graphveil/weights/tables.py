@@ -7,10 +7,11 @@ or went, neighbouring graphs would differ in more than the rows that are charged
 """
 
 import math
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ HALF = 1 << 11
 CELLS = 2 * HALF + 1  # of a table over [-1, 1]
 _LANES = 16  # sampled products of rows of another width are several times slower
 _ENTRIES = 1 << 17  # of rows that are worked on at a time: they stay in the cache
+_ONE_AT_A_TIME = threading.Lock()
 
 Values = npt.NDArray[np.float64]
 
@@ -206,8 +208,18 @@ def on_grid(rows: Tensor) -> Tensor:
 
 def _pattern(edges: Edges, values: Tensor, num_nodes: int) -> Tensor:
     """Return a block's edges as a sparse matrix around ``values``, which it does not copy."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # "in beta state", once a process
-        return torch.sparse_csr_tensor(
-            edges.offsets, edges.sources, values, size=(len(edges), num_nodes), check_invariants=False
-        )
+    _first_csr()
+    return torch.sparse_csr_tensor(
+        edges.offsets, edges.sources, values, size=(len(edges), num_nodes), check_invariants=False
+    )
+
+
+@cache
+def _first_csr() -> None:
+    """Make a first sparse matrix: torch warns about that one, once a process, and nobody can do anything.
+
+    Not around each block: filters of warnings belong to the whole process, and blocks may run in threads.
+    """
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        torch.sparse_csr_tensor([0, 0], [], [], size=(1, 1), check_invariants=False)
