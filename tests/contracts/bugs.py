@@ -5,6 +5,7 @@ A bug lives for the length of one test, and names the check that has to catch it
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from torch import Tensor
 
 from contracts import checks
 from graphveil import _random
+from graphveil.experiment import data_fingerprint
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import DiscreteGaussian
+from graphveil.models.inference import own_graph
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibration, gaussian
 from graphveil.privacy import accountant as accounting
 from graphveil.propagation import normalize
@@ -38,6 +41,7 @@ from graphveil.release import (
     pushes,
     release,
 )
+from graphveil.release.keys import keyed_digest
 from graphveil.release.private_edges import PrivateEdges
 
 Patch = pytest.MonkeyPatch
@@ -62,6 +66,7 @@ def table(
     *,
     to_grid: Callable[[Tensor], Tensor] = torch.trunc,
     checked: bool = True,
+    tolerance: float = 1.0,
     weights: tuple[tuple[float, ...], ...] | None = None,
 ) -> Tensor:
     """Do what the shipped table of contributions does, more slowly, with parts that can be broken."""
@@ -71,7 +76,7 @@ def table(
         column = [row[into] for row in weights or query.weights.table]
         bound = torch.tensor(column, dtype=torch.float64)[own, None] * query.steps
         grid = to_grid(vectors.double() * bound)
-        fits = grid.square().sum(dim=1, keepdim=True) <= bound.square()
+        fits = grid.square().sum(dim=1, keepdim=True) <= (tolerance * bound).square()
         copies.append(torch.where(fits, grid, 0.0) if checked else grid)
     return torch.cat(copies).float()
 
@@ -93,6 +98,11 @@ def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.nda
 @caught_by(checks.a_long_row_counts_for_nothing)
 def rows_are_not_checked_against_their_bound(patch: Patch) -> None:
     _table(patch, checked=False)
+
+
+@caught_by(checks.a_row_one_step_over_its_bound_counts_for_nothing)
+def a_row_may_be_a_ten_thousandth_over_its_bound(patch: Patch) -> None:
+    _table(patch, tolerance=1.0001)
 
 
 @caught_by(checks.hops_cost_what_they_are_booked_with)
@@ -495,6 +505,51 @@ def contributions_stay_off_the_grid(patch: Patch) -> None:
 @caught_by(checks.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
     patch.setattr(neighbor_sums, "FLOAT32_EXACT", 1 << 40)
+
+
+# -- digests -----------------------------------------------------------------------------------------------
+
+
+def _two_bytes(home: Any, patch: Patch) -> None:
+    """Have digests of a module compared in their first two bytes."""
+    hurried = SimpleNamespace(compare_digest=lambda one, other: one[:2] == other[:2])
+    patch.setattr(home, "hmac", hurried)
+
+
+@caught_by(checks.a_digest_tells_256_bits)
+def a_digest_is_two_bytes_long(patch: Patch) -> None:
+    digest = ReleaseKey.digest
+    patch.setattr(ReleaseKey, "digest", lambda self, *arrays: digest(self, *arrays)[:4])
+
+
+@caught_by(checks.a_digest_tells_256_bits)
+def a_digest_of_edges_reads_where_rows_begin_alone(patch: Patch) -> None:
+    patch.setattr(PrivateEdges, "digest", lambda self, key: keyed_digest(key, self._adjacency.indptr[:3]))
+
+
+@caught_by(checks.a_journal_refuses_a_descriptor_that_is_one_character_off)
+def a_journal_compares_two_bytes_of_a_digest(patch: Patch) -> None:
+    canonical = journal.canonical
+
+    def short(record: Any) -> bytes:
+        return canonical({k: v[:4] if isinstance(v, str) else v for k, v in record.items()})
+
+    patch.setattr(journal, "canonical", short)
+
+
+@caught_by(checks.a_journal_recognises_data_by_every_character_of_their_fingerprint)
+def data_are_recognised_by_two_bytes_of_their_fingerprint(patch: Patch) -> None:
+    _two_bytes(journal, patch)
+
+
+@caught_by(checks.a_known_graph_is_told_by_every_byte_of_its_tag)
+def a_graph_is_known_by_two_bytes_of_its_tag(patch: Patch) -> None:
+    _two_bytes(own_graph, patch)
+
+
+@caught_by(checks.a_folder_knows_its_data_by_every_byte_of_their_digest)
+def data_are_known_by_two_bytes_of_their_digest(patch: Patch) -> None:
+    _two_bytes(data_fingerprint, patch)
 
 
 # -- accounting and booking --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A check raises, or returns nothing. Those that draw noise use reproducible keys,
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ from torch import Tensor
 from contracts import laws, records, replay
 from contracts.doubles import unnoised
 from contracts.replay import CODES, FEW_LABELS, ONE, STEERED
-from graphveil.errors import BudgetError, ReleaseError, UnitError
-from graphveil.graph import Adjacency, EdgeSet
+from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.experiment import data_fingerprint
+from graphveil.experiment.artifacts import RunFolder
+from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.graph.blocks import Edges
+from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
@@ -38,6 +42,7 @@ from graphveil.release import (
     GroupWeights,
     InMemoryEngine,
     KeyStore,
+    MemoryJournal,
     NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
@@ -49,6 +54,7 @@ from graphveil.release import (
 )
 from graphveil.release.engines.base import Engine
 from graphveil.release.plan import hops
+from graphveil.release.private_edges import PrivateEdges
 from graphveil.weights.registry import parse_weight
 
 KEY = ReleaseKey.from_seed(2024, "checks")
@@ -114,6 +120,20 @@ def a_long_row_counts_for_nothing() -> None:
     plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
     answer = Release(plan, star, budget=MemoryLedger()).rows(rows)
     assert answer[7].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
+
+
+def a_row_one_step_over_its_bound_counts_for_nothing() -> None:
+    """A bound is a bound to the grid step: by the row's group, and however little is too much."""
+    steps = 2.0**10
+    for heard, weights in ((0, GroupWeights.one()), (2, GroupWeights.steered())):
+        query = NeighborSumQuery(weights, (1.0,) * weights.groups, 2, grid_bits=10)
+        assert query.steps == steps
+        rows = torch.tensor([[steps, 0.0], [steps, 1.0], [-steps, 1.0], [0.0, 0.0]], dtype=torch.float64)
+        star = Adjacency.from_edges(range(3), [3] * 3, num_nodes=4, directed=True)
+        groups = torch.tensor([0, 0, 0, heard])
+        release = Release(unnoised(DirectedEdge(), (query,)), star, groups, budget=MemoryLedger())
+        answer = release.rows(rows / steps)
+        assert answer[3].tolist() == [1.0, 0.0], "a row that is longer than its bound was heard"
 
 
 def inputs_are_never_longer_than_one() -> None:
@@ -410,6 +430,80 @@ def a_hub_is_summed_exactly() -> None:
         assert not answer[0].any()
 
 
+# -- digests -----------------------------------------------------------------------------------------------
+
+
+def _one_character_off(digest: str) -> Iterator[str]:
+    """Yield hexadecimal digests that differ from one in a single character, at every place."""
+    for place, digit in enumerate(digest):
+        yield digest[:place] + ("1" if digit == "0" else "0") + digest[place + 1 :]
+
+
+def a_digest_tells_256_bits() -> None:
+    """Digests of what a release reads are 32 bytes, and thousands of near inputs share none."""
+    digests = {KEY.digest(torch.tensor([number])) for number in range(3000)}
+    assert len(digests) == 3000, "two inputs have one digest"
+    assert all(len(bytes.fromhex(digest)) == 32 for digest in digests)
+    edges = {PrivateEdges(path(nodes)).digest(KEY.master) for nodes in range(2, 1200)}
+    assert len(edges) == 1198, "two graphs have one digest"
+
+
+def a_journal_refuses_a_descriptor_that_is_one_character_off() -> None:
+    """A committed query takes the same descriptor again, and no other, in memory and on disk."""
+    digest = KEY.digest(torch.zeros(1))
+    with tempfile.TemporaryDirectory() as folder:
+        kept = FolderJournal(Path(folder) / "run", KeyStore(Path(folder) / "keys"))
+        for journal in (MemoryJournal(), kept):
+            journal.begin(KEY, {"version": 2})
+            journal.commit(0, {"edges": digest, "input": "a"})
+            journal.commit(0, {"input": "a", "edges": digest})
+            for other in _one_character_off(digest):
+                with pytest.raises(ReleaseError, match="same noise for different data"):
+                    journal.commit(0, {"edges": other, "input": "a"})
+
+
+def a_journal_recognises_data_by_every_character_of_their_fingerprint() -> None:
+    """Data that a folder has seen are taken again, and no others, before it is closed and after."""
+    fingerprint = KEY.digest(torch.zeros(1))
+    with tempfile.TemporaryDirectory() as folder:
+        journal = FolderJournal(Path(folder) / "run", KeyStore(Path(folder) / "keys"))
+        journal.begin(KEY, {"version": 2})
+        for _ in range(2):
+            journal.recognise("edges", lambda key: fingerprint)
+            for other in _one_character_off(fingerprint):
+                with pytest.raises(ReleaseError):
+                    journal.recognise("edges", lambda key, other=other: other)
+            journal.close()
+
+
+def a_known_graph_is_told_by_every_byte_of_its_tag() -> None:
+    """A model's own graph is free; another one is not, however much of its tag agrees."""
+    graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
+    own = OwnGraph.of(graph)
+    assert own.is_of(graph)
+    assert len(own.tag) == 32
+    for place in range(32):
+        tag = bytes(byte ^ (place == at) for at, byte in enumerate(own.tag))
+        assert not replace(own, tag=tag).is_of(graph), "a part of the tag is enough"
+
+
+def a_folder_knows_its_data_by_every_byte_of_their_digest() -> None:
+    """A run is resumed on the data that it was begun with, and on no others."""
+    graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", home)
+        folder = RunFolder(Path(home) / "run")
+        data_fingerprint.check_data(folder, graph)
+        data_fingerprint.check_data(folder, graph)
+        known = data_fingerprint._known(folder)
+        assert known is not None
+        assert len(bytes.fromhex(known.digest)) == 32
+        for other in _one_character_off(known.digest):
+            data_fingerprint._write(folder, known.key, other)
+            with pytest.raises(ConfigError, match="other data"):
+                data_fingerprint.check_data(folder, graph)
+
+
 # -- accounting and booking --------------------------------------------------------------------------------
 
 
@@ -612,6 +706,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     few_labels_cost_what_they_are_booked_with,
     the_path_is_the_same_for_neighbours,
     a_long_row_counts_for_nothing,
+    a_row_one_step_over_its_bound_counts_for_nothing,
     inputs_are_never_longer_than_one,
     records_cost_what_they_are_booked_with,
     replaced_records_cost_what_they_are_booked_with,
@@ -634,6 +729,11 @@ CHECKS: tuple[Callable[[], None], ...] = (
     pushes_depend_on_nothing_but_the_edges,
     sums_depend_on_nothing_but_the_edges,
     a_hub_is_summed_exactly,
+    a_digest_tells_256_bits,
+    a_journal_refuses_a_descriptor_that_is_one_character_off,
+    a_journal_recognises_data_by_every_character_of_their_fingerprint,
+    a_known_graph_is_told_by_every_byte_of_its_tag,
+    a_folder_knows_its_data_by_every_byte_of_their_digest,
     calibrated_plans_cost_at_most_their_target,
     a_release_is_booked_before_it_is_computed,
     a_refused_release_computes_nothing,

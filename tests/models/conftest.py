@@ -68,15 +68,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return seen
 
 
-@pytest.fixture
-def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little training in ClassCode, so that fits of small graphs take a moment."""
+def with_little_training(patch: pytest.MonkeyPatch) -> None:
+    """Train little in ClassCode, so that fits of small graphs take a moment."""
     from graphveil.models.classcode.edge import head, posteriors
 
-    monkeypatch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
-    monkeypatch.setattr(head, "_SMALL_STEPS", 2)
-    monkeypatch.setattr(head, "SEEDS", 1)
-    monkeypatch.setattr("graphveil.models.weighting._STEPS", 3)
+    patch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
+    patch.setattr(head, "_SMALL_STEPS", 2)
+    patch.setattr(head, "SEEDS", 1)
+    patch.setattr("graphveil.models.weighting._STEPS", 3)
+
+
+@pytest.fixture
+def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little training in ClassCode."""
+    with_little_training(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,160 @@
+"""Toggle edges under ClassCode as it is by default: decisions follow from answers and public data alone.
+
+By default features are taught again by what was decided, unless labels are many. Both ways are replayed here,
+and toggled pairs isolate nodes and join isolated ones: whoever looks at exact degrees decides otherwise then.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.graph import Adjacency, Graph
+from graphveil.models import classcode
+from graphveil.models.classcode.edge import deciding, method, rounds
+from graphveil.models.classcode.edge.deciding import Decider, Decision
+from graphveil.models.classcode.edge.method import ClassCodeEdge
+from tests.models.conftest import with_little_training
+from tests.models.replayed import Pair, Replay, share_of_price
+from tests.models.test_replay_weights import NODES, drawn, neighbour
+
+Patch = pytest.MonkeyPatch
+Check = Callable[[], None]
+
+UNITS = ("undirected-edge", "directed-edge")
+PAIRS: tuple[Pair, ...] = ((0, 1), (14, 15), (2, 16), (13, 5), (6, 7))
+ALONE = [0, 1, 2, 5, 14, 15, 16]  # nodes with one edge, to each other, and one without any
+ONLY = ((0, 1), (14, 15), (2, 16))
+SWITCH = {"taught again": NODES, "many labels": 1, "few labels": NODES}
+
+
+def sparse(unit: str, size: str) -> Graph:
+    """Return a graph where one toggled edge isolates two nodes, or ends a node's isolation."""
+    graph = drawn(unit, weighted=False)
+    source, target = (ends.numpy() for ends in graph.adjacency.edge_index())
+    kept = ~(np.isin(source, ALONE) | np.isin(target, ALONE))
+    new = zip(*ONLY, strict=True)
+    ends = [np.concatenate([old[kept], more]) for old, more in zip((source, target), new, strict=True)]
+    graph = graph.replace(adjacency=Adjacency.from_edges(*ends, num_nodes=NODES, directed=graph.directed))
+    if size != "few labels":
+        return graph
+    part = torch.arange(NODES) % 5
+    return graph.with_split(part == 0, part == 1, part >= 2)
+
+
+def defaults_follow_from_answers(unit: str, size: str) -> None:
+    """Fit with every default, and again for each toggled pair with the first fit's answers."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_little_training(patch)
+        patch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
+        graph, before, largest = sparse(unit, size), Replay(), 0.0
+        model = classcode.ClassCode(unit=unit, epsilon=16.0, delta=1e-5, seed=5)
+        with before.in_place(patch):
+            predicted = model.fit(graph).predict_proba()
+        assert model.gate_[2] < 1, "features decide alone, and rows could not be missed"
+        assert len(before.sums) == (3 if size == "few labels" else 2)
+        for pair in PAIRS:
+            after = Replay(before)
+            with after.in_place(patch):
+                again = model.fit(neighbour(graph, pair)).predict_proba()
+            assert torch.equal(again, predicted), "predictions know more than the answers"
+            largest = max(largest, share_of_price(before, after, model.protected_unit, pair))
+        assert largest > 0.99
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("size", SWITCH)
+def test_a_default_fit_follows_from_its_answers(size: str, unit: str) -> None:
+    defaults_follow_from_answers(unit, size)
+
+
+@pytest.mark.parametrize("size", SWITCH)
+def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch: Patch) -> None:
+    taught, shipped = list[str](), deciding.distilled_posteriors
+
+    def noted(*args: Any) -> Any:
+        taught.append(args[-1])
+        return shipped(*args)
+
+    monkeypatch.setattr(deciding, "distilled_posteriors", noted)
+    with_little_training(monkeypatch)
+    monkeypatch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
+    classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
+    rounds = {"taught again": 1, "many labels": 0, "few labels": 2}[size]
+    assert len(taught) == rounds
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def degrees(graph: Graph) -> Tensor:
+    return graph.adjacency.indptr.diff()[:, None].double()
+
+
+def a_decision_is_surer_where_friends_are_many(patch: Patch) -> None:
+    decided = ClassCodeEdge._decided
+
+    def surer(self: ClassCodeEdge, asked: rounds.Rounds, *data: Any) -> Decision:
+        decision = decided(self, asked, *data)
+        return replace(decision, log=decision.log * (1 + 0.1 * degrees(asked._graph)))
+
+    patch.setattr(ClassCodeEdge, "_decided", surer)
+
+
+def the_gate_trusts_features_where_a_node_has_no_friend(patch: Patch) -> None:
+    decide = Decider._decide
+
+    def gated(self: Decider, asked: rounds.Rounds) -> Decision:
+        decision = decide(self, asked)
+        log = torch.where(degrees(self._graph) > 0, decision.log, self._public.log.double())
+        return replace(decision, log=log)
+
+    patch.setattr(Decider, "_decide", gated)
+
+
+def the_gate_weighs_validation_nodes_by_their_degrees(patch: Patch) -> None:
+    decide, fit_gate = Decider._decide, deciding.fit_gate
+
+    def weighing(self: Decider, asked: rounds.Rounds) -> Decision:
+        degree = degrees(self._graph)
+
+        def by_degree(experts: Any, labels: Tensor, nodes: Tensor) -> Any:
+            return fit_gate([expert * (1 + 0.1 * degree) for expert in experts], labels, nodes)
+
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(deciding, "fit_gate", by_degree)
+            return decide(self, asked)
+
+    patch.setattr(Decider, "_decide", weighing)
+
+
+def features_are_taught_what_degrees_say(patch: Patch) -> None:
+    shipped = deciding.distilled_posteriors
+
+    def leaning(graph: Graph, session: Any, public: Any, decided: Tensor, name: str) -> Any:
+        return shipped(graph, session, public, decided * (1 + 0.1 * degrees(graph)), name)
+
+    patch.setattr(deciding, "distilled_posteriors", leaning)
+
+
+def _check(size: str) -> Check:
+    def check() -> None:
+        defaults_follow_from_answers(UNITS[0], size)
+
+    check.__name__ = f"a_default_fit_follows_from_its_answers[{size}]"
+    return check
+
+
+TAUGHT, MANY, FEW = map(_check, SWITCH)
+BUGS: tuple[tuple[Callable[[Patch], None], Check], ...] = (
+    (a_decision_is_surer_where_friends_are_many, TAUGHT),
+    (a_decision_is_surer_where_friends_are_many, MANY),
+    (the_gate_trusts_features_where_a_node_has_no_friend, TAUGHT),
+    (the_gate_weighs_validation_nodes_by_their_degrees, MANY),
+    (features_are_taught_what_degrees_say, TAUGHT),
+    (features_are_taught_what_degrees_say, FEW),
+)
