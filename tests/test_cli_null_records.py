@@ -123,7 +123,7 @@ def test_no_outcome_depends_on_the_one_tested_record(invoke: Invoke, case: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in SHIPPED if case != "lpgnn"])  # whose records are reports
+@pytest.mark.parametrize("case", SHIPPED)
 def test_no_outcome_of_a_shipped_method_depends_on_any_record(invoke: Invoke, case: str) -> None:
     compare(invoke, SHIPPED[case], range(COUNT))
     for folder in Path().iterdir():
