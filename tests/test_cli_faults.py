@@ -381,6 +381,26 @@ def test_damaged_internal_files_are_called_that(
     one_line(invoke(*halted), 2, f"{name} is damaged")
 
 
+def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_training(self: Bars, name: str, done: int, total: int) -> None:
+        if (name, done) == ("classifier", 12):
+            raise KeyboardInterrupt
+
+    flags = ["train", "gap", *files.flags, *PRIVATE[:-1], "epochs=20", "--out", "r"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Bars, "__call__", stop_training)
+        assert invoke(*flags).code == 130
+    method = Path("r/internal/work/run-0/method")
+    for name in ("encoder.safetensors", "release/answer-1.safetensors", "classifier.checkpoint.safetensors"):
+        whole = (method / name).read_bytes()
+        (method / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        one_line(invoke(*flags, "--resume"), 2, f"{name} is damaged")
+        (method / name).write_bytes(whole)
+    assert invoke(*flags, "--resume").code == 0
+
+
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"test_accuracy": 3}'])
 def test_damaged_figures_of_a_finished_run_are_called_that(
     invoke: Invoke, halted: list[Any], content: str

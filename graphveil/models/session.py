@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphveil._files import write_atomic
 from graphveil._random import PublicStreams
+from graphveil._tensors import load_checked, save_checked
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
@@ -106,12 +106,10 @@ class Session:
         """Return a finished stage's tensors from the workspace, or compute and keep them."""
         if self.workspace is None:
             return compute()
-        from safetensors.torch import load_file, save
-
         path = self.workspace / f"{name}.safetensors"
         if not path.exists():
-            write_atomic(path, save({k: v.contiguous() for k, v in compute().items()}))
-        return load_file(path)
+            save_checked(path, compute())
+        return load_checked(path)[0]
 
     def epochs(self, stage: str, total: int) -> Callable[[int], None]:
         """Return a callback that reports epochs of a stage."""

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graphveil._files import write_atomic
 from graphveil._random import KEY_BYTES
+from graphveil._tensors import load_checked, save_checked
 from graphveil.errors import ArtifactError, ReleaseError
 from graphveil.release.keys import KeyStore, ReleaseKey, canonical
 
@@ -158,22 +159,12 @@ class FolderJournal(Journal):
 
     def load(self, index: int) -> Tensor | None:
         """Return the answer on disk, if the query was finished."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         path = self._answer(index)
-        try:
-            return load_file(path)["answer"] if path.exists() else None
-        except (SafetensorError, KeyError):
-            raise ArtifactError(
-                f"{path.name} in the run's internal folder is damaged; start a new run"
-            ) from None
+        return load_checked(path)[0]["answer"] if path.exists() else None
 
     def store(self, index: int, answer: Tensor) -> None:
         """Write the noisy answer; a killed run leaves a whole file or none."""
-        from safetensors.torch import save
-
-        write_atomic(self._answer(index), save({"answer": answer.contiguous()}))
+        save_checked(self._answer(index), {"answer": answer})
 
     def close(self) -> None:
         """Mark the release closed, then erase the master key: it can never be redrawn."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphveil._files import write_atomic
+from graphveil._tensors import load_checked, save_checked
 from graphveil.train.adam import Adam
 
 State = dict[str, Tensor]
@@ -34,26 +34,20 @@ def save(
     history: Iterable[Any],
 ) -> None:
     """Write everything that the next epoch depends on."""
-    from safetensors.torch import save as serialize
-
     tensors = {f"network/{k}": v for k, v in network.state_dict().items()}
     tensors |= {f"best/{k}": v for k, v in best.items()}
     tensors |= {f"optimizer/{k}": v for k, v in optimizer.state().items()}
     tensors["generator"] = generator.get_state()
     header = {"progress": json.dumps({**asdict(progress), "history": [asdict(row) for row in history]})}
-    contiguous = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-    write_atomic(path, serialize(contiguous, metadata=header))
+    save_checked(path, tensors, header)
 
 
 def load(
     path: Path, network: torch.nn.Module, optimizer: Adam, generator: torch.Generator
 ) -> tuple[State, Progress, list[dict[str, Any]]]:
     """Restore the loop in place; return the best weights so far, the progress and the history."""
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
-        record = json.loads(file.metadata()["progress"])
+    tensors, words = load_checked(path)
+    record = json.loads(words["progress"])
     network.load_state_dict(_part(tensors, "network/"))
     generator.set_state(tensors["generator"])
     optimizer.restore(_part(tensors, "optimizer/"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from graphveil._files import write_atomic
+from graphveil._tensors import load_checked, save_checked
 from graphveil.errors import ArtifactError
 
 Binding = Mapping[str, object]
@@ -15,10 +15,7 @@ Binding = Mapping[str, object]
 
 def save(path: Path, tensors: Mapping[str, Tensor], binding: Binding) -> None:
     """Write the tensors and what they are bound to."""
-    from safetensors.torch import save as serialize
-
-    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    write_atomic(path, serialize(contiguous, metadata={"binding": _words(binding)}))
+    save_checked(path, tensors, {"binding": _words(binding)})
 
 
 def load(path: Path, binding: Binding) -> dict[str, Tensor]:
@@ -27,23 +24,20 @@ def load(path: Path, binding: Binding) -> dict[str, Tensor]:
     Raises:
         ArtifactError: the file is damaged, or was saved with other settings, other data or other noise.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        opened = safe_open(path, framework="pt")
-    except SafetensorError:
+        tensors, words = load_checked(path)
+    except ArtifactError:
         raise ArtifactError(
             f"{path} is no checkpoint, or a damaged one; {_anew(path)}, and what has to be asked again is "
             "charged again"
         ) from None
-    with opened as file:
-        if (file.metadata() or {}).get("binding") != _words(binding):
-            raise ArtifactError(
-                f"{path} was saved by a run with other settings, other data or other noise. Resume with what "
-                "it was started with; or begin in another, empty folder (--out, workspace=), which asks the "
-                f"data again and is charged again. To begin in this one: {_anew(path.parent)}"
-            )
-        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    if words.get("binding") != _words(binding):
+        raise ArtifactError(
+            f"{path} was saved by a run with other settings, other data or other noise. Resume with what it "
+            "was started with; or begin in another, empty folder (--out, workspace=), which asks the data "
+            f"again and is charged again. To begin in this one: {_anew(path.parent)}"
+        )
+    return tensors
 
 
 def _anew(path: Path) -> str:
