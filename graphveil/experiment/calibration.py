@@ -119,9 +119,9 @@ def calibrate(
         train_records=training,
         labelled=labelled,
     )
-    given = {"nodes": nodes, "classes": classes, "features": dim, "train_records": training}
-    complete = asdict(sizes.completed())
-    assumed = {name: complete[name] for name, size in given.items() if size is None}
+    left_out = [name for name, size in (("nodes", nodes), ("classes", classes)) if size is None]
+    complete = sizes.completed()
+    assumed = {name: getattr(complete, name) for name in (*left_out, *sizes.missing)}
 
     def model(at: float) -> "Estimator":
         return method_class(method)(epsilon=at, **config)

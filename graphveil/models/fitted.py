@@ -1,7 +1,7 @@
 """A fit is a value: the frozen method that ran, what it trained, and what it promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -68,7 +68,3 @@ class Fitted:
         if self.proba is None:
             raise no_predictions(self.guarantee.unit)
         return self.proba
-
-    def with_guarantee(self, guarantee: Guarantee) -> "Fitted":
-        """Return the same fit under another guarantee, such as that of the reports it learned from."""
-        return replace(self, guarantee=guarantee)

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.graph import Graph
 from graphveil.models.inference.cache import Answer
-from graphveil.models.promises import SEEDED, edge_mu_of, notes_on, stored_twice
+from graphveil.models.promises import SEEDED, asks_edges, edge_mu_of, notes_on, stored_twice
 from graphveil.models.requirements import check_graph
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
@@ -152,8 +152,6 @@ class Method(ABC):
 
     def edge_use(self, plan: ReleasePlan) -> EdgeUse:
         """Return how edges are used under a node unit: ``read`` is for a prediction from its own list."""
-        from graphveil.models.promises import asks_edges
-
         return "asked" if asks_edges(plan) else "never"
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
