@@ -51,7 +51,7 @@ def test_a_seeded_bug_is_caught(seeded: Seeded, request: pytest.FixtureRequest) 
     given = given_to(seeded.check, request)
     with pytest.MonkeyPatch.context() as patch:
         seeded.bug(patch)
-        with pytest.raises((AssertionError, pytest.fail.Exception), match=seeded.reason):
+        with pytest.raises((AssertionError, pytest.fail.Exception), match=seeded.said):
             run(seeded.check, given)
 
 
