@@ -48,7 +48,7 @@ def load_checked(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
             words = dict(file.metadata() or {})
-    except (SafetensorError, OSError, ValueError, RuntimeError):
+    except SafetensorError:
         raise _damaged(path) from None
     if words.pop(_DIGEST, None) != _digest(tensors, words):
         raise _damaged(path)

@@ -167,7 +167,8 @@ def _name(error: Exception) -> str:
     """Name an unexpected error without its text, which may quote data."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return type(error).__name__
+    few_files = os.strerror(errno.EMFILE)  # torch says so in words alone
+    return few_files if few_files in str(error) else type(error).__name__
 
 
 def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:

@@ -14,7 +14,17 @@ from graphveil._tensors import load_checked, save_checked
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
-from graphveil.release import Engine, FolderJournal, Journal, MemoryJournal, Release, ReleaseKey, ReleasePlan
+from graphveil.release import (
+    Engine,
+    FolderJournal,
+    InMemoryEngine,
+    Journal,
+    MemoryJournal,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
+from graphveil.release.engines.row_range import RowRange
 from graphveil.train import EpochRecord
 
 OnProgress = Callable[[str, int, int], None]
@@ -63,9 +73,10 @@ class Session:
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
 
-    def open(self, graph: Graph, groups: Tensor | None = None, *, engine: Engine | None = None) -> Release:
+    def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:
         """Open the plan's release on a graph: recorded here, before its edges are read.
 
+        Rows before ``first`` are known, and not asked for.
         A release that was begun with a seed stays reproducible in a fit that resumes it without one.
         """
         if self.plan is None:
@@ -77,7 +88,7 @@ class Session:
             groups,
             budget=self.ledger or ledger_of(graph.edge_set),
             key=seeded,
-            engine=engine or self.engine,
+            engine=self.engine if not first else RowRange(first, self.engine or InMemoryEngine()),
             journal=self.journal(),
             label=self.label,
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphveil.privacy.accountant import Total, bound_on, privacy_curve, totals_of
-from graphveil.privacy.events import Event, Gaussian, PoissonGaussian, compose
+from graphveil.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, compose
 from graphveil.privacy.gaussian import epsilon_of
 
 
@@ -47,7 +47,7 @@ def _repeated(total: Total, edges: int) -> Iterator[Event]:
     """Yield what is no Gaussian, when so many edges differ in it."""
     for part, count in total.rest.items():
         if not isinstance(part, PoissonGaussian):
-            yield part
+            yield NonPrivate()  # no bound is proved for several edges of any other kind of event
             continue
         noise = part.noise_multiplier / math.sqrt(edges)
         yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)

@@ -62,12 +62,14 @@ class MemoryLedger:
 the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the limit
     """
 
-    def __init__(self, *, epsilon: float | None = None, delta: float | None = None) -> None:
-        """Take the limit: both figures, or neither for none."""
+    def __init__(
+        self, *, epsilon: float | None = None, delta: float | None = None, entries: Iterable[Entry] = ()
+    ) -> None:
+        """Take the limit, both figures or neither for none, and what was recorded before, elsewhere."""
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         self._epsilon, self._delta = epsilon, delta
-        self._entries: list[Entry] = []
+        self._entries = list(entries)
 
     def record(self, entry: Entry) -> None:
         """Record the entry unless it would pass the limit; a release id is recorded once."""

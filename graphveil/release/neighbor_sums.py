@@ -31,8 +31,8 @@ from graphveil.release.query import (
 from graphveil.release.row_noise import RowNoise
 from graphveil.weights import GivenWeight, Similarity
 from graphveil.weights.compiled.fused_sum import VECTOR_BITS
+from graphveil.weights.registry import check_trusted
 from graphveil.weights.tables import WEIGHT_BITS, PairWeights
-from graphveil.weights.trusted import check_trusted
 
 SIMILARITY_GRID_BITS = 9  # of a vector; its weight has WEIGHT_BITS more, and 1,024 of them add up in float32
 _ENTRIES = 1 << 17  # of contributions that are truncated at a time: they stay in the cache

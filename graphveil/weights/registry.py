@@ -1,17 +1,23 @@
-"""Weights by name, as a command line or a stored configuration says them: ``exp_cos(0.5)``."""
+"""Weights by name, as a command line or a stored configuration says them: ``exp_cos(0.5)``.
+
+Beside the names stand the tables that a hop takes: a weight of a new shape is one file, and its lines here.
+"""
 
 import re
 from collections.abc import Callable
 
 from graphveil._check import suggestion
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, NeverError, ReleaseError
 from graphveil.weights.attention import Attention
 from graphveil.weights.base import DotWeight, Similarity
 from graphveil.weights.cosine import ExpCos, HalfCos, LearnedPublic, ReluCos, SigmoidCos
 from graphveil.weights.given import GivenWeight
 from graphveil.weights.jaccard import Jaccard
 from graphveil.weights.landmarks import Landmarks
+from graphveil.weights.network import Network
+from graphveil.weights.overlaps import BitSets, ListSets
 from graphveil.weights.posterior import ClassAgree, PosteriorDot
+from graphveil.weights.tables import Dots, Given, Kinds, PairWeights
 
 ONE = "one"
 _NAMED: dict[str, Callable[..., Similarity]] = {
@@ -26,6 +32,8 @@ _NAMED: dict[str, Callable[..., Similarity]] = {
     "attention": Attention,
     "given": GivenWeight,
 }
+# Whatever is in here is given edges, so no name that is registered adds to it.
+_TRUSTED = (Dots, Kinds, BitSets, ListSets, Network, Given)
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?(?:@(\d+))?")
 
 
@@ -75,3 +83,24 @@ def parse_weight(text: str) -> Similarity | None:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"weights={text!r} does not take these numbers") from None
+
+
+def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
+    """Refuse weights from elsewhere, since what is given edges could read them, and tables that do not fit.
+
+    All of it is decided by tables, whatever the edges are.
+    """
+    if type(pairs) not in _TRUSTED:
+        raise NeverError(
+            "a hop takes weights whose tables are made before an edge is read; derive your own from DotWeight"
+        )
+    if not pairs.closed:
+        raise NeverError(
+            "the tables of the hop's weights do not hold a weight within the bound for every pair of nodes; "
+            "derive your own from DotWeight, which makes them"
+        )
+    if pairs.num_nodes != num_nodes:
+        raise ReleaseError(
+            f"the keys of the hop's weights have {pairs.num_nodes} rows and the graph has {num_nodes} nodes; "
+            "the release stays booked"
+        )

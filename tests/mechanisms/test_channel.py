@@ -32,24 +32,16 @@ class Fixed:
         return np.full((len(rows), 2), self.word, dtype=np.uint64)
 
 
-CASES = [
-    (name, epsilon)
-    for name in TABLES
-    for epsilon in EPSILONS
-    if name != "all" or epsilon in (1e-6, 8.0, 60.0)
-]
-
-
-@pytest.mark.parametrize(("name", "epsilon"), CASES)
-def test_no_two_counts_of_a_column_are_further_apart_than_the_budget(name: str, epsilon: float) -> None:
-    law = TABLES[name](epsilon)
-    counts = law.channel.counts
-    assert all(sum(row) == TOTAL for row in counts)
-    with localcontext(prec=60):
-        most = Decimal(epsilon).exp()
-        for column in zip(*counts, strict=True):
-            assert min(column) > 0
-            assert Decimal(max(column)) <= most * Decimal(min(column))
+@pytest.mark.parametrize("name", TABLES)
+def test_no_two_counts_of_a_column_are_further_apart_than_the_budget(name: str) -> None:
+    for epsilon in (1e-6, 8.0, 60.0) if name == "all" else EPSILONS:
+        counts = TABLES[name](epsilon).channel.counts
+        assert all(sum(row) == TOTAL for row in counts)
+        with localcontext(prec=60):
+            most = Decimal(epsilon).exp()
+            for column in zip(*counts, strict=True):
+                assert min(column) > 0
+                assert Decimal(max(column)) <= most * Decimal(min(column))
 
 
 @pytest.mark.parametrize("name", TABLES)

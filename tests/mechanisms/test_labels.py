@@ -30,29 +30,32 @@ def test_golden_values(classes: int, epsilon: float, keep: float, change: float 
     assert law.change == pytest.approx(1 - keep if change is None else change, rel=2e-9)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0])
+BUDGETS = [1e-9, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0]
+
+
 @pytest.mark.parametrize("classes", [2, 7, 1000])
-def test_the_words_keep_the_budget(epsilon: float, classes: int) -> None:
-    keep, change = LabelRR(epsilon=epsilon, classes=classes).counts
-    assert keep + (classes - 1) * change == 1 << 64
-    with localcontext(prec=60):
-        most = Decimal(epsilon).exp()
-        assert Decimal(keep) <= most * change
-        assert Decimal(change) <= most * keep
-    if epsilon < 40:
-        assert math.log(keep) - math.log(change) == pytest.approx(epsilon, abs=1e-9)
-        assert keep / 2**64 == pytest.approx(LabelRR(epsilon=epsilon, classes=classes).keep, rel=1e-9)
+def test_the_words_keep_the_budget(classes: int) -> None:
+    for law in (LabelRR(epsilon=epsilon, classes=classes) for epsilon in BUDGETS):
+        keep, change = law.counts
+        assert keep + (classes - 1) * change == 1 << 64
+        with localcontext(prec=60):
+            most = Decimal(law.epsilon).exp()
+            assert Decimal(keep) <= most * change
+            assert Decimal(change) <= most * keep
+        if law.epsilon < 40:
+            assert math.log(keep) - math.log(change) == pytest.approx(law.epsilon, abs=1e-9)
+            assert keep / 2**64 == pytest.approx(law.keep, rel=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [2.0**-30, 0.01, 1.0, 8.0, 40.0, 50.0, 1000.0])
 @pytest.mark.parametrize("classes", [2, 7, 1000, 1 << 16])
-def test_a_missing_label_keeps_the_budget_too(epsilon: float, classes: int) -> None:
-    keep, change = LabelRR(epsilon=epsilon, classes=classes).counts
+def test_a_missing_label_keeps_the_budget_too(classes: int) -> None:
     least, most = (1 << 64) // classes, -(-(1 << 64) // classes)  # words of a class that is drawn uniformly
-    with localcontext(prec=60):
-        bound = Decimal(epsilon).exp()
-        for one, other in ((keep, least), (most, change), (most, keep), (change, least)):
-            assert Decimal(one) <= bound * other
+    for epsilon in (2.0**-30, *BUDGETS[1:]):
+        keep, change = LabelRR(epsilon=epsilon, classes=classes).counts
+        with localcontext(prec=60):
+            bound = Decimal(epsilon).exp()
+            for one, other in ((keep, least), (most, change), (most, keep), (change, least)):
+                assert Decimal(one) <= bound * other
 
 
 def test_a_missing_label_says_every_class_alike_and_changes_no_other() -> None:
@@ -113,13 +116,6 @@ def test_frequencies_are_unbiased_by_an_exact_sum_and_have_the_variance() -> Non
     assert variance == pytest.approx(r * (1 - r) / (records * (law.keep - law.change) ** 2))
 
 
-def test_any_partition_gives_the_same_labels() -> None:
-    law, labels = LabelRR(epsilon=1.0, classes=4), np.arange(40_000) % 4
-    whole = law.perturb(labels, stream=stream())
-    order = np.random.default_rng(0).permutation(40_000)
-    assert (law.perturb(labels[order], stream=stream(), rows=order) == whole[order]).all()
-
-
 def test_no_noise_leaves_the_labels() -> None:
     law = LabelRR(epsilon=math.inf, classes=3)
     assert law.perturb(np.array([2, 0, 1]), stream=stream()).tolist() == [2, 0, 1]
@@ -136,12 +132,7 @@ def test_labels_that_are_no_classes_are_refused_without_saying_which(labels: np.
         LabelRR(epsilon=1.0, classes=3).perturb(labels, stream=stream())
 
 
-@pytest.mark.parametrize("wrong", [{"classes": 1}, {"classes": 70_000}, {"epsilon": 0.0}, {"epsilon": 1e-12}])
-def test_parameters_outside_their_range_are_refused(wrong: dict) -> None:
-    with pytest.raises(ConfigError, match=r"classes=|epsilon="):
-        LabelRR(**{"epsilon": 1.0, "classes": 3} | wrong)
-
-
-def test_two_records_of_one_number_are_refused() -> None:
-    with pytest.raises(ConfigError, match="different numbers"):
-        LabelRR(epsilon=1.0, classes=3).perturb(np.array([0, 1]), stream=stream(), rows=np.array([4, 4]))
+@pytest.mark.parametrize("classes", [1, 70_000])
+def test_numbers_of_classes_outside_their_range_are_refused(classes: int) -> None:
+    with pytest.raises(ConfigError, match="classes="):
+        LabelRR(epsilon=1.0, classes=classes)

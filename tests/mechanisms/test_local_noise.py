@@ -10,9 +10,8 @@ import pytest
 
 from graphveil.errors import ReleaseError
 from graphveil.mechanisms import LabelRR, LocalNoise, MultiBit, RecordFeatureRR
-from graphveil.mechanisms.local import noise as home
 
-from .sources import SHORT_KEYS, in_child, keys_are_fresh, keys_follow_the_system
+from .sources import in_child, keys_are_fresh, keys_follow_the_system
 
 LABEL = LabelRR(epsilon=1.0, classes=5)
 X = np.full((4, 3), 0.5)
@@ -124,11 +123,3 @@ def words() -> bytes:
 def test_keys_are_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     keys_are_fresh(words, monkeypatch)
     keys_follow_the_system(words, monkeypatch)
-
-
-@pytest.mark.parametrize("source", SHORT_KEYS)
-def test_keys_from_a_bad_source_would_be_noticed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home.secrets, "token_bytes", SHORT_KEYS[source])
-    with pytest.raises(AssertionError):
-        keys_are_fresh(words, monkeypatch)
-        keys_follow_the_system(words, monkeypatch)

@@ -102,24 +102,23 @@ def test_no_other_probability_of_zero_is_better(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_largest_log_ratio_is_the_budget(name: str, epsilon: float) -> None:
-    laws = [scalar(name, epsilon).distribution(x) for x in GRID]
-    worst = max(one.log_ratio(other) for one in laws for other in laws)
-    assert worst == pytest.approx(epsilon, abs=1e-9)
+def test_the_largest_log_ratio_is_the_budget(name: str) -> None:
+    for epsilon in EPSILONS:
+        laws = [scalar(name, epsilon).distribution(x) for x in GRID]
+        worst = max(one.log_ratio(other) for one in laws for other in laws)
+        assert worst == pytest.approx(epsilon, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_mean_and_variance_are_those_of_the_law(name: str, epsilon: float) -> None:
-    mechanism = scalar(name, epsilon)
-    variances = mechanism.variance(GRID)
-    for x, variance in zip(GRID, variances, strict=True):
-        law = mechanism.distribution(x)
-        assert law.mean == pytest.approx(x, abs=1e-9 * math.sqrt(variance))
-        assert law.variance == pytest.approx(variance, rel=1e-7)
-        assert not isinstance(law, StepDistribution) or law.total == pytest.approx(1, abs=1e-9)
-    assert mechanism.worst_variance >= variances.max() * (1 - 1e-12)
+def test_mean_and_variance_are_those_of_the_law(name: str) -> None:
+    for mechanism in (scalar(name, epsilon) for epsilon in EPSILONS):
+        variances = mechanism.variance(GRID)
+        for x, variance in zip(GRID, variances, strict=True):
+            law = mechanism.distribution(x)
+            assert law.mean == pytest.approx(x, abs=1e-9 * math.sqrt(variance))
+            assert law.variance == pytest.approx(variance, rel=1e-7)
+            assert not isinstance(law, StepDistribution) or law.total == pytest.approx(1, abs=1e-9)
+        assert mechanism.worst_variance >= variances.max() * (1 - 1e-12)
 
 
 def boundaries(law: StepDistribution | LaplaceDistribution, cells: int) -> tuple[np.ndarray, np.ndarray]:
@@ -237,13 +236,6 @@ def test_laplace_noise_has_its_variance() -> None:
 
 
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, -math.inf, "1", True, 1e-12])
-def test_a_budget_that_is_none_is_refused(name: str, epsilon: float) -> None:
-    with pytest.raises(ConfigError, match="epsilon="):
-        scalar(name, epsilon)
-
-
-@pytest.mark.parametrize("name", SCALARS)
 def test_no_noise_leaves_the_number(name: str) -> None:
     mechanism = scalar(name, math.inf)
     assert draw(mechanism, 0.3, 200).tolist() == [0.3] * 200
@@ -252,13 +244,12 @@ def test_no_noise_leaves_the_number(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCALARS)
-@pytest.mark.parametrize("epsilon", [100.0, 1000.0])
-def test_a_huge_budget_overflows_nowhere(name: str, epsilon: float) -> None:
-    mechanism = scalar(name, epsilon)
-    samples = draw(mechanism, -0.25, 2000)
-    assert np.isfinite(samples).all()
-    assert np.isfinite(mechanism.variance(GRID)).all()
-    assert abs(samples.mean() + 0.25) < 0.1
+def test_a_huge_budget_overflows_nowhere(name: str) -> None:
+    for mechanism in (scalar(name, 100.0), scalar(name, 1000.0)):
+        samples = draw(mechanism, -0.25, 2000)
+        assert np.isfinite(samples).all()
+        assert np.isfinite(mechanism.variance(GRID)).all()
+        assert abs(samples.mean() + 0.25) < 0.1
 
 
 def test_an_unknown_mechanism_is_refused() -> None:

@@ -19,7 +19,7 @@ from graphveil.privacy import (
     calibrate_mu,
     compose,
 )
-from graphveil.privacy.events import NonPrivate
+from graphveil.privacy.events import LocalReport, NonPrivate
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.friendships import epsilon_of_edges
 from graphveil.privacy.gaussian import epsilon_of
@@ -238,3 +238,9 @@ def test_a_statement_claims_no_smaller_delta_than_it_accounts_for() -> None:
     for unit in (UndirectedEdge(), DirectedEdge(), NodeOwner(), NodePromise(5)):
         claimed = Guarantee.of(unit, Gaussian(0.1), delta=1.2345611e-7, releases=1).statement()
         assert ", 1.23457e-07)-indistinguishable" in claimed
+
+
+def test_several_edges_have_no_figure_where_no_bound_is_proved_for_them() -> None:
+    guarantee = Guarantee.of(DirectedEdge(), LocalReport("label", 3.0), delta=1e-5, releases=1)
+    assert guarantee.epsilon == 3
+    assert guarantee.group_epsilon(10) == guarantee.mutual_epsilon == math.inf

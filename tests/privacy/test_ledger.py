@@ -51,6 +51,14 @@ def test_two_releases_of_epsilon_one_fit_below_two() -> None:
     assert len(budget.entries) == 2
 
 
+def test_what_was_recorded_elsewhere_counts_and_may_be_above_the_limit() -> None:
+    before = entry("a", 2.0)
+    ledger = MemoryLedger(epsilon=0.1, delta=1e-7, entries=[before])
+    assert ledger.entries == (before,)
+    with pytest.raises(BudgetError):
+        ledger.record(entry("b", 0.01))
+
+
 def test_a_release_id_is_booked_once() -> None:
     budget = MemoryLedger()
     budget.record(entry("a"))

@@ -31,7 +31,6 @@ from graphveil.release import (
     sum_in_neighbors,
     weighted_sum_in_neighbors,
 )
-from graphveil.release.engines.row_range import RowRange
 from graphveil.release.neighbor_sums import Keys
 
 Ask = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbours out
@@ -201,8 +200,7 @@ class TrainedGap(Trained):
         assert session.plan is not None
         sample = self.aggregation.method.sampled(graph, session)
         groups = groups_for(session.plan, graph)
-        engine = RowRange(len(kept.proba)) if kept is not None and len(kept.proba) else None
-        return session.open(sample, groups, engine=engine)
+        return session.open(sample, groups, first=0 if kept is None else len(kept.proba))
 
     def _continued(
         self, graph: Graph, rows: Tensor, release: Release, session: Session, kept: Answer

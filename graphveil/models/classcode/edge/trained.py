@@ -24,7 +24,6 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.release import ReleasePlan
-from graphveil.release.engines.row_range import RowRange
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,7 +65,7 @@ class TrainedClassCode(Trained):
         assert session.plan is not None  # there is always something to ask
         first = 0 if kept is None else len(kept.proba)
         groups = groups_to_predict(graph, first)
-        release = session.open(graph, groups, engine=RowRange(first) if first else None)
+        release = session.open(graph, groups, first=first)
         labels, hops = public_labels(graph, groups_of(graph)), rounds_of(session.plan.queries)
         rounds = Rounds(graph, groups, labels, hops, release, self.weigher, first)
         proba = self.reader.predict(rounds, graph, session, kept, previous=self.asked.reads_previous)
