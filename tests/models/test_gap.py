@@ -243,7 +243,9 @@ class TestResume:
         assert same(first, again)
         assert len(ledger_of(graph.edge_set).entries) == 1
 
-    def test_no_key_and_no_exact_sum_is_left_in_the_workspace(self, graph, tmp_path):
+    def test_no_noise_key_and_no_exact_sum_is_left_in_the_workspace(self, graph, tmp_path, monkeypatch):
+        drawn, fresh = list[ReleaseKey](), ReleaseKey.fresh
+        monkeypatch.setattr(ReleaseKey, "fresh", lambda: (drawn.append(fresh()), drawn[-1])[1])
         model = GAP(**STRICT).fit(graph, workspace=tmp_path)
         from safetensors.torch import load_file
 
@@ -252,7 +254,10 @@ class TestResume:
         assert [torch.equal(a, b) for a, b in zip(answers, model.aggregates_.values(), strict=True)] == [
             True
         ] * 2
-        assert not list(Path(tmp_path).rglob("*.key"))
+        left = [path.read_bytes() for path in Path(tmp_path).rglob("*") if path.is_file()]
+        (key,) = drawn
+        assert key.master
+        assert not any(key.master in content or key.master.hex().encode() in content for content in left)
 
 
 class TestAnotherGraph:
