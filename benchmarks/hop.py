@@ -20,7 +20,7 @@ from graphveil.graph import Adjacency, EdgeSet
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import PushQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleasePlan, sum_in_neighbors
 from graphveil.release.plan import hops
 from graphveil.release.pushes import LEVEL
 
@@ -83,7 +83,7 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     for query in queries:
-        rows = shrink_unit(release.rows(rows), query.sigma[0])
+        rows = shrink_unit(release.ask(NeighborSumData(rows)), query.sigma[0])
         yield rows
 
 
@@ -93,7 +93,7 @@ def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[t
     release = Release(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
     for query in queries:
-        rows = shrink_unit(release.push(rows, chosen), query.sigma)
+        rows = shrink_unit(release.ask(PushData(rows, chosen)), query.sigma)
         yield rows
 
 

@@ -23,7 +23,7 @@ from scipy import sparse
 from graphveil.graph import Adjacency, Features
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import Release, ReleasePlan
+from graphveil.release import NeighborSumData, Release, ReleasePlan
 from graphveil.release.plan import hops
 from graphveil.weights import parse_weight
 
@@ -81,7 +81,11 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
     queries = hops(1.0, 1, DIM, UndirectedEdge(), similarity) * rounds
     release = Release(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
-        asked = release.rows(rows) if similarity is None else release.rows(rows, keys)
+        asked = (
+            release.ask(NeighborSumData(rows))
+            if similarity is None
+            else release.ask(NeighborSumData(rows, keys))
+        )
         rows = shrink_unit(asked, query.sigma[0])
         yield rows
 

@@ -22,7 +22,14 @@ from graphveil.privacy import (
     renyi,
 )
 from graphveil.privacy.figures import figure_up
-from graphveil.release import EdgeAttentionQuery, NeighborSumQuery, Query, Release, ReleasePlan
+from graphveil.release import (
+    EdgeAttentionData,
+    EdgeAttentionQuery,
+    NeighborSumQuery,
+    Query,
+    Release,
+    ReleasePlan,
+)
 from graphveil.release import calibrate_plan as calibrated
 from graphveil.release.plan import hops
 from graphveil.train.adam import Adam
@@ -200,7 +207,7 @@ def learn_attention(
             on_step(step + 1)
         return weights.detach()
 
-    parts = query.parts(release.learn(rows, labels, targets, start, descend))
+    parts = query.parts(release.ask(EdgeAttentionData(rows, labels, targets, start, descend)))
     return {name: part.clone() for name, part in parts.items() if name in NETWORK}
 
 

@@ -1,27 +1,36 @@
 """The only door to protected edges and records: what is asked, what it costs, and what answers."""
 
-from graphveil.release.accuracy_counts import AccuracyCountQuery
+from graphveil.release.accuracy_counts import AccuracyCountData, AccuracyCountQuery
 from graphveil.release.calibrate import calibrate_plan
-from graphveil.release.edge_counts import EdgeCountQuery
-from graphveil.release.edge_training import EdgeAttentionQuery
-from graphveil.release.engines.base import Engine
+from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.release.edge_training import EdgeAttentionData, EdgeAttentionQuery
+from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
+from graphveil.release.engines.row_range import RowRange
 from graphveil.release.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
-from graphveil.release.neighbor_sums import NeighborSumQuery
+from graphveil.release.neighbor_sums import NeighborSumData, NeighborSumQuery
 from graphveil.release.outcome_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.release.plan import ReleasePlan
-from graphveil.release.pushes import PushQuery
-from graphveil.release.query import Query
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.pushes import PushData, PushQuery
+from graphveil.release.query import Data, Description, Query
 from graphveil.release.release import Release
-from graphveil.release.training_steps import DPSGDQuery
+from graphveil.release.training_steps import DPSGDData, DPSGDQuery
 
 __all__ = [
+    "AccuracyCountData",
     "AccuracyCountQuery",
+    "BlockWork",
+    "DPSGDData",
     "DPSGDQuery",
+    "Data",
+    "Description",
+    "EdgeAttentionData",
     "EdgeAttentionQuery",
+    "EdgeCountData",
     "EdgeCountQuery",
     "Engine",
     "FolderJournal",
@@ -30,14 +39,18 @@ __all__ = [
     "Journal",
     "KeyStore",
     "MemoryJournal",
+    "NeighborSumData",
     "NeighborSumQuery",
     "OutcomeCountData",
     "OutcomeCountQuery",
+    "PrivateEdges",
+    "PushData",
     "PushQuery",
     "Query",
     "Release",
     "ReleaseKey",
     "ReleasePlan",
+    "RowRange",
     "calibrate_plan",
     "sum_in_neighbors",
     "weighted_sum_in_neighbors",

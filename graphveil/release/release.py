@@ -16,23 +16,16 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
-from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodePromise
-from graphveil.release.accuracy_counts import AccuracyCountData
-from graphveil.release.edge_counts import EdgeCountData
-from graphveil.release.edge_training import Descent, EdgeAttentionData
 from graphveil.release.engines.base import Engine
 from graphveil.release.journal import Journal, MemoryJournal
 from graphveil.release.keys import ReleaseKey, keyed_digest
-from graphveil.release.neighbor_sums import Keys, NeighborSumData
 from graphveil.release.own_lists import passes
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
-from graphveil.release.pushes import PushData
 from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, outside
-from graphveil.release.training_steps import DPSGDData
 
 _VERSION = 2
 Answer = TypeVar("Answer")
@@ -60,6 +53,7 @@ class Release:
         ReleaseError: the journal holds a release of another plan, or its key is lost.
 
     >>> import torch
+    >>> from graphveil.release import NeighborSumData
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import MemoryLedger, UndirectedEdge
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
@@ -139,30 +133,6 @@ class Release:
             index, key = self._commit(prepared.arrays)
             answer: Answer = self._answer(query, prepared, index, key)
             return answer
-
-    def rows(self, vectors: Tensor, keys: Keys | None = None) -> Tensor:
-        """Ask with :class:`NeighborSumData`."""
-        return self.ask(NeighborSumData(vectors, keys))
-
-    def push(self, vectors: Tensor, levels: Tensor | None = None) -> Tensor:
-        """Ask with :class:`PushData`."""
-        return self.ask(PushData(vectors, levels))
-
-    def cells(self, labels: Tensor) -> Tensor:
-        """Ask with :class:`EdgeCountData`."""
-        return self.ask(EdgeCountData(labels))
-
-    def steps(self, *data: Tensor) -> StepNoise:
-        """Ask with :class:`DPSGDData`."""
-        return self.ask(DPSGDData(*data))
-
-    def learn(self, rows: Tensor, labels: Tensor, targets: Tensor, start: Tensor, descend: Descent) -> Tensor:
-        """Ask with :class:`EdgeAttentionData`."""
-        return self.ask(EdgeAttentionData(rows, labels, targets, start, descend))
-
-    def tally(self, correct: Tensor) -> Tensor:
-        """Ask with :class:`AccuracyCountData`."""
-        return self.ask(AccuracyCountData(correct))
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""

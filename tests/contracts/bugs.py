@@ -28,6 +28,7 @@ from graphveil.release import (
     FolderJournal,
     GroupWeights,
     InMemoryEngine,
+    NeighborSumData,
     NeighborSumQuery,
     OutcomeCountQuery,
     PushQuery,
@@ -171,8 +172,13 @@ def contributions_are_divided_by_the_senders_degree(patch: Patch) -> None:
 
 @caught_by(checks.the_path_is_the_same_for_neighbours)
 def isolated_nodes_are_dropped(patch: Patch) -> None:
-    rows = Release.rows
-    patch.setattr(Release, "rows", lambda self, x: rows(self, x)[self._private._adjacency.indptr.diff() > 0])
+    ask = Release.ask
+
+    def connected_alone(self: Release, data: Any) -> Tensor:
+        kept = self._private._adjacency.indptr.diff() > 0
+        return ask(self, data)[kept] if isinstance(data, NeighborSumData) else ask(self, data)
+
+    patch.setattr(Release, "ask", connected_alone)
 
 
 @caught_by(checks.the_path_is_the_same_for_neighbours)

@@ -35,17 +35,22 @@ from graphveil.privacy.accountant import GaussianCurve, total_mu
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import (
+    AccuracyCountData,
     AccuracyCountQuery,
+    DPSGDData,
     DPSGDQuery,
+    EdgeCountData,
     EdgeCountQuery,
     FolderJournal,
     GroupWeights,
     InMemoryEngine,
     KeyStore,
     MemoryJournal,
+    NeighborSumData,
     NeighborSumQuery,
     OutcomeCountData,
     OutcomeCountQuery,
+    PushData,
     PushQuery,
     Release,
     ReleaseKey,
@@ -118,7 +123,7 @@ def a_long_row_counts_for_nothing() -> None:
     rows = torch.tensor([*vectors, [0.0, 0.0]], dtype=torch.float64)
     star = Adjacency.from_edges(range(7), [7] * 7, num_nodes=8, directed=True)
     plan = unnoised(DirectedEdge(), hops(1.0, 1, 2, DirectedEdge()))
-    answer = Release(plan, star, budget=MemoryLedger()).rows(rows)
+    answer = Release(plan, star, budget=MemoryLedger()).ask(NeighborSumData(rows))
     assert answer[7].tolist() == pytest.approx([1.0 + 614 / 1024, 819 / 1024], abs=1e-9)
 
 
@@ -132,7 +137,7 @@ def a_row_one_step_over_its_bound_counts_for_nothing() -> None:
         star = Adjacency.from_edges(range(3), [3] * 3, num_nodes=4, directed=True)
         groups = torch.tensor([0, 0, 0, heard])
         release = Release(unnoised(DirectedEdge(), (query,)), star, groups, budget=MemoryLedger())
-        answer = release.rows(rows / steps)
+        answer = release.ask(NeighborSumData(rows / steps))
         assert answer[3].tolist() == [1.0, 0.0], "a row that is longer than its bound was heard"
 
 
@@ -190,7 +195,10 @@ def tallies_cost_what_they_are_booked_with() -> None:
             (correct[:1], ~correct[:1]),
         ):
             tables = [torch.cat([correct[1:], row]) for row in (before, after)]
-            x, y = (Release(plan, edgeless(6), budget=MemoryLedger()).tally(table) for table in tables)
+            x, y = (
+                Release(plan, edgeless(6), budget=MemoryLedger()).ask(AccuracyCountData(table))
+                for table in tables
+            )
             largest = max(largest, float((x - y).norm()) / query.sigma)
         assert largest == pytest.approx(plan.mu)
 
@@ -218,7 +226,7 @@ def every_pushed_row_has_its_noise() -> None:
         ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(NODES), budget=MemoryLedger(), key=KEY
     )
     chosen = torch.arange(NODES) % 4
-    noise = release.push(torch.zeros(NODES, DIM), chosen).double().numpy()
+    noise = release.ask(PushData(torch.zeros(NODES, DIM), chosen)).double().numpy()
     for level in (1, 2, 3):
         scale = query.steps / math.sqrt(levels[level] / 16)
         own = noise[chosen.numpy() == level] * scale
@@ -231,8 +239,8 @@ def rows_that_are_not_released_are_zeros() -> None:
     """Rows of level weight zero have no bit set, whatever was written there."""
     query = PushQuery(dim=2, sigma=2.0, levels=(0, 16))
     plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
-    answer = Release(plan, path(), budget=MemoryLedger()).push(
-        -torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1])
+    answer = Release(plan, path(), budget=MemoryLedger()).ask(
+        PushData(-torch.ones(5, 2) / 2, torch.tensor([0, 1, 0, 0, 1]))
     )
     assert not answer[[0, 2, 3]].view(torch.int32).any()
     assert bool((answer[[1, 4]] != 0).any(dim=1).all())
@@ -244,7 +252,7 @@ def every_count_of_a_tally_has_noise() -> None:
     release = Release(
         ReleasePlan(NodeOwner(), (query,), delta=1e-5), edgeless(3), budget=MemoryLedger(), key=KEY
     )
-    noise = release.tally(torch.zeros(3, NODES, dtype=torch.bool)).numpy() * query.steps
+    noise = release.ask(AccuracyCountData(torch.zeros(3, NODES, dtype=torch.bool))).numpy() * query.steps
     laws.has_the_law(noise, 6.0 * query.steps)
     laws.are_unrelated(noise[:-1], noise[1:])
 
@@ -256,7 +264,7 @@ def every_row_has_its_groups_noise() -> None:
     groups = torch.arange(NODES) % 3
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
     release = Release(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
-    noise = release.rows(torch.zeros(NODES, DIM)).double().numpy() * query.steps
+    noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
     for group in range(3):
         own = noise[groups.numpy() == group]
         law = sigma[group] * query.steps
@@ -274,7 +282,7 @@ def every_weighted_row_has_its_noise() -> None:
         query = NeighborSumQuery(GroupWeights.steered(), sigma, DIM, similarity=parse_weight(name))
         plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
         release = Release(plan, edgeless(NODES), groups, budget=MemoryLedger(), key=KEY)
-        noise = release.rows(torch.zeros(NODES, DIM), keys).double().numpy()
+        noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM), keys)).double().numpy()
         for group in range(3):  # in steps of our own: a wrong step of the query's shows in its law
             own = noise[groups.numpy() == group] * _FINE / sigma[group]
             laws.has_the_law(own, _FINE)
@@ -290,7 +298,7 @@ def every_cell_has_noise() -> None:
     labels, groups = torch.arange(classes), torch.zeros(classes, dtype=torch.int64)
     release = Release(plan, edgeless(classes), groups, budget=MemoryLedger(), key=KEY)
     rows, columns = np.triu_indices(classes)
-    cells = np.stack([release.cells(labels).numpy()[rows, columns] for _ in plan.queries])
+    cells = np.stack([release.ask(EdgeCountData(labels)).numpy()[rows, columns] for _ in plan.queries])
     laws.has_the_law(cells * _FINE / sigma, _FINE)  # of all cells: few draws of one cannot show 3 %
     laws.covers_everything(cells, sigma)
     laws.are_unrelated(cells[:, :-1], cells[:, 1:])
@@ -300,14 +308,15 @@ def every_cell_has_noise() -> None:
 def hops_share_no_noise() -> None:
     """Two hops of one release, asked with the same rows, have independent noise."""
     release = Release(plan_of(2, DIM), edgeless(NODES), budget=MemoryLedger(), key=KEY)
-    first, second = (release.rows(torch.zeros(NODES, DIM)).numpy() for _ in range(2))
+    first, second = (release.ask(NeighborSumData(torch.zeros(NODES, DIM))).numpy() for _ in range(2))
     laws.are_unrelated(first, second)
 
 
 def releases_share_no_noise() -> None:
     """Two releases of the same plan, graph and rows have different noise."""
     answers = [
-        Release(plan_of(), edgeless(50), budget=MemoryLedger()).rows(torch.zeros(50, 2)) for _ in range(2)
+        Release(plan_of(), edgeless(50), budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(50, 2)))
+        for _ in range(2)
     ]
     assert (answers[0] == answers[1]).sum() < 4  # on a grid two draws may meet by chance
 
@@ -318,7 +327,7 @@ def neighbours_share_no_noise_under_one_key() -> None:
     other = rows.clone()
     other[4] = 0.0
     answers = [
-        Release(plan_of(), graph, budget=MemoryLedger(), key=KEY).rows(x)
+        Release(plan_of(), graph, budget=MemoryLedger(), key=KEY).ask(NeighborSumData(x))
         for graph, x in ((path(), rows), (edgeless(5), rows), (path(), other))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -330,7 +339,7 @@ def pushes_share_no_noise_under_one_key() -> None:
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=2.0, levels=(16, 25)),), delta=1e-5)
     rows, levels = CODES[[0, 0, 1, 1, 2]], torch.tensor([0, 1, 0, 0, 1])
     answers = [
-        Release(plan, edgeless(5), budget=MemoryLedger(), key=KEY).push(x, index)[:4]
+        Release(plan, edgeless(5), budget=MemoryLedger(), key=KEY).ask(PushData(x, index))[:4]
         for x, index in ((rows, levels), (rows, torch.tensor([0, 1, 0, 0, 0])), (-rows, levels))
     ]
     for first, second in ((0, 1), (0, 2), (1, 2)):
@@ -344,7 +353,7 @@ def training_noise_is_bound_to_its_data() -> None:
     data, drawn = torch.arange(6.0), []
     for records_read in (data, data, data + 1):
         release = Release(plan, edgeless(3), budget=MemoryLedger(), key=KEY)
-        drawn += [release.steps(records_read).noise(0) for _ in plan.queries]
+        drawn += [release.ask(DPSGDData(records_read)).noise(0) for _ in plan.queries]
     assert (drawn[0] == drawn[2]).all()
     for first, second in ((0, 1), (0, 4), (1, 5)):
         assert (drawn[first] != drawn[second]).mean() > 0.9
@@ -375,7 +384,7 @@ def pushes_depend_on_nothing_but_the_edges() -> None:
             engine=InMemoryEngine(block_rows=block_rows),
         )
         release._edges_digest = ""  # two orders must meet one key here
-        answers.append(release.push(rows, levels))
+        answers.append(release.ask(PushData(rows, levels)))
     torch.set_num_threads(threads)
     for answer in answers[1:]:
         assert torch.equal(answer, answers[0])
@@ -398,7 +407,7 @@ def sums_depend_on_nothing_but_the_edges() -> None:
         release = Release(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
         release._digest = lambda *_: ""  # type: ignore[method-assign]  # two orders must meet one key here
         release._edges_digest = ""
-        answers.append(release.rows(rows))
+        answers.append(release.ask(NeighborSumData(rows)))
     torch.set_num_threads(threads)
     for answer in answers[1:]:
         assert torch.equal(answer, answers[0])
@@ -424,7 +433,7 @@ def a_hub_is_summed_exactly() -> None:
         rows = safe_unit(torch.from_numpy(np.abs(rng.normal(size=(nodes, 3)))))
         graph = Adjacency.from_edges(np.arange(2, nodes), np.full(degree, 1), num_nodes=nodes, directed=True)
         plan = unnoised(DirectedEdge(), hops(1.0, 1, 3, DirectedEdge()))
-        answer = Release(plan, graph, budget=MemoryLedger()).rows(rows)
+        answer = Release(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(rows))
         oracle = np.trunc(rows.numpy()[2:] * 1024).astype(np.int64).sum(axis=0) / 1024
         assert answer[1].tolist() == oracle.astype(np.float32).tolist(), degree
         assert not answer[0].any()
@@ -555,7 +564,7 @@ def a_release_is_booked_before_it_is_computed() -> None:
     release = Release(plan, path(), budget=budget, engine=Broken())
     assert [entry.release_id for entry in budget.entries] == [release.release_id]
     with pytest.raises(MemoryError):
-        release.rows(torch.zeros(5, 2))
+        release.ask(NeighborSumData(torch.zeros(5, 2)))
     assert len(budget.entries) == 1
     assert total_mu(budget.entries[0].event) == pytest.approx(1.0)
     assert budget.curve().epsilon(1e-5) == pytest.approx(privacy_curve(plan.event).epsilon(1e-5))
@@ -643,14 +652,16 @@ def a_resume_finishes_the_same_release_only() -> None:
 
         budget = MemoryLedger()
         with pytest.raises(Killed):
-            Release(plan, graph, groups, budget=budget, journal=Witness(run, keys)).rows(rows)
+            Release(plan, graph, groups, budget=budget, journal=Witness(run, keys)).ask(NeighborSumData(rows))
         for name, (other, edges, split, x) in resume_cases().items():
             if name != "nothing":
                 with pytest.raises(ReleaseError, match="same noise for different data"):
                     journal = FolderJournal(run, keys)
-                    Release(other, edges, split, budget=MemoryLedger(), journal=journal).rows(x)
+                    Release(other, edges, split, budget=MemoryLedger(), journal=journal).ask(
+                        NeighborSumData(x)
+                    )
         release = Release(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
-        assert torch.equal(release.rows(rows), drawn[0])
+        assert torch.equal(release.ask(NeighborSumData(rows)), drawn[0])
         assert len(budget.entries) == 1
 
 
@@ -661,12 +672,12 @@ def a_closed_release_forgets_its_key() -> None:
         release = Release(
             plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys))
         )
-        answer = release.rows(CODES[[0, 0, 1, 1, 2]])
+        answer = release.ask(NeighborSumData(CODES[[0, 0, 1, 1, 2]]))
         assert len(list(keys.iterdir())) == 1
         release.close()
         assert not list(keys.iterdir())
         again = Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run, KeyStore(keys)))
-        assert torch.equal(again.rows(CODES[[0, 0, 1, 1, 2]]), answer)
+        assert torch.equal(again.ask(NeighborSumData(CODES[[0, 0, 1, 1, 2]])), answer)
 
 
 def a_finished_release_answers_its_own_data_only() -> None:
@@ -676,7 +687,7 @@ def a_finished_release_answers_its_own_data_only() -> None:
 
         def again(plan: ReleasePlan, graph: Adjacency, groups: Tensor, rows: Tensor) -> list[Tensor]:
             release = Release(plan, graph, groups, budget=budget, journal=FolderJournal(run, keys))
-            answers = [release.rows(rows) for _ in plan.queries]
+            answers = [release.ask(NeighborSumData(rows)) for _ in plan.queries]
             release.close()
             return answers
 

@@ -15,7 +15,7 @@ from contracts.replay import UNITS
 from graphveil.graph import Adjacency, EdgeSet
 from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
-from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
+from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 from graphveil.weights import (
     Attention,
@@ -119,7 +119,9 @@ SHARP, ONE_SIDED = WEIGHINGS[5:7]
 def answer(weight: Similarity, unit: Unit, graph: Drawn, vectors: Tensor, keys: Any) -> Tensor:
     """Run the shipped path with noise that is zero."""
     plan = unnoised(unit, hops(1.0, 1, DIM, unit, weight))
-    return Release(plan, graph.adjacency(), budget=MemoryLedger()).rows(vectors, keys).double()
+    return (
+        Release(plan, graph.adjacency(), budget=MemoryLedger()).ask(NeighborSumData(vectors, keys)).double()
+    )
 
 
 def no_change_exceeds_its_price(weighing: Weighing, unit: Unit, *, pairs: int = 60, seed: int = 0) -> float:
@@ -204,7 +206,7 @@ def keys_are_bound_to_the_noise() -> None:
                 empty,
                 budget=MemoryLedger(),
                 key=ReleaseKey.from_seed(7, "pairs"),
-            ).rows(vectors, weighing.keys(40, np.random.default_rng(seed)))
+            ).ask(NeighborSumData(vectors, weighing.keys(40, np.random.default_rng(seed))))
             for seed in (0, 1)
         )
         assert not torch.equal(first, second), str(weighing)
@@ -221,7 +223,7 @@ def _noisy(weight: Similarity, graph: Adjacency, vectors: Tensor, keys: Any, blo
         engine=InMemoryEngine(block_rows=block_rows),
     )
     release._edges_digest = ""  # two orders must meet one key here
-    return release.rows(vectors, keys)
+    return release.ask(NeighborSumData(vectors, keys))
 
 
 def _unsorted(source: np.ndarray, target: np.ndarray, nodes: int) -> Adjacency:
@@ -245,7 +247,7 @@ def a_hub_is_summed_exactly() -> None:
         into_first = np.arange(1, degree + 1), np.zeros(degree, dtype=np.int64)
         star = Adjacency.from_edges(*into_first, num_nodes=degree + 1, directed=True)
         plan = unnoised(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight))
-        got = Release(plan, star, budget=MemoryLedger()).rows(vectors, keys)[0]
+        got = Release(plan, star, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys))[0]
         (block,) = blocks(star, degree + 1)
         whole = weight.prepare(keys).of(block).numpy().astype(np.int64)
         total = whole @ np.trunc(vectors.numpy()[1:] * 512).astype(np.int64)

@@ -19,7 +19,7 @@ from contracts.graphs import KINDS, draw
 from graphveil.graph import Adjacency
 from graphveil.privacy import ByGroup, MemoryLedger, NodeOwner, NodePromise, NodeUnit
 from graphveil.propagation import safe_unit
-from graphveil.release import NeighborSumQuery, PushQuery, Release
+from graphveil.release import NeighborSumData, NeighborSumQuery, PushData, PushQuery, Release
 from graphveil.release.plan import hops
 
 DIM = 3
@@ -98,7 +98,8 @@ class Pushes:
         plan = unnoised(self.unit, self.queries)
         release = Release(plan, records.adjacency(), self.groups, budget=MemoryLedger())
         return [
-            release.push(x, index).double() for x, index in zip(records.vectors, self.levels, strict=True)
+            release.ask(PushData(x, index)).double()
+            for x, index in zip(records.vectors, self.levels, strict=True)
         ]
 
     def moved(self, before: list[Tensor], after: list[Tensor]) -> float:
@@ -228,4 +229,4 @@ def _without(records: Records, q: int, unit: NodePromise) -> Iterator[Records]:
 
 def _hop(unit: NodePromise, queries: tuple[NeighborSumQuery, ...], records: Records) -> Tensor:
     release = Release(unnoised(unit, queries), records.adjacency(), budget=MemoryLedger())
-    return release.rows(records.vectors[0]).double()
+    return release.ask(NeighborSumData(records.vectors[0])).double()

@@ -17,7 +17,14 @@ from contracts.doubles import NoNoise, unnoised
 from contracts.graphs import KINDS, Drawn, Pair, draw
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
-from graphveil.release import EdgeCountQuery, GroupWeights, NeighborSumQuery, Release
+from graphveil.release import (
+    EdgeCountData,
+    EdgeCountQuery,
+    GroupWeights,
+    NeighborSumData,
+    NeighborSumQuery,
+    Release,
+)
 from graphveil.release.query import GRID_BITS, Query
 
 MU = 0.7
@@ -104,7 +111,9 @@ class Case:
         plan, adjacency = unnoised(self.unit, self.queries), graph.adjacency()
         release = Release(plan, adjacency, self.groups, budget=MemoryLedger())
         return [
-            release.rows(rows).double() if isinstance(query, NeighborSumQuery) else release.cells(self.labels)
+            release.ask(NeighborSumData(rows)).double()
+            if isinstance(query, NeighborSumQuery)
+            else release.ask(EdgeCountData(self.labels))
             for query, rows in zip(self.queries, self.vectors, strict=True)
         ]
 

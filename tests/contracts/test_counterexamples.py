@@ -18,7 +18,7 @@ from graphveil.errors import UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise
 from graphveil.privacy.gaussian import mu_of
-from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -64,7 +64,7 @@ def pushes(edges: Edges, sent: Tensor, statistic: Callable[[Tensor], float]) -> 
     graph = directed(edges, len(sent))
     return np.array(
         [
-            statistic(Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).push(sent))
+            statistic(Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).ask(PushData(sent)))
             for run in range(RUNS)
         ]
     )
@@ -165,7 +165,10 @@ def promised(edges: Edges) -> Floats:
     graph, sent = directed(edges, FRIENDS + 1), torch.ones(FRIENDS + 1, 1)
     return np.stack(
         [
-            Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).rows(sent).double().numpy()[:, 0]
+            Release(plan, graph, budget=MemoryLedger(), key=seeded(run))
+            .ask(NeighborSumData(sent))
+            .double()
+            .numpy()[:, 0]
             for run in range(RUNS)
         ]
     )

@@ -18,7 +18,7 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner
 from graphveil.propagation import safe_unit
-from graphveil.release import PushQuery, Release, ReleaseKey, ReleasePlan, pushes
+from graphveil.release import PushData, PushQuery, Release, ReleaseKey, ReleasePlan, pushes
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3
@@ -52,7 +52,7 @@ def ratios(*, present: bool, seed: int) -> np.ndarray:
     levels = torch.zeros(4 * COPIES, dtype=torch.int64)
     ratio = np.zeros(COPIES)
     for query in queries:
-        answer = release.push(sent, levels).double()
+        answer = release.ask(PushData(sent, levels)).double()
         ratio += log_ratio(answer, sent, levels, query)
         sent = safe_unit(answer.roll(1, dims=0)) * bounds
         levels = (answer.norm(dim=1) > 2).long() + (answer[:, 0] > 1).long()

@@ -20,7 +20,7 @@ from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.privacy.gaussian import delta_of
 from graphveil.propagation import safe_unit, shrink_unit
-from graphveil.release import NeighborSumQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release import NeighborSumData, NeighborSumQuery, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
 
 COPIES, DIM, HOPS, MU, BITS = 100_000, 4, 3, 1.0, 16
@@ -57,7 +57,7 @@ def ratios(
     rows = safe_unit(torch.from_numpy(np.random.default_rng(seed).normal(size=(3 * COPIES, DIM))))
     ratio = np.zeros(COPIES)
     for _ in queries:
-        answer = release.rows(rows)
+        answer = release.ask(NeighborSumData(rows))
         ratio += log_ratio(answer.numpy(), np.trunc(rows.numpy() * 2**BITS) / 2**BITS, sigma)
         rows = between(answer, sigma)
     return ratio

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.release import Release
+from graphveil.release import NeighborSumData, Release
 
 NODES, CLASSES, FEATURES = 150, 3, 8
 MakeGraph = Callable[..., Graph]
@@ -58,13 +58,14 @@ def make_graph() -> MakeGraph:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What each hop was asked with: vectors and keys."""
     seen: Asked = []
-    rows = Release.rows
+    ask = Release.ask
 
-    def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        seen.append((vectors, keys))
-        return rows(self, vectors, keys)
+    def noting(self: Release, data: Any) -> Any:
+        if isinstance(data, NeighborSumData):
+            seen.append((data.vectors, data.keys))
+        return ask(self, data)
 
-    monkeypatch.setattr(Release, "rows", noting)
+    monkeypatch.setattr(Release, "ask", noting)
     return seen
 
 

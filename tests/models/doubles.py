@@ -15,7 +15,7 @@ from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import NodeOwner
-from graphveil.release import PushQuery, ReleasePlan, calibrate_plan
+from graphveil.release import NeighborSumData, PushData, PushQuery, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops
 
 DIM = 4
@@ -61,8 +61,8 @@ class DoubleMethod(Method):
         vectors = torch.zeros(graph.num_nodes, DIM)
         vectors[:, 0] = 1.0
         with session.stage("aggregate"):
-            ask = release.push if isinstance(session.plan.unit, NodeOwner) else release.rows
-            rows = ask(vectors)
+            pushes = isinstance(session.plan.unit, NodeOwner)
+            rows = release.ask(PushData(vectors) if pushes else NeighborSumData(vectors))
             release.close()
         return Outcome(
             trained=TrainedDouble(self.hidden, graph.num_classes),

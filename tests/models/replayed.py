@@ -18,10 +18,9 @@ from torch import Tensor
 
 from graphveil.privacy import MemoryLedger, PairwiseGaussian, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import NeighborSumQuery, Release
+from graphveil.release import EdgeAttentionData, NeighborSumQuery, Release
 from graphveil.release.query import Query
 
-ROWS, CELLS, LEARN = Release.rows, Release.cells, Release.learn
 Pair = tuple[int, int]
 
 
@@ -36,26 +35,20 @@ class Replay:
     queries: list[Query] = field(default_factory=list)
     groups: Tensor | None = None
 
-    def rows(self, release: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        """Note the weighted sums of a hop."""
-        return self._answered(release, ROWS, vectors, keys)
+    def ask(self, release: Release, data: Any, shipped: Any) -> Tensor:
+        """Note weighted sums and counts; attention is learned once, its steps' cost is tested with them."""
+        if isinstance(data, EdgeAttentionData):
+            return self._hand(shipped(release, data))
+        return self._answered(release, shipped, data)
 
-    def cells(self, release: Release, labels: Tensor) -> Tensor:
-        """Note counts."""
-        return self._answered(release, CELLS, labels)
-
-    def learn(self, release: Release, *data: Any) -> Tensor:
-        """Learn attention once; what its steps cost is tested with them."""
-        return self._hand(LEARN(release, *data))
-
-    def _answered(self, release: Release, ask: Any, *data: Any) -> Tensor:
+    def _answered(self, release: Release, ask: Any, data: Any) -> Tensor:
         query, unit = release._plan.queries[release._position], release._plan.unit
         release._position += 1
         self.groups, plan, book = release._public.groups, unnoised(unit, (query,)), MemoryLedger()
         private = release._private
         alone = Release(plan, private._adjacency, self.groups, budget=book, engine=private._engine)
-        answer = ask(alone, *data)
-        self.asked.append(data)
+        answer = ask(alone, data)
+        self.asked.append(tuple(vars(data).values()))
         self.queries.append(query)
         self.sums.append(answer.double() / self._scale(query, len(answer)))
         return self._hand(answer)
@@ -72,9 +65,8 @@ class Replay:
     def in_place(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Answer all releases."""
         with patch.context() as here:
-            for name in ("rows", "cells", "learn"):
-                note = getattr(self, name)
-                here.setattr(Release, name, lambda self, *data, note=note, **more: note(self, *data, **more))
+            shipped = Release.ask
+            here.setattr(Release, "ask", lambda release, data: self.ask(release, data, shipped))
             yield
 
     def prices(self, unit: Unit, pair: Pair) -> list[float]:

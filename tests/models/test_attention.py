@@ -34,6 +34,7 @@ from graphveil.privacy import (
 )
 from graphveil.release import (
     EdgeAttentionQuery,
+    NeighborSumData,
     NeighborSumQuery,
     Release,
     ReleaseKey,
@@ -155,7 +156,7 @@ def test_attention_learns_whom_to_listen_to() -> None:
     key = ReleaseKey.from_seed(0, "test")
     release = Release(plan, adjacency, budget=MemoryLedger(), key=key)
     network = trained(release, plan, rows, labels)
-    noisy = release.rows(rows, attention_keys(network, rows))
+    noisy = release.ask(NeighborSumData(rows, attention_keys(network, rows)))
     assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
     assert told_apart(noisy, labels) > 0.9
 

@@ -10,7 +10,7 @@ from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.session import Session
 from graphveil.privacy import UndirectedEdge
-from graphveil.release import InMemoryEngine, ReleasePlan
+from graphveil.release import InMemoryEngine, NeighborSumData, ReleasePlan
 from graphveil.release.plan import hops
 
 
@@ -29,5 +29,5 @@ def test_rows_that_are_known_are_left_out_by_the_engine_of_the_session_and_by_no
     engine = Watched()
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-3)
     session = Session(streams=PublicStreams(0), plan=plan, engine=engine)
-    answer = session.open(graph, first=9).rows(torch.zeros(graph.num_nodes, 2))
+    answer = session.open(graph, first=9).ask(NeighborSumData(torch.zeros(graph.num_nodes, 2)))
     assert (len(answer), engine.rows) == (graph.num_nodes - 9, [9])

@@ -28,6 +28,7 @@ from graphveil.privacy import (
     privacy_curve,
 )
 from graphveil.release import (
+    EdgeAttentionData,
     EdgeAttentionQuery,
     FolderJournal,
     KeyStore,
@@ -204,7 +205,7 @@ def every_step_carries_its_own_noise() -> None:
         drawn.extend(ask(start) for _ in range(query.steps))
         return start
 
-    opened(query).learn(nobody, LABELS, ALL, START, descend)
+    opened(query).ask(EdgeAttentionData(nobody, LABELS, ALL, START, descend))
     law = query.randomness(KEY)
     grid = torch.stack(drawn).numpy() * (0.5 * NODES * law.steps / query.clip)
     assert np.abs(grid - np.rint(grid)).max() < 1e-3
@@ -382,14 +383,14 @@ def test_training_is_booked_once_and_resumes_to_the_same_bits(tmp_path: Path) ->
 
     def again() -> Tensor:
         release = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
-        return release.learn(ROWS, LABELS, ALL, START, walk)
+        return release.ask(EdgeAttentionData(ROWS, LABELS, ALL, START, walk))
 
     assert torch.equal(again(), again())
     assert len(budget.entries) == 1
     assert privacy_curve(budget.entries[0].event).epsilon(1e-5) > 0
     other = opened(key=None, journal=FolderJournal(tmp_path / "run", keys), budget=budget)
     with pytest.raises(ReleaseError, match="different data"):
-        other.learn(ROWS, LABELS, ALL, START + 1, walk)
+        other.ask(EdgeAttentionData(ROWS, LABELS, ALL, START + 1, walk))
 
 
 def test_no_step_is_taken_that_is_not_paid_for() -> None:
@@ -397,7 +398,7 @@ def test_no_step_is_taken_that_is_not_paid_for() -> None:
         return ask(walk(start, ask))
 
     with pytest.raises(ReleaseError, match="all 3 steps"):
-        opened().learn(ROWS, LABELS, ALL, START, greedy)
+        opened().ask(EdgeAttentionData(ROWS, LABELS, ALL, START, greedy))
 
 
 @pytest.mark.parametrize(
@@ -413,18 +414,18 @@ def test_no_step_is_taken_that_is_not_paid_for() -> None:
 )
 def test_examples_that_no_bound_holds_for_are_refused(labels: Tensor, targets: Tensor) -> None:
     with pytest.raises(ReleaseError, match="stays booked"):
-        opened().learn(ROWS, labels, targets, START, walk)
+        opened().ask(EdgeAttentionData(ROWS, labels, targets, START, walk))
 
 
 @pytest.mark.parametrize("weights", [START[1:], START * math.nan])
 def test_weights_that_have_no_gradient_are_refused(weights: Tensor) -> None:
     with pytest.raises(ReleaseError, match="finite weights"):
-        opened().learn(ROWS, LABELS, ALL, weights, walk)
+        opened().ask(EdgeAttentionData(ROWS, LABELS, ALL, weights, walk))
 
 
 def test_labels_of_other_nodes_are_not_read() -> None:
     hidden = LABELS.clone()
     hidden[4:] = -1
     some = torch.arange(4)
-    seen = [opened().learn(ROWS, labels, some, START, walk) for labels in (LABELS, hidden)]
+    seen = [opened().ask(EdgeAttentionData(ROWS, labels, some, START, walk)) for labels in (LABELS, hidden)]
     assert torch.equal(*seen)

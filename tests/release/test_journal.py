@@ -8,7 +8,7 @@ from contracts.checks import DiesOnStore, Killed, path, plan_of
 
 from graphveil.errors import ArtifactError, BudgetError, ReleaseError
 from graphveil.privacy import MemoryLedger
-from graphveil.release import FolderJournal, KeyStore, MemoryJournal, Release
+from graphveil.release import FolderJournal, KeyStore, MemoryJournal, NeighborSumData, Release
 
 ROWS = torch.eye(5, 2)
 WRONG_TABLES = dict.fromkeys(["release_id", "nonce", "reproducible", "closed", "plan"], "a") | {
@@ -36,7 +36,7 @@ def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
 
 def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.rows(ROWS)
+    release.ask(NeighborSumData(ROWS))
     (key,) = keys.iterdir()
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE(keys.stat().st_mode) == 0o700
@@ -57,7 +57,9 @@ def test_keys_live_in_the_users_state_directory_by_default(
 
 def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) -> None:
     with pytest.raises(Killed):
-        Release(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).rows(ROWS)
+        Release(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).ask(
+            NeighborSumData(ROWS)
+        )
     record = json.loads((run / "release.json").read_text())
     assert record["closed"] is False
     assert json.loads(record["descriptors"]["0"])["index"] == 0
@@ -65,10 +67,10 @@ def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) 
 
 
 def test_finished_answers_are_read_again_and_the_rest_is_drawn(run: Path, keys: Path) -> None:
-    first = opened(run, keys, hops=2).rows(ROWS)
+    first = opened(run, keys, hops=2).ask(NeighborSumData(ROWS))
     resumed = opened(run, keys, hops=2)
-    assert torch.equal(resumed.rows(ROWS), first)
-    assert not torch.equal(resumed.rows(ROWS), first)
+    assert torch.equal(resumed.ask(NeighborSumData(ROWS)), first)
+    assert not torch.equal(resumed.ask(NeighborSumData(ROWS)), first)
     resumed.close()
 
 
@@ -101,7 +103,7 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
     run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = opened(run, keys)
-    answer = release.rows(ROWS)
+    answer = release.ask(NeighborSumData(ROWS))
 
     def die(*_: object) -> None:
         raise Killed
@@ -111,13 +113,13 @@ def test_a_key_left_by_a_run_killed_while_closing_is_erased(
         with pytest.raises(Killed):
             release.close()
     assert len(list(keys.iterdir())) == 1
-    assert torch.equal(opened(run, keys).rows(ROWS), answer)
+    assert torch.equal(opened(run, keys).ask(NeighborSumData(ROWS)), answer)
     assert not list(keys.iterdir())
 
 
 def test_a_folder_without_the_key_of_its_fingerprints_recognises_nothing(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.rows(ROWS)
+    release.ask(NeighborSumData(ROWS))
     release.close()
     (key,) = run.glob("*.key")
     assert key.stat().st_mode & 0o777 == 0o600
@@ -128,7 +130,7 @@ def test_a_folder_without_the_key_of_its_fingerprints_recognises_nothing(run: Pa
 
 def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys: Path) -> None:
     def fingerprints(folder: Path) -> set[str]:
-        opened(folder, keys).rows(ROWS)
+        opened(folder, keys).ask(NeighborSumData(ROWS))
         return set(json.loads((folder / "release.json").read_text())["fingerprints"].values())
 
     assert not fingerprints(run) & fingerprints(run.parent / "again")
@@ -136,16 +138,16 @@ def test_fingerprints_under_two_keys_tell_nothing_of_equal_data(run: Path, keys:
 
 def test_an_answer_missing_from_a_closed_release_is_never_redrawn(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.rows(ROWS)
+    release.ask(NeighborSumData(ROWS))
     release.close()
     (run / "answer-0.safetensors").unlink()
     with pytest.raises(ReleaseError, match="closed and its noise key erased"):
-        opened(run, keys).rows(ROWS)
+        opened(run, keys).ask(NeighborSumData(ROWS))
 
 
 def test_a_closed_release_is_refused_to_another_plan(run: Path, keys: Path) -> None:
     release = opened(run, keys)
-    release.rows(ROWS)
+    release.ask(NeighborSumData(ROWS))
     release.close()
     with pytest.raises(ReleaseError, match="refuses"):
         opened(run, keys, hops=2)
@@ -160,10 +162,10 @@ def test_a_damaged_record_is_a_typed_error(run: Path, keys: Path, content: bytes
 
 
 def test_a_damaged_answer_is_a_typed_error(run: Path, keys: Path) -> None:
-    opened(run, keys).rows(ROWS)
+    opened(run, keys).ask(NeighborSumData(ROWS))
     (run / "answer-0.safetensors").write_bytes(b"not safetensors")
     with pytest.raises(ArtifactError, match="damaged"):
-        opened(run, keys).rows(ROWS)
+        opened(run, keys).ask(NeighborSumData(ROWS))
 
 
 @pytest.mark.parametrize("release_id", ["../../etc/passwd", "a/b", "", "."])
@@ -177,12 +179,12 @@ def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id:
 
 def test_a_journal_in_memory_serves_one_release() -> None:
     journal = MemoryJournal()
-    Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
+    Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="another release"):
         Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
 
 
 def test_a_journals_repr_shows_no_descriptor() -> None:
     journal = MemoryJournal()
-    Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).rows(ROWS)
+    Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
     assert repr(journal) == "MemoryJournal()"

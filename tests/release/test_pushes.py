@@ -25,7 +25,17 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import delta_of, mu_of
-from graphveil.release import EdgeCountQuery, NeighborSumQuery, PushQuery, Query, Release, ReleasePlan, pushes
+from graphveil.release import (
+    EdgeCountQuery,
+    NeighborSumData,
+    NeighborSumQuery,
+    PushData,
+    PushQuery,
+    Query,
+    Release,
+    ReleasePlan,
+    pushes,
+)
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
@@ -44,7 +54,7 @@ def pushed(
     """Return the rows of one push without noise."""
     query = PushQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
     plan = unnoised(NodeOwner(), (query,))
-    return Release(plan, graph, groups, budget=MemoryLedger()).push(vectors, chosen).double()
+    return Release(plan, graph, groups, budget=MemoryLedger()).ask(PushData(vectors, chosen)).double()
 
 
 def oracle(
@@ -109,7 +119,7 @@ def test_rows_of_level_zero_are_plain_zeros_and_take_no_share_of_a_list() -> Non
     query = PushQuery(dim=1, sigma=5.0, levels=(0, 16))
     plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
     levels = torch.tensor([0, 0, 1, 0])
-    answer = Release(plan, graph, budget=MemoryLedger()).push(-torch.ones(4, 1), levels)
+    answer = Release(plan, graph, budget=MemoryLedger()).ask(PushData(-torch.ones(4, 1), levels))
     assert bool((answer[[0, 1, 3]].view(torch.int32) == 0).all())  # not a negative zero either
     assert bool(answer[2] != 0)
     rows = pushed(graph, torch.ones(4, 1), levels, levels=(0, 16))
@@ -147,7 +157,7 @@ def test_noise_is_sigma_in_every_released_row() -> None:
     graph = Adjacency.from_edges([], [], num_nodes=nodes, directed=True)
     release = Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY)
     chosen = torch.arange(nodes) % 4
-    noise = release.push(torch.zeros(nodes, 3), chosen).double().numpy()
+    noise = release.ask(PushData(torch.zeros(nodes, 3), chosen)).double().numpy()
     assert not noise[chosen.numpy() == 0].any()
     for level in (1, 2, 3):
         g = math.sqrt(levels[level] / 16)
@@ -162,7 +172,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
     listed = pushes.own_sums(PrivateEdges(graph), np.array([16]))
     table = pushes.push_table(vectors, None, listed, query).numpy().copy()
     release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
-    answer = release.push(vectors).double().numpy()
+    answer = release.ask(PushData(vectors)).double().numpy()
     secrets = [
         sums,
         sums / STEP,
@@ -182,7 +192,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
         broken = Release(
             ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), engine=Broken()
         )
-        broken.push(vectors)
+        broken.ask(PushData(vectors))
     assert not any(array.any() for array in reachable(broken) if array.shape == table.shape)
 
 
@@ -287,17 +297,17 @@ def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor 
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
     release = Release(plan, graph, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="from 0 to 1"):
-        release.push(torch.ones(3, 1), levels)
-    assert release.push(torch.ones(3, 1), torch.tensor([1, 1, 1])).shape == (3, 1)
+        release.ask(PushData(torch.ones(3, 1), levels))
+    assert release.ask(PushData(torch.ones(3, 1), torch.tensor([1, 1, 1]))).shape == (3, 1)
 
 
 def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0),), delta=1e-5)
     with pytest.raises(ReleaseError, match="ask it with PushData"):
-        Release(plan, graph, budget=MemoryLedger()).rows(torch.ones(3, 1))
+        Release(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(torch.ones(3, 1)))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
-        Release(plan, graph, budget=MemoryLedger()).push(torch.ones(3, 2))
+        Release(plan, graph, budget=MemoryLedger()).ask(PushData(torch.ones(3, 2)))
 
 
 @pytest.mark.parametrize("directed", [True, False])

@@ -19,10 +19,12 @@ from graphveil.mechanisms import RoundedGaussian
 from graphveil.privacy import DirectedEdge, MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
+    EdgeCountData,
     EdgeCountQuery,
     FolderJournal,
     GroupWeights,
     KeyStore,
+    NeighborSumData,
     NeighborSumQuery,
     Release,
     ReleaseKey,
@@ -44,7 +46,7 @@ def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Re
 
 
 def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
-    answer = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(ROWS)
+    answer = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(NeighborSumData(ROWS))
     on_grid = torch.trunc(ROWS.double() * 1024) / 1024
     expected = [on_grid[1], on_grid[0] + on_grid[2], on_grid[1], on_grid[2] + on_grid[4], on_grid[3]]
     assert answer.dtype == torch.float32
@@ -53,7 +55,7 @@ def test_a_row_is_the_sum_of_its_in_neighbours_on_the_grid() -> None:
 
 def test_steered_rows_weigh_each_message_by_both_groups() -> None:
     fine = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2, grid_bits=20)
-    answer = opened(unnoised(UndirectedEdge(), (fine,)), groups=GROUPS).rows(ROWS)
+    answer = opened(unnoised(UndirectedEdge(), (fine,)), groups=GROUPS).ask(NeighborSumData(ROWS))
     s = math.sqrt(0.5)
     into = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [s * 0.6 - 1.0, s * 0.8], [0.0, 0.0]]
     assert answer.numpy() == pytest.approx(np.array(into), abs=2**-19)
@@ -64,7 +66,7 @@ def test_counts_of_friendships_fill_a_triangle_once_each() -> None:
     graph = Adjacency.from_edges([0, 1, 2, 3, 0], [1, 2, 3, 4, 3], num_nodes=5, directed=False)
     query = EdgeCountQuery("labels", (True, False), 3, (4.0,))
     labels, groups = torch.tensor([0, 1, 1, 2, 99]), torch.tensor([0, 0, 0, 0, 1])
-    cells = opened(unnoised(UndirectedEdge(), (query,)), graph, groups=groups).cells(labels)
+    cells = opened(unnoised(UndirectedEdge(), (query,)), graph, groups=groups).ask(EdgeCountData(labels))
     assert cells.dtype == torch.float64
     assert cells.tolist() == [[0, 1, 1], [0, 1, 1], [0, 0, 0]]
 
@@ -73,13 +75,15 @@ def test_counts_of_directed_edges_go_from_the_senders_class() -> None:
     graph = Adjacency.from_edges([0, 1, 2], [1, 0, 1], num_nodes=3, directed=True)
     query = EdgeCountQuery("labels", (True,), 2, (4.0,))
     plan = unnoised(DirectedEdge(), (query,))
-    cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).cells(torch.tensor([0, 1, 0]))
+    cells = opened(plan, graph, groups=torch.zeros(3, dtype=torch.int64)).ask(
+        EdgeCountData(torch.tensor([0, 1, 0]))
+    )
     assert cells.tolist() == [[0, 2], [1, 0]]
 
 
 def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
     for nodes in (1, 4):
-        noise = opened(plan_of(), edgeless(nodes)).rows(torch.zeros(nodes, 2))
+        noise = opened(plan_of(), edgeless(nodes)).ask(NeighborSumData(torch.zeros(nodes, 2)))
         assert noise.shape == (nodes, 2)
         assert bool((noise != 0).any())
 
@@ -87,8 +91,10 @@ def test_a_graph_of_one_node_and_one_without_edges_run_the_same_path() -> None:
 def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
     for dtype in (torch.float32, torch.float64):
         assert torch.equal(
-            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(torch.eye(5, 2, dtype=dtype)),
-            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).rows(torch.eye(5, 2)),
+            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(
+                NeighborSumData(torch.eye(5, 2, dtype=dtype))
+            ),
+            opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2))).ask(NeighborSumData(torch.eye(5, 2))),
         )
 
 
@@ -96,15 +102,15 @@ def test_float64_inputs_and_float32_inputs_are_both_taken() -> None:
 def test_noise_of_any_size_is_added_exactly_and_rounded_once(sigma: float) -> None:
     query = NeighborSumQuery(GroupWeights.one(), (sigma,), 3)
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3, sampler=RoundedGaussian)
-    answer = opened(plan, edgeless(30_000), key=KEY).rows(torch.zeros(30_000, 3))
+    answer = opened(plan, edgeless(30_000), key=KEY).ask(NeighborSumData(torch.zeros(30_000, 3)))
     has_the_law(answer.double().numpy() * 1024, sigma * 1024)
 
 
 def test_counts_may_stand_beside_rows_of_one_group() -> None:
     plan = unnoised(UndirectedEdge(), (*hops(1.0, 1, 2), COUNTS))
     release = opened(plan, groups=GROUPS)
-    assert release.rows(ROWS).shape == (5, 2)
-    assert release.cells(torch.tensor([0, 1, 2, 2, 0])).sum() == 1
+    assert release.ask(NeighborSumData(ROWS)).shape == (5, 2)
+    assert release.ask(EdgeCountData(torch.tensor([0, 1, 2, 2, 0]))).sum() == 1
 
 
 # -- the order of queries ----------------------------------------------------------------------------------
@@ -115,14 +121,14 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
     release = opened(plan, groups=GROUPS)
     labels = torch.tensor([0, 1, 2, 2, 0])
     with pytest.raises(ReleaseError, match="ask it with NeighborSumData"):
-        release.cells(labels)
+        release.ask(EdgeCountData(labels))
     with pytest.raises(ReleaseError, match="published whole"):
         release.close()
-    release.rows(ROWS)
+    release.ask(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="ask it with EdgeCountData"):
-        release.rows(ROWS)
-    release.cells(labels)
-    for ask in (lambda: release.rows(ROWS), lambda: release.cells(labels)):
+        release.ask(NeighborSumData(ROWS))
+    release.ask(EdgeCountData(labels))
+    for ask in (lambda: release.ask(NeighborSumData(ROWS)), lambda: release.ask(EdgeCountData(labels))):
         with pytest.raises(ReleaseError, match="booked anew"):
             ask()
     release.close()
@@ -132,20 +138,20 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
 def test_rows_of_another_shape_are_refused_and_may_be_corrected(shape: tuple[int, ...]) -> None:
     release = opened(plan_of())
     with pytest.raises(ReleaseError, match=r"rows of shape \(5, 2\)"):
-        release.rows(torch.zeros(shape))
-    assert release.rows(ROWS).shape == (5, 2)
+        release.ask(NeighborSumData(torch.zeros(shape)))
+    assert release.ask(NeighborSumData(ROWS)).shape == (5, 2)
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 2], [0, 3, 2, 2, 0], [-1, 1, 2, 2, 0]])
 def test_labels_that_fit_no_cell_are_refused(labels: list[int]) -> None:
     release = opened(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), groups=GROUPS)
     with pytest.raises(ReleaseError, match="labels"):
-        release.cells(torch.tensor(labels))
+        release.ask(EdgeCountData(torch.tensor(labels)))
 
 
 def test_labels_outside_the_labelled_groups_are_not_read() -> None:
     release = opened(unnoised(UndirectedEdge(), (COUNTS,)), groups=GROUPS)
-    assert release.cells(torch.tensor([0, 1, -1, 99, 0])).sum() == 1
+    assert release.ask(EdgeCountData(torch.tensor([0, 1, -1, 99, 0]))).sum() == 1
 
 
 # -- what is refused before anything is booked -------------------------------------------------------------
@@ -191,9 +197,15 @@ def test_no_object_in_memory_holds_a_sum_or_its_noise(tmp_path: Path) -> None:
     source, target = rng.integers(nodes, size=(2, 1500))
     graph = Adjacency.from_edges(source, target, num_nodes=nodes, directed=False)
     rows = safe_unit(torch.from_numpy(rng.normal(size=(nodes, 2))))
-    oracle = opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2)), graph).rows(rows).double().numpy().copy()
+    oracle = (
+        opened(unnoised(UndirectedEdge(), hops(1.0, 1, 2)), graph)
+        .ask(NeighborSumData(rows))
+        .double()
+        .numpy()
+        .copy()
+    )
     release = opened(plan_of(), graph, journal=FolderJournal(tmp_path / "run", KeyStore(tmp_path / "keys")))
-    answer = release.rows(rows)
+    answer = release.ask(NeighborSumData(rows))
     noise = answer.double().numpy() - oracle
     assert graph.indices.numpy().shape in {array.shape for array in reachable(release)}  # the walk gets there
     assert not leaks(release, oracle, noise)
@@ -222,8 +234,8 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
     release = opened(plan_of(), graph, journal=FolderJournal(run, KeyStore(tmp_path / "keys")))
     said = [repr(release), str(release), repr(release._plan), repr(graph), repr(vars(release))]
     for act in (
-        lambda: release.cells(torch.zeros(nodes)),
-        lambda: release.rows(torch.zeros(3, 2)),
+        lambda: release.ask(EdgeCountData(torch.zeros(nodes))),
+        lambda: release.ask(NeighborSumData(torch.zeros(3, 2))),
         lambda: release.close(),
         lambda: copy.copy(release),
         lambda: opened(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), graph),
@@ -232,7 +244,7 @@ def test_no_message_or_repr_or_file_shows_a_number_of_edges(tmp_path: Path) -> N
         with pytest.raises(GraphveilError) as caught:
             act()
         said.append(str(caught.value))
-    release.rows(torch.zeros(nodes, 2))
+    release.ask(NeighborSumData(torch.zeros(nodes, 2)))
     said.append((run / "release.json").read_text())
     for text in said:
         assert not secret & {int(number) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
@@ -247,16 +259,19 @@ def test_a_copy_that_could_draw_the_same_noise_is_refused(copier: Any) -> None:
 def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
     release = opened(plan_of(), engine=Broken())
     with pytest.raises(MemoryError):
-        release.rows(ROWS)
+        release.ask(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="booked anew"):
-        release.rows(ROWS)
+        release.ask(NeighborSumData(ROWS))
 
 
 # -- keys and noise ----------------------------------------------------------------------------------------
 
 
 def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
-    answers = [opened(plan_of(2), key=ReleaseKey.from_seed(seed, "gap")).rows(ROWS) for seed in (1, 1, 2)]
+    answers = [
+        opened(plan_of(2), key=ReleaseKey.from_seed(seed, "gap")).ask(NeighborSumData(ROWS))
+        for seed in (1, 1, 2)
+    ]
     assert torch.equal(answers[0], answers[1])
     assert not (answers[0] == answers[2]).any()
 
@@ -280,10 +295,12 @@ def test_another_descriptor_draws_other_noise_under_one_key(change: dict[str, An
         ReleasePlan(UndirectedEdge(), (NeighborSumQuery(GroupWeights.one(), (1.0,), 2),), delta=1e-3),
         ReleasePlan(UndirectedEdge(), (NeighborSumQuery(**fields),), delta=1e-3),
     ]
-    first, second = (opened(plan, edgeless(400), key=KEY).rows(torch.zeros(400, 2)) for plan in plans)
+    first, second = (
+        opened(plan, edgeless(400), key=KEY).ask(NeighborSumData(torch.zeros(400, 2))) for plan in plans
+    )
     assert abs(np.corrcoef(first.reshape(-1), second.reshape(-1))[0, 1]) < 0.25
     unit = ReleasePlan(DirectedEdge(), plans[0].queries, delta=1e-3)
-    third = opened(unit, edgeless(400), key=KEY).rows(torch.zeros(400, 2))
+    third = opened(unit, edgeless(400), key=KEY).ask(NeighborSumData(torch.zeros(400, 2)))
     assert not (first == third).all()
 
 

@@ -27,7 +27,9 @@ from graphveil.privacy import (
     Unit,
 )
 from graphveil.release import (
+    AccuracyCountData,
     AccuracyCountQuery,
+    DPSGDData,
     DPSGDQuery,
     FolderJournal,
     KeyStore,
@@ -145,14 +147,14 @@ def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
 def test_a_tally_counts_each_candidates_hits() -> None:
     correct = torch.tensor([[True, False], [True, True], [True, False]])
     plan = unnoised(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0),))
-    counts = Release(plan, EMPTY, budget=MemoryLedger()).tally(correct)
+    counts = Release(plan, EMPTY, budget=MemoryLedger()).ask(AccuracyCountData(correct))
     assert counts.dtype == torch.float64
     assert counts.tolist() == [3.0, 1.0]
 
 
 def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
     query = AccuracyCountQuery(candidates=40_000, sigma=7.0)
-    noise = opened(query, key=KEY).tally(torch.zeros(3, 40_000, dtype=torch.bool))
+    noise = opened(query, key=KEY).ask(AccuracyCountData(torch.zeros(3, 40_000, dtype=torch.bool)))
     has_the_law(noise.numpy() * query.steps, 7.0 * query.steps)
 
 
@@ -162,26 +164,26 @@ def test_a_tally_has_the_noise_that_it_is_booked_with() -> None:
 def test_a_table_that_fits_no_candidate_is_refused(correct: torch.Tensor) -> None:
     release = opened(TALLY)
     with pytest.raises(ReleaseError, match="4 columns"):
-        release.tally(correct)
-    assert release.tally(torch.ones(3, 4, dtype=torch.bool)).shape == (4,)
+        release.ask(AccuracyCountData(correct))
+    assert release.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))).shape == (4,)
 
 
 def test_steps_have_the_law_of_their_query() -> None:
-    noise = opened(SAMPLED).steps(DATA)
+    noise = opened(SAMPLED).ask(DPSGDData(DATA))
     assert (noise.parameters, noise.noise_multiplier, noise.sampling_rate) == (3, 3.0, 0.25)
     assert noise.noise(0).shape == (3,)
 
 
 def test_two_queries_share_no_noise_though_their_parameters_are_the_same() -> None:
     release = opened(SAMPLED, SAMPLED, key=KEY)
-    first, second = release.steps(DATA), release.steps(DATA)
+    first, second = release.ask(DPSGDData(DATA)), release.ask(DPSGDData(DATA))
     draws = [np.concatenate([noise.noise(step) for step in range(20)]) for noise in (first, second)]
     assert not (draws[0] == draws[1]).any()
     release.close()
 
 
 def test_one_key_draws_other_noise_for_other_data() -> None:
-    draws = [opened(SAMPLED, key=KEY).steps(data).noise(0) for data in (DATA, DATA, DATA + 1)]
+    draws = [opened(SAMPLED, key=KEY).ask(DPSGDData(data)).noise(0) for data in (DATA, DATA, DATA + 1)]
     assert (draws[0] == draws[1]).all()
     assert not (draws[0] == draws[2]).any()
 
@@ -189,17 +191,17 @@ def test_one_key_draws_other_noise_for_other_data() -> None:
 def test_steps_must_be_bound_to_something() -> None:
     release = opened(SAMPLED)
     with pytest.raises(ReleaseError, match="bound to data"):
-        release.steps()
-    assert release.steps(DATA).steps > 0
+        release.ask(DPSGDData())
+    assert release.ask(DPSGDData(DATA)).steps > 0
 
 
 def test_the_queries_are_asked_for_by_name() -> None:
     release = opened(SAMPLED, TALLY)
     with pytest.raises(ReleaseError, match="ask it with DPSGDData"):
-        release.tally(torch.ones(3, 4, dtype=torch.bool))
-    release.steps(DATA)
+        release.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
+    release.ask(DPSGDData(DATA))
     with pytest.raises(ReleaseError, match="ask it with AccuracyCountData"):
-        release.steps(DATA)
+        release.ask(DPSGDData(DATA))
 
 
 def test_groups_must_fit_those_that_pay() -> None:
@@ -222,18 +224,18 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
         return opened(*queries, journal=FolderJournal(run, keys))
 
     first = resumed(SAMPLED, TALLY)
-    drawn = first.steps(DATA)
-    counts = first.tally(torch.ones(3, 4, dtype=torch.bool))
+    drawn = first.ask(DPSGDData(DATA))
+    counts = first.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool)))
     again = resumed(SAMPLED, TALLY)
-    same = again.steps(DATA)
+    same = again.ask(DPSGDData(DATA))
     for step in (0, 1, 40):
         assert (same.noise(step) == drawn.noise(step)).all()
         assert torch.equal(same.batch(step, 100), drawn.batch(step, 100))
-    assert torch.equal(again.tally(torch.ones(3, 4, dtype=torch.bool)), counts)
+    assert torch.equal(again.ask(AccuracyCountData(torch.ones(3, 4, dtype=torch.bool))), counts)
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).steps(DATA + 1)
+        resumed(SAMPLED, TALLY).ask(DPSGDData(DATA + 1))
     with pytest.raises(ReleaseError, match="same noise for different data"):
-        resumed(SAMPLED, TALLY).steps(DATA, DATA)
+        resumed(SAMPLED, TALLY).ask(DPSGDData(DATA, DATA))
     other = DPSGDQuery(parameters=3, steps=50, noise_multiplier=3.0, sampling_rate=0.25, clip=2.0)
     with pytest.raises(ReleaseError, match="same noise for different data"):
         resumed(other, TALLY)
@@ -243,10 +245,10 @@ def test_a_resume_draws_the_same_noise_for_the_same_data_and_refuses_others(tmp_
 def test_a_closed_release_tells_the_law_of_its_steps_and_never_draws_them_again(tmp_path: Path) -> None:
     run, keys = tmp_path / "run", KeyStore(tmp_path / "keys")
     first = opened(SAMPLED, journal=FolderJournal(run, keys))
-    sigma = first.steps(DATA).sigma
+    sigma = first.ask(DPSGDData(DATA)).sigma
     first.close()
     closed = opened(SAMPLED, journal=FolderJournal(run, keys))
-    spent = closed.steps(DATA)
+    spent = closed.ask(DPSGDData(DATA))
     assert spent.sigma == sigma
     for draw in (lambda: spent.noise(0), lambda: spent.batch(0, 10)):
         with pytest.raises(ReleaseError, match="key erased"):
@@ -279,7 +281,8 @@ def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
 
 def test_reproducible_steps_come_from_the_seed() -> None:
     draws = [
-        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).steps(DATA).noise(3) for seed in (1, 1, 2)
+        opened(SAMPLED, key=ReleaseKey.from_seed(seed, "mlp")).ask(DPSGDData(DATA)).noise(3)
+        for seed in (1, 1, 2)
     ]
     assert (draws[0] == draws[1]).all()
     assert not (draws[0] == draws[2]).any()

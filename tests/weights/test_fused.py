@@ -11,7 +11,7 @@ from torch import Tensor
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.privacy import MemoryLedger, UndirectedEdge
-from graphveil.release import Release, ReleaseKey, ReleasePlan, private_sums
+from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan, private_sums
 from graphveil.release.plan import hops
 from graphveil.release.private_sums import Sums, exact_sum
 from graphveil.weights import (
@@ -271,7 +271,7 @@ def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch
 
     def asked() -> Tensor:
         key = ReleaseKey.from_seed(0, "fused")
-        return Release(plan, adjacency, budget=MemoryLedger(), key=key).rows(rows, keys)
+        return Release(plan, adjacency, budget=MemoryLedger(), key=key).ask(NeighborSumData(rows, keys))
 
     fast = asked()
     monkeypatch.setattr(private_sums, "fused_sum", lambda table, pairs: None)

@@ -12,7 +12,7 @@ from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
-from graphveil.release import Release, ReleasePlan, neighbor_sums, private_sums
+from graphveil.release import NeighborSumData, Release, ReleasePlan, neighbor_sums, private_sums
 from graphveil.release.edge_counts import EdgeCountQuery
 from graphveil.release.plan import hops
 from graphveil.release.query import FLOAT32_EXACT
@@ -79,7 +79,7 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     adjacency = edges(matrix, directed)
     vectors = torch.eye(NODES, DIM, dtype=torch.float64)
     plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    rows = Release(plan, adjacency, budget=MemoryLedger()).rows(vectors)
+    rows = Release(plan, adjacency, budget=MemoryLedger()).ask(NeighborSumData(vectors))
     assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 

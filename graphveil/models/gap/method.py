@@ -24,7 +24,9 @@ from graphveil.models.weighting import Weighting
 from graphveil.networks.hops import Encoder, FixedRows
 from graphveil.networks.layers import batch_of
 from graphveil.release import (
+    NeighborSumData,
     NeighborSumQuery,
+    PushData,
     PushQuery,
     Release,
     ReleasePlan,
@@ -239,8 +241,8 @@ def noise_of(plan: ReleasePlan | None) -> list[float]:
 def asking(release: Release, keys: Keys | None, plan: ReleasePlan | None) -> Ask:
     """Return a hop: of sums, with what their weights read if that is not the vectors, or of pushes."""
     if plan is not None and isinstance(hops_of(plan)[0], PushQuery):
-        return release.push
-    return release.rows if keys is None else partial(release.rows, keys=keys)
+        return lambda vectors: release.ask(PushData(vectors))
+    return lambda vectors: release.ask(NeighborSumData(vectors, keys))
 
 
 def groups_for(plan: ReleasePlan, graph: Graph) -> Tensor | None:

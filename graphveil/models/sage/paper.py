@@ -21,7 +21,7 @@ from graphveil.models.training.private import Training, count_parameters, fit_su
 from graphveil.networks.layers import batch_of
 from graphveil.networks.sage import SageNetwork, SageShape
 from graphveil.privacy import renyi
-from graphveil.release import PushQuery, Release, ReleasePlan
+from graphveil.release import PushData, PushQuery, Release, ReleasePlan
 from graphveil.train import PrivateSchedule
 
 ClipPer = Literal["row", "root"]
@@ -129,7 +129,7 @@ class SagePaper(Method):
     def summed(self, network: SageNetwork, sample: Graph, release: Release) -> tuple[Tensor, Tensor]:
         """Return the rows that nodes send, and the noisy sum of them, the release's next question."""
         rows = network.rows(batch_of(sample.x))
-        return rows, release.push(rows) * math.sqrt(self.most)  # the push divides by it
+        return rows, release.ask(PushData(rows)) * math.sqrt(self.most)  # the push divides by it
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedSagePaper":
         """Return the network with these weights."""

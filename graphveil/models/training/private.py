@@ -18,7 +18,7 @@ from graphveil.graph import Features, Graph, rows
 from graphveil.models.membership import PARTITION, members
 from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
-from graphveil.release import DPSGDQuery, Release
+from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
@@ -180,7 +180,7 @@ def fit_sums(
     start = context.once(f"{stage}-start", lambda: _copied(network))
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
-    noise = release.steps(*data, *start.values(), configured)
+    noise = release.ask(DPSGDData(*data, *start.values(), configured))
     gradients = sums()
     passed = _Passed(stage, network, gradients, training.steps, candidates, context)
 

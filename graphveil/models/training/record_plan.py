@@ -12,6 +12,7 @@ from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, NodeUnit
 from graphveil.release import (
+    AccuracyCountData,
     AccuracyCountQuery,
     GroupWeights,
     NeighborSumQuery,
@@ -144,4 +145,4 @@ def accuracy_from(counts: Tensor, most: int) -> float:
 
 def chosen_candidate(release: Release, correct: Tensor) -> int:
     """Return the candidate with the largest noisy count, from a table (M, candidates), the next question."""
-    return int(torch.argmax(release.tally(correct)))
+    return int(torch.argmax(release.ask(AccuracyCountData(correct))))

@@ -19,7 +19,14 @@ from graphveil.models.classcode.edge.likelihood import Affinity, Signal, affinit
 from graphveil.models.classcode.edge.queries import expected_length, in_noise_units
 from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
 from graphveil.propagation import safe_unit
-from graphveil.release import EdgeCountQuery, NeighborSumQuery, Release, ReleasePlan
+from graphveil.release import (
+    EdgeCountData,
+    EdgeCountQuery,
+    NeighborSumData,
+    NeighborSumQuery,
+    Release,
+    ReleasePlan,
+)
 from graphveil.release.plan import Query
 
 _LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
@@ -46,7 +53,7 @@ def ask_counts(
 ) -> tuple[Tensor, Affinity]:
     """Ask for the class-pair counts of labelled pairs; return them, and what they say."""
     labelled = groups != TARGET
-    cells = release.cells(torch.where(labelled, graph.y, 0))
+    cells = release.ask(EdgeCountData(torch.where(labelled, graph.y, 0)))
     labels, nodes = graph.y[labelled], graph.num_nodes
     return cells, affinity_from_counts(cells, query.sigma[0], labels, nodes, directed=graph.directed)
 
@@ -97,7 +104,7 @@ class Rounds:
         labelled = self._labels >= 0
         codes[labelled] = self._codes[self._labels[labelled]]
         keys = None if self._weigher is None else self._weigher.keys(self._graph.x, seen)
-        self.rows.append(self._release.rows(codes, keys))
+        self.rows.append(self._release.ask(NeighborSumData(codes, keys)))
         classes = self._classes(log_posteriors)
         self._sent.append(self._mean_codes(codes, classes, self.hops[len(self._sent)]))
         if self._weigher is not None and keys is not None:

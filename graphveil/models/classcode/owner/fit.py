@@ -22,7 +22,7 @@ from graphveil.models.classcode.owner.weighing import Weighing, fit_weighing
 from graphveil.models.membership import OTHER
 from graphveil.models.method import State
 from graphveil.models.session import Session
-from graphveil.release import DPSGDQuery, PushQuery, Release, ReleasePlan
+from graphveil.release import DPSGDData, DPSGDQuery, PushData, PushQuery, Release, ReleasePlan
 from graphveil.release.own_lists import read_own_lists
 
 
@@ -70,7 +70,7 @@ def fit_owner(
     with session.stage("aggregate"):
         messages = Messages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
         sigmas = [push.sigma for push in fit.pushes]
-        aggregated = listen(release.push, sigmas, messages, log_posteriors, released)
+        aggregated = listen(fit.push, sigmas, messages, log_posteriors, released)
     with session.stage("classifier"):
         if not read_own_edges:
             weighing = fit.weighing(log_posteriors, aggregated)
@@ -95,10 +95,14 @@ class _Fit:
         self.labelled = teachers(graph, plan)
         self._nodes = self.labelled.nonzero()[:, 0]
 
+    def push(self, vectors: Tensor, levels: Tensor) -> Tensor:
+        """Answer the next push."""
+        return self._release.ask(PushData(vectors, levels))
+
     def encoder(self) -> Encoder:
         """Train the encoder, or take it from the workspace."""
         graph = self._graph
-        noise = self._release.steps(*_tensors(rows(graph.x, self._nodes)), graph.y[self._nodes])
+        noise = self._release.ask(DPSGDData(*_tensors(rows(graph.x, self._nodes)), graph.y[self._nodes]))
 
         def train() -> State:
             return fit_encoder(
@@ -131,7 +135,7 @@ class _Fit:
         if query is None:
             return Weighing.even()
         read = (log_posteriors, aggregated.log_likelihoods)
-        noise = self._release.steps(*(part[self._nodes] for part in read), labels[self._nodes])
+        noise = self._release.ask(DPSGDData(*(part[self._nodes] for part in read), labels[self._nodes]))
 
         def train() -> State:
             fitted = fit_weighing(
@@ -151,7 +155,7 @@ class _Fit:
         query, labels = self.last, self._graph.y
         if query is None:
             raise ReleaseError("a plan of recipe R ends with the combiner's steps")
-        noise = self._release.steps(inputs[self._nodes], labels[self._nodes])
+        noise = self._release.ask(DPSGDData(inputs[self._nodes], labels[self._nodes]))
 
         def train() -> State:
             fitted = fit_combiner(inputs, labels, self.labelled, steps=query.steps, noise=noise)

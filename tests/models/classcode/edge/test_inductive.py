@@ -17,7 +17,7 @@ from graphveil.models.classcode.edge.groups import TARGET, TRAIN
 from graphveil.models.classcode.edge.likelihood import Shape, Signal, fit_length
 from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.privacy import ledger_of
-from graphveil.release import NeighborSumQuery, Release
+from graphveil.release import NeighborSumData, NeighborSumQuery, Release
 from tests.models.conftest import grouped
 
 PUBLIC: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-5, "seed": 0}
@@ -29,15 +29,16 @@ Asked = list[tuple[Tensor, Tensor, tuple[int, ...]]]
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """What was asked: the codes that were sent, the nodes' groups, and the shape of the answer."""
     seen: Asked = []
-    rows = Release.rows
+    ask = Release.ask
 
-    def noting(self: Release, vectors: Tensor, keys: Any = None) -> Tensor:
-        answer = rows(self, vectors, keys)
-        assert self._public.groups is not None
-        seen.append((vectors, self._public.groups, tuple(answer.shape)))
+    def noting(self: Release, data: Any) -> Any:
+        answer = ask(self, data)
+        if isinstance(data, NeighborSumData):
+            assert self._public.groups is not None
+            seen.append((data.vectors, self._public.groups, tuple(answer.shape)))
         return answer
 
-    monkeypatch.setattr(Release, "rows", noting)
+    monkeypatch.setattr(Release, "ask", noting)
     return seen
 
 

@@ -13,6 +13,7 @@ from graphveil.models.classcode import ClassCode
 from graphveil.models.classcode.owner.trained import TrainedClassCodeOwner
 from graphveil.models.membership import members, record_groups
 from graphveil.privacy import ledger_of
+from graphveil.release import DPSGDData, PushData
 from graphveil.train import descent
 from tests.models.classcode.owner.exact import ExactPush
 
@@ -326,12 +327,14 @@ class _Replayed:
 
             monkeypatch.setattr(kind, "total", total)
 
-    def steps(self, *data: torch.Tensor) -> "_Zero":
-        return _Zero({4: 5 * 3, 3: 2, 10: 11 * 3}[data[0].shape[1]])  # by the width of what is read
-
-    def push(self, vectors: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
-        mean = self.push_.mean(vectors, levels)
-        return self._answer(mean, lambda _: self.push_(vectors, levels))
+    def ask(self, data: DPSGDData | PushData) -> "_Zero | torch.Tensor":
+        if isinstance(data, DPSGDData):
+            return _Zero(
+                {4: 5 * 3, 3: 2, 10: 11 * 3}[data.arrays[0].shape[1]]
+            )  # by the width of what is read
+        assert data.levels is not None
+        mean = self.push_.mean(data.vectors, data.levels)
+        return self._answer(mean, lambda _: self.push_(data.vectors, data.levels))
 
     def _answer(self, mean: torch.Tensor, draw) -> torch.Tensor:  # type: ignore[no-untyped-def]
         answer = draw(mean) if self.given is None else self.given.answers[len(self.answers)]
