@@ -246,26 +246,34 @@ def a_message_reads_somebody_elses_record(patch: Patch) -> None:
     patch.setattr(Encoder, "message", leaking)
 
 
-def _scaled(release: Release, vectors: Tensor) -> Tensor:
-    degree = release._private._adjacency.indptr.diff()[:, None]
-    return vectors * (1 - 0.1 * degree / NODES)  # shorter, so that no total is passed
+def _sent(patch: Patch, broken: Callable[[Tensor, Any], Any]) -> None:
+    """Let models ask with other data than they mean to: what is broken is given in-degrees."""
+    ask = Replay.ask
+
+    def asked(replay: Replay, release: Release, data: Any) -> Any:
+        return ask(replay, release, broken(release._private._adjacency.indptr.diff(), data))
+
+    patch.setattr(Replay, "ask", asked)
 
 
 def messages_are_scaled_by_exact_in_degrees(patch: Patch) -> None:
-    rows, push = Release.rows, Release.push
-    patch.setattr(Release, "rows", lambda self, x, *more: rows(self, _scaled(self, x), *more))
-    patch.setattr(Release, "push", lambda self, x, *more: push(self, _scaled(self, x), *more))
+    def scaled(degrees: Tensor, data: Any) -> Any:
+        if not isinstance(data, PushData | NeighborSumData):
+            return data
+        shorter = 1 - 0.1 * degrees[:, None] / NODES  # so that no total is passed
+        return replace(data, vectors=data.vectors * shorter)
+
+    _sent(patch, scaled)
 
 
 def levels_of_pushes_follow_exact_in_degrees(patch: Patch) -> None:
-    push = Release.push
+    def by_degree(degrees: Tensor, data: Any) -> Any:
+        if not isinstance(data, PushData) or data.levels is None:
+            return data
+        lower = (data.levels > 1) & (degrees > NODES // 3)
+        return replace(data, levels=data.levels - lower.long())
 
-    def by_degree(self: Release, vectors: Tensor, levels: Tensor) -> Tensor:
-        popular = self._private._adjacency.indptr.diff() > NODES // 3
-        lower = (levels > 1) & popular
-        return push(self, vectors, levels - lower.long())
-
-    patch.setattr(Release, "push", by_degree)
+    _sent(patch, by_degree)
 
 
 def a_prediction_reads_who_is_linked_to(patch: Patch) -> None:
