@@ -17,6 +17,7 @@ from graphveil.networks.hops import scaled_by_norm
 from graphveil.privacy import PairwiseGaussian, ledger_of, renyi
 from graphveil.privacy.gaussian import mu_of
 from graphveil.propagation import plain_unit, shrink_unit
+from graphveil.release import NeighborSumData, Release
 from graphveil.release.keys import ReleaseKey
 
 STRICT: dict[str, Any] = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-7, "seed": 0, "epochs": 4}
