@@ -10,6 +10,15 @@ that by B an outer product of a sum; no other example has v's edges in it.
 
 All maps are smooth, so what another edge does to the rounding of a target's gradient is as small as rounding:
 it vanishes in the margin of the clipping.
+
+Why so. Clipping needs every target's own gradient, and automatic differentiation would build a graph of
+operations for each target in turn. But a gradient is made of outer products of a few vectors that belong to
+edges or targets, so it is written out by hand, for a whole batch at once: a pass over the batch's in-edges
+for the sums r, a look at the head for the gradient by r, and a pass back. The way back computes hidden rows
+anew: to keep them would take memory for every edge, and a product of small matrices costs less than that.
+Only the gradient by A differs from edge to edge; it is a product of two matrices over the target's run of
+edges. Edges go in pieces that fit the cache and targets in pieces that bound memory, which changes no term of
+a sum. Everything is float64: a norm that rounding makes too small would let a target through at more than C.
 """
 
 from collections.abc import Iterator
@@ -25,8 +34,8 @@ from graphveil.release.private_edges import PrivateEdges
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 MOST_WEIGHT = 1024.0  # of the network's: rounding is negligible up to here
-_NUMBERS = 1 << 22  # of gradients at a time,
-_EDGES = 1 << 14  # and in-edges
+_NUMBERS = 1 << 22  # of gradients at a time: a target has all parameters' own,
+_EDGES = 1 << 14  # and in-edges: their rows stay in the cache
 
 
 class Training(Protocol):
@@ -94,7 +103,7 @@ def clipped_sum(weights: Tensor, examples: Examples, batch: Tensor, noise: Tenso
         norms = gradients.norm(dim=1)
         gradients[~norms.isfinite()] = 0.0
         factors = (query.clip / ((1 + MARGIN) * norms)).clamp_max(1.0).nan_to_num(0.0)
-        total.addmv_(gradients.t(), factors)
+        total.addmv_(gradients.t(), factors)  # clips and sums at once: no clipped copy is made
     return total
 
 

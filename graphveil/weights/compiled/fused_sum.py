@@ -3,9 +3,19 @@
 A pass computes the integers of :class:`graphveil.weights.tables.PairWeights` and adds them up, so the
 answer has the same bits with or without it. A source's key and its vector stand next to each other in 16-bit
 integers: an edge brings in one row of memory instead of two, and no weight is ever written down. The sums are
-private: they go back to :mod:`graphveil.release._blocks`, which adds noise. Where there is no compiler the
-slower way is taken. Places are looked up unchecked: tables must be closed
+private: they go back to :mod:`graphveil.release.private_sums`, which adds noise. Where there is no compiler
+the slower way is taken. Places are looked up unchecked: tables must be closed
 (:attr:`graphveil.weights.tables.PairWeights.closed`), as a release makes sure.
+
+Why so. A sum over neighbours waits for memory: at random ids an edge costs one line of the cache, and the
+arithmetic is nearly free beside it. In torch a weighed sum is three passes (dot products, a look into the
+table, the sum): each reads the edges again, the first and the last fetch a row of the same source, and the
+weights go to memory and back. So one pass fetches the source's row once, with key and vector in it, asks for
+it 24 edges ahead (about what memory takes), and keeps weights and the growing row sum in registers. It is
+written for the very widths at hand because a compiler unrolls and keeps in registers what has a constant
+length, and in LLVM's language because that runs on any processor without a binary of ours. Whole numbers make
+the order of additions irrelevant, which is what allows four edges at a time, threads by rows, and the
+comparison bit by bit with the slow way. Measurements: ``docs/decisions/013-compiled-weights.md``.
 """
 
 from collections.abc import Sequence
@@ -23,7 +33,7 @@ from graphveil.weights.compiled.llvm import Code, Compiled, can_compile, compile
 from graphveil.weights.tables import PairWeights
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
-_AHEAD = 24  # edges that memory is asked for before their turn
+_AHEAD = 24  # edges that memory is asked for before their turn: fewer come late, more push each other out
 _LINE = 32  # 16-bit integers that memory brings in together
 _EDGES_A_THREAD = 1 << 16
 
@@ -167,7 +177,10 @@ end:
 
 
 def _four_sources(code: Code, length: int) -> list[str]:
-    """Return the rows of four edges' sources, all of which count; ask memory for those of later ones."""
+    """Return the rows of four edges' sources, all of which count; ask memory for those of later ones.
+
+    Behind the last edge the last ones are asked for again: a check would cost each four edges a branch.
+    """
     ahead = code(f"add nuw i64 %edge, {_AHEAD}")
     ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
     for edge in range(TOGETHER):
@@ -207,7 +220,8 @@ def _added(
 ) -> str:
     """Return the total with four edges' vectors in it, each times its weight.
 
-    Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction.
+    Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction, which the
+    optimiser recognises by the products of 16-bit numbers in 32 bits whose neighbours are added.
     """
     kind, twice = f"<{width} x i32>", 2 * width
     vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", kernel.key)) for row in rows]

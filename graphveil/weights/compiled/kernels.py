@@ -2,6 +2,13 @@
 
 Rows of 16-bit integers stand in memory: one a source, which begins with its key, and one a target. A kernel
 writes the lines that compute weights from them; ``fused_sum.py`` writes what is around.
+
+Why so. Sixteen bits are as many as a weight needs (places of a table of 4,097) and few enough for 32 columns
+of key and vector to fill one line of the cache. Four edges are computed together because the sum over
+the lanes of one dot product takes log2(lanes) dependent steps, more than the product itself; the steps of
+four dot products interleave and end in one vector, which is shifted, clipped and looked up at once. What is
+the same for all edges of a target (its own half of the key) is read once a target and kept in registers,
+which is why every kernel says what it does before rows, before edges, and at an edge.
 """
 
 from abc import ABC, abstractmethod
@@ -89,6 +96,10 @@ class KindKernel(Kernel):
 class NetworkKernel(Kernel):
     """A network of two layers (:class:`graphveil.weights.network.Network`).
 
+    The first layer is linear in each end, so both halves are computed once a node, and an edge costs their
+    sum, the tangent and one dot product. A table of the tangent would be a look a hidden unit, one after the
+    other; two parabolas are eight instructions for all units of two edges.
+
     Given are its offset in two numbers, the lower half first, the shift to a place, the coefficients of the
     tangent, and the readout.
     """
@@ -159,7 +170,9 @@ class ListKernel(Kernel):
     """The Jaccard index of lists of members (:class:`graphveil.weights.overlaps.ListSets`).
 
     A row is how many members a set has, the members, and one that is nobody's. The target's are marked on a
-    map of all that there could be, and its sources' are looked up there.
+    map of all that there could be, and its sources' are looked up there. To merge two sorted lists would
+    branch at each member by what the data say, which processors guess wrong; a look on the map does not
+    branch, and all targets share the map, which stays in the cache.
     """
 
     def before_rows(self, code: Code) -> tuple[str, ...]:
@@ -205,7 +218,8 @@ def _jaccard(code: Code, common: str, rows: Sequence[str], size: str) -> list[st
     """Return |A & B| / |A | B| for four edges, to the nearest and from the middle up, as in whole numbers.
 
     The quotient of two whole numbers below 2^24 is rounded once, by less than what parts it from the next
-    whole number above: rounding down gives that of the exact quotient.
+    whole number above: rounding down gives that of the exact quotient. So a float's division serves, which
+    vectors have and whole numbers do not, and the bits are those of the slow way.
     """
     four, real = "<4 x i32>", "<4 x float>"
     sizes = code(f"zext <4 x i16> {code.gathered([code.load('i16', row) for row in rows], 'i16')} to {four}")
