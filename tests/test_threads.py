@@ -11,7 +11,8 @@ from torch import Tensor
 
 import graphveil as gv
 from graphveil._threads import all_threads, one_thread
-from graphveil.models.classcode.edge import head, posteriors
+from graphveil.models.classcode.edge import head
+from graphveil.models.features import crossfit
 
 NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum between threads
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
@@ -36,8 +37,8 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(autouse=True)
 def _threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the number of threads back; let ClassCode train briefly."""
-    brief = tuple(replace(candidate, epochs=2) for candidate in posteriors.CANDIDATES)
-    monkeypatch.setattr(posteriors, "CANDIDATES", brief)
+    brief = tuple(replace(candidate, epochs=2) for candidate in crossfit.CANDIDATES)
+    monkeypatch.setattr(crossfit, "CANDIDATES", brief)
     monkeypatch.setattr(head, "_STEPS", 10)
     monkeypatch.setattr(head, "_SMALL_STEPS", 10)
     before = torch.get_num_threads()

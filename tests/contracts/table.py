@@ -37,7 +37,7 @@ from graphveil.cli.console import Screen
 from graphveil.experiment.experiment import Experiment
 from graphveil.mechanisms import FeatureRR, MultiBit, Split, StepNoise, Weights, public_rate
 from graphveil.mechanisms.local import allocation
-from graphveil.models.classcode.edge import posteriors
+from graphveil.models.features import crossfit
 from graphveil.models.training import clear, private
 from graphveil.release import release, training_steps
 from graphveil.train import clipped, dpsgd
@@ -363,7 +363,7 @@ def methods_on_edges_train_on_all_labels(patch: Patch) -> None:
 
 
 def classcode_learns_features_from_all_labels(patch: Patch) -> None:
-    patch.setattr(posteriors, "nodes_of", lambda mask: torch.arange(len(mask)))
+    patch.setattr(crossfit, "nodes_of", lambda mask: torch.arange(len(mask)))
 
 
 def methods_on_records_train_on_all_labels(patch: Patch) -> None:

@@ -71,9 +71,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def with_little_training(patch: pytest.MonkeyPatch) -> None:
     """Train little in ClassCode, so that fits of small graphs take a moment."""
-    from graphveil.models.classcode.edge import head, posteriors
+    from graphveil.models.classcode.edge import head
+    from graphveil.models.features import crossfit
 
-    patch.setattr(posteriors, "CANDIDATES", (posteriors.Candidate(2, hidden=4),))
+    patch.setattr(crossfit, "CANDIDATES", (crossfit.Candidate(2, hidden=4),))
     patch.setattr(head, "_SMALL_STEPS", 2)
     patch.setattr(head, "SEEDS", 1)
     patch.setattr("graphveil.models.weighting._STEPS", 3)

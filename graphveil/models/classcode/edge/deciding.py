@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Graph
+from graphveil.models.classcode.edge.distilling import distilled_posteriors
 from graphveil.models.classcode.edge.head import Head, fit_gate, fit_heads
 from graphveil.models.classcode.edge.likelihood import SHAPES, Affinity, Shape, fit_shape
-from graphveil.models.classcode.edge.posteriors import Posteriors, distilled_posteriors
 from graphveil.models.classcode.edge.rounds import Rounds
+from graphveil.models.features.crossfit import Posteriors
 from graphveil.models.membership import nodes_of
 from graphveil.models.session import Session
 

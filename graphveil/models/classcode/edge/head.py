@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import nll_loss
 
-from graphveil.models.classcode.edge.parts import part_of
 from graphveil.models.method import State
+from graphveil.models.parts import part_of
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
 from graphveil.train import Schedule, train

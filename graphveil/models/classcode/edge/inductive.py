@@ -13,17 +13,17 @@ from torch import Tensor
 from graphveil.errors import ArtifactError
 from graphveil.graph import Graph
 from graphveil.models.classcode.edge.likelihood import Affinity, Shape, fit_length, row_log_likelihood
-from graphveil.models.classcode.edge.parts import part_of, parts_state
-from graphveil.models.classcode.edge.posteriors import (
+from graphveil.models.classcode.edge.rounds import Rounds
+from graphveil.models.features.crossfit import (
     FOLDS,
     Posteriors,
     ends_of,
     mean_posterior,
     restore_network,
 )
-from graphveil.models.classcode.edge.rounds import Rounds
 from graphveil.models.inference.cache import Answer
 from graphveil.models.method import State
+from graphveil.models.parts import part_of, parts_state
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
 

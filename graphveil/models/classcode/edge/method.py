@@ -12,10 +12,10 @@ from graphveil.models.classcode.edge.groups import groups_of, labelled_count, pu
 from graphveil.models.classcode.edge.head import restore_heads
 from graphveil.models.classcode.edge.inductive import InductiveReader
 from graphveil.models.classcode.edge.plan import EdgePlan
-from graphveil.models.classcode.edge.posteriors import Posteriors, public_posteriors
 from graphveil.models.classcode.edge.rounds import Rounds, ask_counts, parts_of
 from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.models.classcode.edge.weights import learned_weigher, restore_weigher
+from graphveil.models.features.crossfit import Posteriors, public_posteriors
 from graphveil.models.method import Method, Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes

@@ -14,12 +14,12 @@ from graphveil.models.classcode.edge.groups import (
 )
 from graphveil.models.classcode.edge.head import Head
 from graphveil.models.classcode.edge.inductive import InductiveReader
-from graphveil.models.classcode.edge.parts import parts_state
 from graphveil.models.classcode.edge.plan import EdgePlan
 from graphveil.models.classcode.edge.rounds import Rounds, rounds_of
 from graphveil.models.classcode.edge.weights import Weigher, weigher_state
 from graphveil.models.inference.cache import Answer
 from graphveil.models.method import State, Trained
+from graphveil.models.parts import parts_state
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms

@@ -14,8 +14,8 @@ from graphveil._random import PublicStreams
 from graphveil.graph import Features, Graph
 from graphveil.models.classcode.codes import simplex_codes, soft_codes
 from graphveil.models.classcode.edge.likelihood import Signal
-from graphveil.models.classcode.edge.parts import part_of, parts_state
 from graphveil.models.method import State
+from graphveil.models.parts import part_of, parts_state
 from graphveil.models.session import Session
 from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward

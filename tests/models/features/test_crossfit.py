@@ -6,8 +6,8 @@ from scipy import sparse
 
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
-from graphveil.models.classcode.edge.posteriors import public_posteriors
-from graphveil.models.classcode.edge.rows import unit_rows
+from graphveil.models.features.crossfit import public_posteriors
+from graphveil.models.features.rows import unit_rows
 from graphveil.models.session import Session
 
 
@@ -16,9 +16,9 @@ def small() -> Graph:
 
 
 def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    from graphveil.models.classcode.edge import posteriors
+    from graphveil.models.features import crossfit
 
-    monkeypatch.setattr(posteriors, "CANDIDATES", posteriors.CANDIDATES[:1])  # the choice may see labels
+    monkeypatch.setattr(crossfit, "CANDIDATES", crossfit.CANDIDATES[:1])  # the choice may see labels
     graph = small()
     node = int(torch.nonzero(graph.mask("train"))[0])
     labels = graph.y.clone()

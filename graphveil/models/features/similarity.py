@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import nll_loss
 
 from graphveil.graph import Features, Graph, to_dense
-from graphveil.models.classcode.edge.rows import as_fast, unit_rows
+from graphveil.models.features.rows import as_fast, unit_rows
 from graphveil.models.membership import nodes_of
 
 NEIGHBOURS = 20

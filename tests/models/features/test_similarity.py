@@ -3,8 +3,8 @@
 import torch
 
 from graphveil.graph import RECIPES, Graph, synthetic
-from graphveil.models.classcode.edge import similarity
-from graphveil.models.classcode.edge.similarity import similar_nodes_posterior, with_similar_nodes
+from graphveil.models.features import similarity
+from graphveil.models.features.similarity import similar_nodes_posterior, with_similar_nodes
 from graphveil.models.membership import nodes_of
 
 

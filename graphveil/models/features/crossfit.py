@@ -18,11 +18,11 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss, one_hot
+from torch.nn.functional import nll_loss
 
 from graphveil.graph import Features, Graph
-from graphveil.models.classcode.edge.rows import as_fast, unit_rows
-from graphveil.models.classcode.edge.similarity import with_similar_nodes
+from graphveil.models.features.rows import as_fast, unit_rows
+from graphveil.models.features.similarity import with_similar_nodes
 from graphveil.models.membership import nodes_of
 from graphveil.models.method import State
 from graphveil.models.session import Session
@@ -79,27 +79,6 @@ def public_posteriors(graph: Graph, session: Session) -> Posteriors:
     candidate = CANDIDATES[int(session.once("posterior-choice", fit.choose)["candidate"])]
     trained = fit.posteriors(candidate)
     return replace(trained, log=with_similar_nodes(trained.log, graph))
-
-
-def distilled_posteriors(
-    graph: Graph, session: Session, public: Posteriors, decided: Tensor, name: str
-) -> Posteriors:
-    """Return posteriors that imitate a decision made with the rows, blended with the public ones.
-
-    A feature network learns from every node what its neighbourhood said: targets teach it too, and unsure
-    labels count less. It is cross-fitted over all nodes, so what it says of a node is independent of that
-    node's own row. Post-processing of the release and public labels.
-
-    Args:
-        decided: log-posteriors of the decision, (N, C).
-        name: names the stage.
-    """
-    targets = decided.exp().to(torch.float32)
-    labelled = graph.mask("train") | graph.mask("val")
-    targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
-    fit = CrossFit(graph, session, name, torch.arange(graph.num_nodes), targets)
-    imitated = fit.posteriors(public.candidate)
-    return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:

@@ -1,0 +1,1 @@
+"""What features alone say of classes, in public: the floor of every method, and where ClassCode begins."""
