@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import errors, mechanisms
+    from graphveil import errors, mechanisms, perturb
     from graphveil.experiment.calibration import calibrate
     from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
     from graphveil.models import METHODS
@@ -50,6 +50,7 @@ _HOMES = {
     "load_dataset": "graphveil.graph",
     "load_model": "graphveil.models.saved",
     "mechanisms": "",
+    "perturb": "",
     "read_graph": "graphveil.graph",
 }
 
@@ -74,6 +75,7 @@ __all__ = [
     "load_dataset",
     "load_model",
     "mechanisms",
+    "perturb",
     "read_graph",
 ]
 

@@ -32,6 +32,7 @@ PUBLIC = {
     "load_dataset",
     "load_model",
     "mechanisms",
+    "perturb",
     "read_graph",
 }
 

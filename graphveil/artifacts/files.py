@@ -63,6 +63,7 @@ class GuaranteeRecord(Record):
     edge_use: Literal["never", "asked", "read"] = "asked"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
+    graph: bool = False
 
 
 class ReleaseRecord(Record):

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import collect, inspect, learn, predict, train
+from graphveil.cli import collect, inspect, learn, perturb, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -25,6 +25,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     inspect.datasets,
     train.train,
     predict.predict,
+    perturb.perturb,
     inspect.calibrate,
     inspect.explain,
 )

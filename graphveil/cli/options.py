@@ -8,6 +8,7 @@ import typer
 
 from graphveil.models import METHODS
 
+GRAPH_MECHANISMS = ("edge-rand",)  # as in graphveil.perturb, which takes a second to import
 _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
 
 
@@ -113,6 +114,25 @@ ExpectEdges = Annotated[
     ),
 ]
 
+Mechanism = Annotated[
+    str,
+    typer.Argument(metavar="MECHANISM", help=f"One of {', '.join(GRAPH_MECHANISMS)}.", show_default=False),
+]
+MaxEdges = Annotated[
+    int | None,
+    typer.Option(
+        "--max-edges",
+        min=1,
+        help="The most edges that a released graph may be expected to have; 20 million by default.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+GraphOut = Annotated[
+    Path,
+    typer.Option(
+        "--out", help="A new folder for the released graph, its guarantee and a page.", rich_help_panel=_RUN
+    ),
+]
 Unit = Annotated[
     str | None,
     typer.Option(

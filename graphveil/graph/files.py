@@ -13,9 +13,12 @@ import torch
 
 from graphveil.errors import GraphError
 from graphveil.graph import labels, tables
+from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.graph import CLASSES_FROM_LABELS, SPLITS, Graph
+from graphveil.graph.identity import EdgeSet
 from graphveil.graph.tables import Column, Table
 
+EDGES_FILE = "edges.parquet"  # of a folder that holds a released graph
 _SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
@@ -41,7 +44,8 @@ def read_graph(
     row gives as many. A node without a label is unlabelled. Nodes keep the order of the file.
 
     Args:
-        nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``.
+        nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
+            the folder of a released graph, which is then known to be one: its edge set says what it promises.
         id: column of ``nodes`` that holds whole numbers or text.
         source, target: columns of ``edges`` that hold ids.
         directed: whether ``source -> target`` says nothing about the opposite direction.
@@ -74,7 +78,7 @@ def read_graph(
         raise GraphError(
             "name the label column with label= (--label); a graph to predict only needs classes= instead"
         )
-    node_path, edge_path = Path(nodes), Path(edges)
+    node_path, edge_path = Path(nodes), edges_file(Path(edges))
     roles = {"id": id, "label": label, "split": split}
     named = {role: column for role, column in roles.items() if column is not None}
     feature_names = feature_columns(node_path, list(named.values()), features, aside)
@@ -86,8 +90,77 @@ def read_graph(
     tail, head = (_positions(table, end, node_ids, id) for end in (source, target))
     weights = None if weight is None else tables.vector(table, weight)
     return Graph.from_edges(
-        source=tail, target=head, directed=directed, weight=weights, max_weight=max_weight, **fields
+        source=tail,
+        target=head,
+        directed=directed,
+        edge_set=EdgeSet(released=tables.released(edge_path)),
+        weight=weights,
+        max_weight=max_weight,
+        **fields,
     )
+
+
+def read_topology(
+    nodes: str | PathLike[str],
+    edges: str | PathLike[str],
+    *,
+    id: str,
+    source: str,
+    target: str,
+    directed: bool,
+) -> Graph:
+    """Read who is connected with whom, and nothing else of the nodes than their ids.
+
+    Every node has the one feature 1 and no label. Arguments and errors as for :func:`read_graph`.
+    """
+    node_path = Path(nodes)
+    check_columns(node_path, [id])
+    ids = distinct_ids(tables.read(node_path, [id]), id)
+    if not len(ids):
+        raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
+    known = tables.id_array(ids)
+    return Graph(
+        x=torch.ones(len(ids), 1),
+        y=torch.full((len(ids),), -1),
+        adjacency=_edges(Path(edges), ids, id, source=source, target=target, directed=directed),
+        num_classes=2,
+        name=node_path.name.partition(".")[0],
+        ids=known,
+    )
+
+
+def edges_file(path: Path) -> Path:
+    """Return the table of edges: the path, or what a folder of a released graph holds."""
+    return path / EDGES_FILE if path.is_dir() else path
+
+
+def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, directed: bool) -> Adjacency:
+    """Return a table of edges between nodes that are known, or the folder of a released graph.
+
+    Args:
+        edges: the table or the folder.
+        ids: the nodes' ids in node order, whole numbers or text.
+        source, target: columns that hold ids.
+        directed: whether an edge says nothing about its opposite.
+
+    Raises:
+        GraphError: the file or a column is missing or unusable, or names unknown nodes.
+    """
+    import pyarrow as pa
+
+    texts = ids.dtype == object or ids.dtype.kind == "U"
+    known = pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)
+    return _edges(edges, tables.keys(known, "ids"), "ids", source=source, target=target, directed=directed)
+
+
+def _edges(edges: Path, ids: Column, id: str, *, source: str, target: str, directed: bool) -> Adjacency:
+    """Return a table's edges between nodes of these ids."""
+    path = edges_file(edges)
+    check_columns(path, [source, target])
+    table = tables.read(path, [source, target], _edge_types([source, target], ids))
+    tail, head = (_positions(table, end, ids, id) for end in (source, target))
+    origin = EdgeSet(released=tables.released(path))
+    return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 
 
 def check_columns(path: Path, chosen: list[str]) -> list[str]:

@@ -23,6 +23,8 @@ class EdgeSet:
     Args:
         id: a public name such as ``"dataset:cora"``; by default a random one.
         parts: the sets of which this one is the union, as of a graph that has grown; none share an edge.
+        released: what these edges promise, as text, where they came out of a mechanism and are public; empty
+            for protected ones.
 
     >>> import copy
     >>> edges = EdgeSet("dataset:cora")
@@ -32,13 +34,15 @@ class EdgeSet:
     (True, True)
     """
 
-    __slots__ = ("__weakref__", "_parts", "id")
+    __slots__ = ("__weakref__", "_parts", "id", "released")
 
     id: str
+    released: str
 
-    def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = ()) -> None:
+    def __init__(self, id: str | None = None, *, parts: Sequence[EdgeSet] = (), released: str = "") -> None:
         """Take a public name, or draw a random one."""
         self.id = secrets.token_hex(16) if id is None else id
+        self.released = released
         # A part's own parts take its place, each once.
         self._parts = tuple(dict.fromkeys(piece for part in parts for piece in part.parts))
 

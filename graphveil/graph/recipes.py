@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
-from graphveil.graph.graph import UNLABELLED, Graph
+from graphveil.graph.graph import CLASSES_FROM_LABELS, UNLABELLED, Graph
 from graphveil.graph.splits import hash_split, random_split
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
@@ -20,6 +20,13 @@ RANGES_PUBLIC = "the range of every feature is treated as public"
 NO_CROSSING = "edges between the training side and the test side are left out before anything is computed"
 ISOLATED_DROPPED = "isolated nodes were dropped, so the number of nodes depends on the edges"
 CONSTANT_DROPPED = "constant features were dropped, so the number of features depends on the data"
+
+_ABOUT_RECORDS = (CLASSES_FROM_LABELS, CLASSES_PUBLIC, RANGES_PUBLIC)
+
+
+def about_edges(note: str) -> bool:
+    """Whether a note matters where edges are protected: what is public there anyway need not be said."""
+    return note not in _ABOUT_RECORDS
 
 
 @dataclass(frozen=True, kw_only=True)

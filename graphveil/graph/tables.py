@@ -24,6 +24,7 @@ PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 WRITTEN = (".parquet", ".csv")
 MAX_ID_BYTES = 1000
+RELEASED = b"graphveil.released"  # where a table of edges that were released says so
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -60,6 +61,20 @@ def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = N
     except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
         raise _unreadable(path) from None
     return table
+
+
+def released(path: Path) -> str:
+    """Return what a table of released edges says of itself; empty for any other, and for a CSV."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if not _is_parquet(path):
+        return ""
+    try:
+        metadata = pyarrow.parquet.read_schema(path).metadata or {}
+        return bytes(metadata.get(RELEASED, b"")).decode()
+    except (OSError, ValueError, pa.ArrowException):
+        raise _unreadable(path) from None
 
 
 def column(table: Table, name: str) -> Column:

@@ -20,6 +20,7 @@ from graphveil.models.requirements import check_graph
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
+from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, NoUnit
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan
@@ -125,7 +126,8 @@ class Method(ABC):
         terms = self.terms
         delta = terms.delta_for(graph.num_nodes) if plan is None else plan.delta
         if isinstance(terms.unit, NoUnit):
-            return Guarantee.of(terms.unit, Composed(()), delta=delta, releases=0, mode=terms.mode)
+            none = Guarantee.of(terms.unit, Composed(()), delta=delta, releases=0, mode=terms.mode)
+            return guarantee_of(graph) or none  # edges that were released keep what was promised of them
         guarantee = Guarantee.of(
             terms.unit,
             Composed(()) if plan is None else plan.event,

@@ -3,19 +3,13 @@
 import math
 
 from graphveil.graph import Graph
-from graphveil.graph.graph import CLASSES_FROM_LABELS
-from graphveil.graph.recipes import CLASSES_PUBLIC, RANGES_PUBLIC
+from graphveil.graph.recipes import CLASSES_PUBLIC, about_edges
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee
 from graphveil.privacy.figures import figure_up
 from graphveil.release import PushQuery, ReleasePlan
 
 SEEDED = "the noise is reproducible from a seed"
-_SAID_ANYWAY = (
-    CLASSES_FROM_LABELS,
-    CLASSES_PUBLIC,
-    RANGES_PUBLIC,
-)  # about edges
 
 
 def asks_edges(plan: ReleasePlan) -> bool:
@@ -36,7 +30,7 @@ def notes_on(terms: Terms, graph: Graph) -> tuple[str, ...]:
     """Return what the statement has to add about the data."""
     if terms.on_records:
         return tuple(dict.fromkeys((CLASSES_PUBLIC, *graph.notes)))
-    return tuple(note for note in graph.notes if note not in _SAID_ANYWAY)
+    return tuple(note for note in graph.notes if about_edges(note))
 
 
 def stored_twice(guarantee: Guarantee, graph: Graph) -> Guarantee:

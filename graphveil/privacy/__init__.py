@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.calibration import auto_delta, calibrate_mu, check_delta
 from graphveil.privacy.events import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
@@ -38,6 +39,7 @@ from graphveil.privacy.unit import (
 )
 
 __all__ = [
+    "ApproximateDP",
     "ByGroup",
     "Composed",
     "Curve",

@@ -19,6 +19,7 @@ from graphveil._local_words import exact_sum
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss
 from graphveil.privacy.events import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
@@ -96,7 +97,7 @@ class NoPrivacyCurve(Curve):
 
 @dataclass(frozen=True)
 class LocalCurve(Curve):
-    """The curve of randomised reports on one record: their budgets add up, and so do their deltas.
+    """The curve of releases with a budget each, as of reports on one record: budgets and deltas add up.
 
     >>> LocalCurve(1.5).epsilon(0.0), LocalCurve(1.5, 1e-10).epsilon(1e-11)
     (1.5, inf)
@@ -121,6 +122,41 @@ class LocalCurve(Curve):
             return 1.0
         missed = math.exp(-self.total) * (1 - self.least - false_positive_rate)
         return min(1.0, math.exp(self.total) * false_positive_rate + self.least, 1 - max(0.0, missed))
+
+
+@dataclass(frozen=True)
+class ShiftedCurve(Curve):
+    """Another curve, and with it releases whose losses add up to at most ``more``, but for ``lost`` of delta.
+
+    The loss of both together is at most the other's and ``more``, so delta(epsilon + more) of the whole is
+    at most delta(epsilon) of the other. Below ``more``, with t = more - epsilon > 0, an outcome of loss L
+    adds at most (1 - e^(-L))_+ + 1 - e^(-t).
+
+    >>> ShiftedCurve(GaussianCurve(1.0), 0.5, 0.0).epsilon(1e-7) - GaussianCurve(1.0).epsilon(1e-7)
+    0.5
+    """
+
+    curve: Curve
+    more: float
+    lost: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return the other's delta at what is left of epsilon."""
+        if epsilon >= self.more:
+            return min(1.0, self.curve.delta(epsilon - self.more) + self.lost)
+        return min(1.0, self.curve.delta(0.0) - math.expm1(epsilon - self.more) + self.lost)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the other's epsilon at what is left of delta, and ``more`` on top."""
+        left = delta - self.lost
+        return self.curve.epsilon(left) + self.more if left > 0 else math.inf
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Return e^more times the other's rate, and what is lost: any test of both is one of the other."""
+        rate = self.curve.true_positive_rate(false_positive_rate)
+        if self.more > MOST_LOSS:
+            return 1.0
+        return min(1.0, math.exp(self.more) * rate + self.lost)
 
 
 @dataclass(frozen=True)
@@ -314,8 +350,10 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
 def _curve(total: Total, interval: float) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
-    if all(isinstance(part, LocalReport) for part in total.rest) and not total.mu_squared:
+    if all(isinstance(part, LocalReport | ApproximateDP) for part in total.rest) and not total.mu_squared:
         return _local_curve(total.rest)
+    if any(isinstance(part, ApproximateDP) for part in total.rest):
+        return _shifted_curve(total, interval)
     for part in total.rest:
         if not isinstance(part, PoissonGaussian | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
@@ -328,11 +366,23 @@ def _curve(total: Total, interval: float) -> Curve:
 
 
 def _local_curve(reports: Counter[Event]) -> LocalCurve:
-    """Return the curve of reports; the sums are exact, so that 0.1 three times is 0.3."""
-    found = [(part, count) for part, count in reports.items() if isinstance(part, LocalReport)]
+    """Return the curve of releases with budgets of their own; sums are exact: 0.1 three times is 0.3."""
+    found = [
+        (part, count) for part, count in reports.items() if isinstance(part, LocalReport | ApproximateDP)
+    ]
     epsilons = [epsilon for part, count in found for epsilon in [part.epsilon] * count]
     deltas = [delta for part, count in found for delta in [part.delta] * count]
     return LocalCurve(float(exact_sum(epsilons)), float(exact_sum(deltas)))
+
+
+def _shifted_curve(total: Total, interval: float) -> Curve:
+    """Return the curve of a total that has bounded releases beside others."""
+    bounded: Counter[Event] = Counter()
+    bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
+    sums = _local_curve(bounded)
+    return ShiftedCurve(
+        _curve(Total(total.mu_squared, total.rest - bounded), interval), sums.total, sums.least
+    )
 
 
 def _out_of_bounds(total: Total) -> bool:

@@ -111,6 +111,26 @@ class LocalReport:
 
 
 @dataclass(frozen=True)
+class ApproximateDP:
+    """A release that is (epsilon, delta)-indistinguishable for every neighbouring pair, whatever its noise.
+
+    Randomised response and Laplace noise have delta 0; a random walk that is watched for finitely many steps
+    has more. Such events add up: epsilons and deltas each.
+
+    >>> ApproximateDP(1.0)
+    ApproximateDP(epsilon=1.0, delta=0.0)
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.non_negative(epsilon=self.epsilon)
+        _check.within(0, 1, delta=self.delta)
+
+
+@dataclass(frozen=True)
 class ByGroup:
     """What a step does to one record, by the public group of the record: one event per group.
 
@@ -163,7 +183,17 @@ class Composed:
     events: tuple["Event", ...]
 
 
-Event = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ByGroup | OneOf | Composed
+Event = (
+    Gaussian
+    | PairwiseGaussian
+    | PoissonGaussian
+    | NonPrivate
+    | LocalReport
+    | ApproximateDP
+    | ByGroup
+    | OneOf
+    | Composed
+)
 
 
 def compose(*events: Event) -> Composed:

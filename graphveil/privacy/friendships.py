@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphveil.privacy.accountant import Total, bound_on, privacy_curve, totals_of
-from graphveil.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, compose
+from graphveil.privacy.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonGaussian, compose
 from graphveil.privacy.gaussian import epsilon_of
+
+_LARGE = 500.0  # of a loss: beyond, no delta is left
 
 
 def epsilon_of_friendships(
@@ -34,9 +36,10 @@ def epsilon_of_edges(event: Event, edges: int, longest: float, delta: float) -> 
     Edges may lie in different data sets, where different steps read them: every edge is then charged for
     what costs at least as much as any of its cases.
     """
-    if delta <= 0:
-        return math.inf
     total = bound_on(totals_of(event))
+    pure = not total.mu_squared and all(isinstance(part, ApproximateDP) for part in total.rest)
+    if delta <= 0 and not (pure and delta == 0):
+        return math.inf
     mu = longest * math.sqrt(total.mu_squared)
     if not total.rest:
         return epsilon_of(mu, delta)
@@ -46,8 +49,24 @@ def epsilon_of_edges(event: Event, edges: int, longest: float, delta: float) -> 
 def _repeated(total: Total, edges: int) -> Iterator[Event]:
     """Yield what is no Gaussian, when so many edges differ in it."""
     for part, count in total.rest.items():
+        if isinstance(part, ApproximateDP):
+            yield from [_group(part, edges)] * count
+            continue
         if not isinstance(part, PoissonGaussian):
             yield NonPrivate()  # no bound is proved for several edges of any other kind of event
             continue
         noise = part.noise_multiplier / math.sqrt(edges)
         yield replace(part, noise_multiplier=noise, steps=part.steps * count * edges)
+
+
+def _group(part: ApproximateDP, edges: int) -> ApproximateDP:
+    """Return what a release tells about k edges: k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1).
+
+    One edge after the other is changed, and the deltas on the way add up with the factors of what follows.
+    """
+    if not part.delta:
+        return ApproximateDP(edges * part.epsilon)
+    if edges * part.epsilon > _LARGE:
+        return ApproximateDP(edges * part.epsilon, 1.0)
+    factor = math.expm1(edges * part.epsilon) / math.expm1(part.epsilon) if part.epsilon else edges
+    return ApproximateDP(edges * part.epsilon, min(1.0, factor * part.delta))

@@ -12,7 +12,7 @@ from graphveil._local_words import exact_sum, local_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
-from graphveil.privacy.events import Event, OneOf, compose, within_partition
+from graphveil.privacy.events import ApproximateDP, Event, OneOf, compose, within_partition
 from graphveil.privacy.friendships import epsilon_of_edges, epsilon_of_friendships
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.reports import budgets_of, reports_of, worst_reports
@@ -64,6 +64,7 @@ class Guarantee:
     edge_use: EdgeUse = "asked"
     edge_mu: float | None = None
     received: bool = False
+    graph: bool = False
 
     @classmethod
     def of(
@@ -81,6 +82,7 @@ class Guarantee:
         edge_use: EdgeUse = "asked",
         edge_mu: float | None = None,
         received: bool = False,
+        graph: bool = False,
     ) -> "Guarantee":
         """Account for an event.
 
@@ -99,6 +101,7 @@ class Guarantee:
             edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
                 None if there is no such bound.
             received: under ``node-features``: only reports arrived here, and nobody randomised them here.
+            graph: whether a whole graph was released, and everything else follows from it.
 
         Raises:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
@@ -135,6 +138,7 @@ class Guarantee:
             edge_use=edge_use,
             edge_mu=edge_mu,
             received=received,
+            graph=graph,
         )
 
     @classmethod
@@ -270,7 +274,7 @@ class Guarantee:
         parts = [self._core()]
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
-            parts.append(wording.LOCAL_ADDS_UP if self.local_budgets else wording.ADDS_UP)
+            parts.append(self._adds_up)
         if self.deviations:
             listed = "; ".join(self.deviations)
             parts.insert(
@@ -327,7 +331,15 @@ class Guarantee:
             return wording.UNTOUCHED
         groups = {count: self.group_epsilon(count) for count in FRIENDSHIPS}
         figures = self.epsilon, self.delta, self.releases
-        return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon)
+        return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph)
+
+    @property
+    def _adds_up(self) -> str:
+        """What other releases of the same data cost together with this one."""
+        if self.local_budgets:
+            return wording.LOCAL_ADDS_UP
+        pure = any(isinstance(part, ApproximateDP) for part in compose(self.event).events)
+        return wording.EPSILON_ADDS_UP if pure else wording.ADDS_UP
 
     @property
     def _left(self) -> float:
@@ -348,6 +360,7 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
         deviations=tuple(dict.fromkeys(word for one in guarantees for word in one.deviations)),
         one_way=any(one.one_way for one in guarantees),
         received=all(one.received for one in guarantees),
+        graph=all(one.graph for one in guarantees),
     )
 
 

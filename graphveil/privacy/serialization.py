@@ -12,6 +12,7 @@ from typing import Any
 
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy.events import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
@@ -27,19 +28,20 @@ from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
 from graphveil.privacy.wording import EDGE_USES
 
-_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport
+_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ApproximateDP
 _KINDS: dict[str, type[_Simple]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "poisson_gaussian": PoissonGaussian,
     "non_private": NonPrivate,
     "local_report": LocalReport,
+    "approximate_dp": ApproximateDP,
 }
 _GROUPS, _CASES = "by_group", "one_of"
 _MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
-_ABOUT_RECORDS = ("edge_use", "edge_mu", "received")
+_ABOUT_RECORDS = ("edge_use", "edge_mu", "received", "graph")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
 _MOST_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
 _MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
@@ -123,6 +125,7 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "edge_use": lambda value: value in EDGE_USES,
     "edge_mu": lambda value: value is None or (isinstance(value, float) and 0 <= value < math.inf),
     "received": _flag,
+    "graph": _flag,
 }
 
 

@@ -11,18 +11,25 @@ from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, Unit
 EdgeUse = Literal["never", "asked", "read"]
 EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
 
+_ANSWERS = (
+    "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
+    "computed from them)"
+)
+_GRAPH = (
+    "the released graph and everything computed from it (weights trained on it, predictions for every node, "
+    "and scores)"
+)
+OUTPUTS = {False: _ANSWERS, True: _GRAPH}  # by whether a whole graph was released
 UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for every "
-    "node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
+    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
     "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features or "
     "their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
     "{eps_100} for k=100."
 )
 DIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "stored directed edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
-    "every node, and scores computed from them) are ({epsilon}, {delta})-indistinguishable. This covers "
+    "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
     "{releases} release(s) recorded in the ledger. It does not hide whether a person is in the data, their "
     "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
     "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
@@ -82,6 +89,10 @@ NULLED = (
 REPLACED = "To differ means here that q has two different records in the two, whatever they hold."
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
+EPSILON_ADDS_UP = "Other releases of the same data add up: r equal ones have r times the epsilon."
+ONE_GRAPH = (
+    "One graph is released per budget: to read it again is free, and to draw another is a new release."
+)
 
 LOCAL_ADDS_UP = (
     "Other releases that randomise the same records again add up: r of them have r times the budgets."
@@ -94,7 +105,14 @@ LIST_NOT_COVERED = (
 
 
 def of_edges(
-    unit: Unit, epsilon: float, delta: float, releases: int, *, groups: dict[int, float], mutual: float
+    unit: Unit,
+    epsilon: float,
+    delta: float,
+    releases: int,
+    *,
+    groups: dict[int, float],
+    mutual: float,
+    graph: bool = False,
 ) -> str:
     """Return the core of a statement about edges.
 
@@ -105,11 +123,13 @@ def of_edges(
         releases: how many answers it covers.
         groups: epsilon of so many friendships together, for 10 and for 100.
         mutual: epsilon of both stored directions of one friendship.
+        graph: whether a whole graph was released, from which everything else follows.
     """
     text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
     figures = {f"eps_{count}": figure_up(each) for count, each in groups.items()}
     bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta), "mutual": figure_up(mutual)}
-    return text.format(releases=releases, **bound, **figures)
+    said = text.format(releases=releases, outputs=OUTPUTS[graph], **bound, **figures)
+    return f"{said} {ONE_GRAPH}" if graph else said
 
 
 def of_records(

@@ -3,6 +3,7 @@
 from graphveil.release.accuracy_counts import AccuracyCountData, AccuracyCountQuery
 from graphveil.release.calibrate import calibrate_plan
 from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
+from graphveil.release.edge_response import EdgeResponseData, EdgeResponseQuery
 from graphveil.release.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
@@ -32,6 +33,8 @@ __all__ = [
     "EdgeAttentionQuery",
     "EdgeCountData",
     "EdgeCountQuery",
+    "EdgeResponseData",
+    "EdgeResponseQuery",
     "Engine",
     "FolderJournal",
     "GroupWeights",

@@ -43,7 +43,7 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and set its slack aside."""
-        if not self.queries:
+        if not any(query.sampled for query in self.queries):
             return
         if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):
             raise CalibrationError(

@@ -19,8 +19,9 @@ Counts = npt.NDArray[np.int64]
 class PrivateEdges:
     """What queries see of a graph: work is done on its blocks, through an engine.
 
-    :meth:`rows` returns what has noise already. The other methods return exact numbers about the edges, which
-    live in the release path only: whoever asks for them adds noise before anything is returned.
+    :meth:`rows` and :meth:`pieces` return what has noise already. The other methods return exact numbers
+    about the edges, which live in the release path only: whoever asks for them adds noise before anything is
+    returned.
     """
 
     def __init__(self, adjacency: Adjacency, engine: Engine | None = None) -> None:
@@ -56,6 +57,11 @@ class PrivateEdges:
             out[place : place + len(part)] = part
             place += len(part)
         return torch.empty(0) if out is None else out
+
+    def pieces(self, work: BlockWork) -> Tensor:
+        """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
+        parts = list(self._engine.map(work, self._engine.blocks(self._adjacency)))
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
         """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.

@@ -74,6 +74,7 @@ class Query(ABC):
     data: ClassVar[type[Data[Any]]]  # what it is asked with
     reads_edges: ClassVar[bool] = True
     exact_noise: ClassVar[bool] = False  # whether it draws exact noise of its own, not by the plan's sampler
+    sampled: ClassVar[bool] = True  # whether the plan's sampler draws any of its noise
     kept: ClassVar[bool] = True  # whether a journal keeps the answer
 
     @abstractmethod

@@ -17,7 +17,7 @@ import pytest
 import test_cli_transcript
 import torch
 from collect import test_server
-from mechanisms import test_local, test_local_noise, test_multibit, test_steps
+from mechanisms import test_edge_response, test_local, test_local_noise, test_multibit, test_steps
 from mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_system
 from models import (
     test_noisy_counts,
@@ -26,6 +26,7 @@ from models import (
     test_replay_records,
     test_replay_weights,
 )
+from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_one_process
 from torch import Tensor
 from train import test_dpsgd
@@ -410,6 +411,8 @@ TABLE: tuple[Seeded, ...] = (
     *_all(bugs.BUGS, OF_RELEASES),
     *_all(test_pairs.BUGS),
     *_all(test_edge_training.BUGS),
+    *_all(test_edge_response.BUGS),
+    *_all(test_graph_release.BUGS),
     *_all(test_replay_weights.BUGS),
     *_all(test_replay_other_graphs.BUGS),
     *_all(test_replay_records.BUGS, OF_RECORDS),

@@ -25,6 +25,9 @@ READERS = {  # by part and file
     "structure/embedding.py": "public edges",
     "structure/walks.py": "public edges",
     "networks/backbones.py": "public edges",
+    "perturb/mechanism.py": "public edges",
+    "perturb/folder.py": "released edges",
+    "perturb/released.py": "released edges",
     "models/posterior.py": "public edges",
     "models/randomised.py": "public edges",
 }

@@ -1,0 +1,59 @@
+"""Slots: the pairs of nodes between which an edge may be, numbered from 0 without a gap."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.errors import GraphError
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of a graph, in the order of its destination rows.
+
+    Undirected: {u, v} with u < v has the number v (v - 1) / 2 + u, and there are N (N - 1) / 2. Directed:
+    u -> v has the number v (N - 1) + u, less one if u > v, and there are N (N - 1). So the slots of
+    destination rows a .. b - 1 are a range, and neither order knows where edges are.
+
+    >>> slots = Slots(4, directed=False)
+    >>> slots.total, slots.number(np.array([0, 1]), np.array([1, 3])).tolist()
+    (6, [0, 4])
+    >>> [ends.tolist() for ends in slots.ends(np.array([0, 4]))]
+    [[0, 1], [1, 3]]
+    """
+
+    nodes: int
+    directed: bool
+
+    def __post_init__(self) -> None:
+        """Check that 64 bits hold the numbers."""
+        if not 0 <= self.nodes < 1 << 31:
+            raise GraphError(f"nodes={self.nodes} must lie between 0 and 2^31 - 1")
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.start(self.nodes)
+
+    def start(self, row: int) -> int:
+        """Return the first slot of a destination row."""
+        return row * (self.nodes - 1) if self.directed else row * (row - 1) // 2
+
+    def number(self, source: Integers, target: Integers) -> Integers:
+        """Return the slots of pairs; of an undirected pair the larger end is the target."""
+        if self.directed:
+            return target * (self.nodes - 1) + source - (source > target)
+        return target * (target - 1) // 2 + source
+
+    def ends(self, slots: Integers) -> tuple[Integers, Integers]:
+        """Return sources and targets of slots; of an undirected pair the larger end is the target."""
+        if self.directed:
+            target, source = np.divmod(slots, max(1, self.nodes - 1))
+            return source + (source >= target), target
+        target = (np.sqrt(8.0 * slots + 1) / 2 + 0.5).astype(np.int64)  # right to one, and then mended
+        target -= target * (target - 1) // 2 > slots
+        target += target * (target + 1) // 2 <= slots
+        return slots - target * (target - 1) // 2, target

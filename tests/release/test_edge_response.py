@@ -1,0 +1,146 @@
+"""A graph through the one release path: booked first, one slot an edge, the same bytes however it is cut."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.privacy import (
+    ApproximateDP,
+    DirectedEdge,
+    MemoryLedger,
+    NodeOwner,
+    NoUnit,
+    UndirectedEdge,
+    Unit,
+)
+from graphveil.release import (
+    EdgeResponseData,
+    EdgeResponseQuery,
+    InMemoryEngine,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    edge_response,
+)
+
+NODES = 30
+UNITS: dict[str, tuple[Unit, bool]] = {
+    "undirected": (UndirectedEdge(), False),
+    "directed": (DirectedEdge(), True),
+}
+KEY = ReleaseKey.from_seed(3, "graph")
+
+
+def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: object) -> set[int]:
+    """Return the slots that a release of some edges leaves, under a fixed key and no binding to the edges."""
+    source, target = zip(*edges, strict=True)
+    adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=directed)
+    plan = ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0)
+    release = Release(plan, adjacency, budget=MemoryLedger(), **parts)
+    return set(release.ask(EdgeResponseData()).tolist())
+
+
+@pytest.fixture
+def fixed_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Draw the same noise whatever the edges are, as no release does."""
+    monkeypatch.setattr(ReleaseKey, "query_key", lambda self, descriptor: bytes(31) + b"n")
+    yield
+
+
+EDGES = [(0, 1), (1, 2), (5, 9), (28, 29), (3, 29)]
+
+
+@pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
+def test_one_edge_changes_one_slot_at_most(unit: Unit, directed: bool, fixed_key: None) -> None:
+    without = drawn(EDGES, unit, directed)
+    for pair in [(0, 2), (7, 8), (29, 4), (9, 0)]:
+        assert len(drawn([*EDGES, pair], unit, directed) ^ without) <= 1
+    for gone in EDGES:
+        assert len(drawn([edge for edge in EDGES if edge != gone], unit, directed) ^ without) <= 1
+
+
+@pytest.mark.parametrize(("unit", "directed"), UNITS.values(), ids=UNITS)
+def test_blocks_of_any_size_draw_the_same(unit: Unit, directed: bool) -> None:
+    whole = drawn(EDGES, unit, directed, key=KEY)
+    assert drawn(EDGES, unit, directed, key=KEY, engine=InMemoryEngine(block_rows=7)) == whole
+    assert len(whole) > 50  # of 435 slots, or 870
+
+
+def test_a_release_is_booked_before_it_is_drawn() -> None:
+    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+    plan = ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0)
+    ledger = MemoryLedger(epsilon=1.5, delta=1e-7)
+    Release(plan, adjacency, budget=ledger)
+    assert [entry.event.events for entry in ledger.entries] == [(ApproximateDP(1.0),)]  # type: ignore[union-attr]
+    with pytest.raises(BudgetError, match="total to epsilon 2 at delta 1e-07"):
+        Release(plan, adjacency, budget=ledger)
+
+
+def test_a_graph_is_drawn_once() -> None:
+    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+    release = Release(
+        ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
+    )
+    release.ask(EdgeResponseData())
+    with pytest.raises(ReleaseError, match="every query"):
+        release.ask(EdgeResponseData())
+
+
+@pytest.mark.parametrize("unit", [NodeOwner(), NoUnit()], ids=lambda unit: unit.name)
+def test_units_without_a_bound_are_refused(unit: Unit) -> None:
+    with pytest.raises(UnitError, match="no bound"):
+        EdgeResponseQuery(1.0).event(unit)
+
+
+@pytest.mark.parametrize(("unit", "directed"), [(UndirectedEdge(), True), (DirectedEdge(), False)])
+def test_a_unit_that_is_not_the_graphs_is_refused(unit: Unit, directed: bool) -> None:
+    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=directed)
+    ledger = MemoryLedger()
+    with pytest.raises(UnitError):
+        Release(ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=ledger)
+    assert not ledger.entries
+
+
+def test_weights_of_edges_are_not_ignored() -> None:
+    weighted = Adjacency.from_edges([0], [1], num_nodes=3, directed=False, weight=[1.0], max_weight=1.0)
+    with pytest.raises(ConfigError, match="weights"):
+        Release(
+            ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0),
+            weighted,
+            budget=MemoryLedger(),
+        )
+
+
+def test_a_share_out_of_range_is_refused() -> None:
+    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+    release = Release(
+        ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
+    )
+    with pytest.raises(ReleaseError, match="share"):
+        release.ask(EdgeResponseData(1.5))
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def a_friendship_is_flipped_in_both_of_its_rows(patch: pytest.MonkeyPatch) -> None:
+    class Both(edge_response.Slots):
+        def __init__(self, nodes: int, directed: bool) -> None:
+            super().__init__(nodes, True)
+
+    patch.setattr(edge_response, "Slots", Both)
+
+
+def a_friendship_moves_one_slot() -> None:
+    """Toggle friendships under a fixed key: one slot may change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseKey, "query_key", lambda self, descriptor: bytes(32))
+        for number in range(20):
+            pair = number, number + 3
+            both = [drawn(edges, UndirectedEdge(), False) for edges in (EDGES, [*EDGES, pair])]
+            assert len(both[0] ^ both[1]) <= 1, "more than one slot has changed"
+
+
+BUGS = [(a_friendship_is_flipped_in_both_of_its_rows, a_friendship_moves_one_slot)]

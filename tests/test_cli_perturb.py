@@ -1,0 +1,101 @@
+"""``graphveil perturb``: the plan first, then a folder that may be published."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke
+
+UNIT = ("--unit", "undirected-edge")
+
+
+def asked(files: Files, out: Path, *more: object, epsilon: object = 5) -> list[object]:
+    columns = ["--id", "user", "--source", "a", "--target", "b"]
+    data = ["--nodes", files.nodes, "--edges", files.edges, *columns]
+    return ["perturb", "edge-rand", *data, *UNIT, "--epsilon", epsilon, "--out", out, *more]
+
+
+def test_the_plan_is_shown_before_and_the_statement_after(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    done = invoke(*asked(files, tmp_path / "out"))
+    assert done.code == 0, done.err
+    assert "Plan, before anything is spent" in done.err
+    assert "each of 1,770 slots is flipped with probability 0.00669285" in done.err
+    assert "12 edges from noise alone" in done.err
+    assert "the released graph and everything computed from it" in done.out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "RELEASED.md",
+        "edges.parquet",
+        "guarantee.json",
+    ]
+
+
+def test_json_has_the_promised_keys(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    done = invoke(*asked(files, tmp_path / "out", "--json"))
+    assert done.json["path"] == str(tmp_path / "out")
+    assert done.json["guarantee"]["epsilon"] == 5.0
+    assert done.json["guarantee"]["delta"] == 0.0
+    record = json.loads((tmp_path / "out" / "guarantee.json").read_text())
+    assert done.json["edges"] == record["edges"]
+
+
+def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert invoke(*asked(files, tmp_path / name, "--unsafe-noise-seed", 1)).code == 0
+    first, second = (json.loads((tmp_path / name / "guarantee.json").read_text()) for name in ("a", "b"))
+    assert first["edges"] == second["edges"] and not first["valid"]
+    import pyarrow.parquet as pq
+
+    assert pq.read_table(tmp_path / "a/edges.parquet").equals(pq.read_table(tmp_path / "b/edges.parquet"))
+
+
+REFUSED: dict[str, tuple[list[object], str]] = {
+    "no unit": (["--unit", ""], "is not one of"),
+    "unit of records": (["--unit", "node-owner"], "no bound under unit 'node-owner'"),
+    "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
+    "two sources": (["--dataset", "cora"], "exclude each other"),
+    "budget": (["--epsilon", -1], "epsilon=-1.0 must be a finite number above 0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_misuse_is_refused_before_anything_is_spent(
+    invoke: Invoke, files: Files, tmp_path: Path, case: str
+) -> None:
+    flags, words = REFUSED[case]
+    done = invoke(*asked(files, tmp_path / "out", *flags))
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_mechanism_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+    done = invoke(
+        "perturb", "edge-rnd", "--dataset", "cora", *UNIT, "--epsilon", 1, "--out", tmp_path / "out"
+    )
+    assert done.code == 2 and "edge-rand" in done.err
+
+
+def test_a_folder_in_use_is_left_alone(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    done = invoke(*asked(files, tmp_path / "out"))
+    assert done.code == 2 and "is there already" in done.err
+
+
+def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
+    from graphveil.cli.options import GRAPH_MECHANISMS
+    from graphveil.perturb import MECHANISMS
+
+    assert tuple(MECHANISMS) == GRAPH_MECHANISMS
+
+
+def test_neighbouring_graphs_are_planned_in_the_same_words(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    plans = []
+    for name in ("a", "b"):
+        done = invoke(*asked(files, tmp_path / name))
+        plans.append(done.err.replace(str(tmp_path / name), "OUT"))
+        files.edges.write_text("a,b\n", encoding="utf-8")  # all edges are gone
+    assert plans[0] == plans[1]
