@@ -13,7 +13,9 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
 from graphveil.graph import blocks as graph_blocks
 from graphveil.graph.blocks import Edges
+from graphveil.graph.slots import Slots
 from graphveil.mechanisms import DiscreteGaussian
+from graphveil.mechanisms.edge_response import EdgeResponse
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
 from graphveil.release import (
@@ -28,6 +30,7 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.edge_counts import ClassPairs
+from graphveil.release.edge_response import RespondedSlots
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.row_range import RowRange
 from graphveil.release.neighbor_sums import NeighborSumData
@@ -181,6 +184,7 @@ def test_every_kind_of_work_can_be_sent() -> None:
         OutDegrees(6),
         LongerRows(2),
         NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
+        RespondedSlots(Slots(6, directed=False), EdgeResponse(1.0), bytes(32)),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
     for work in works:
