@@ -16,6 +16,7 @@ from graphveil.train.adam import Adam
 from graphveil.train.checkpoint import Progress, State
 
 Logits = Callable[[Tensor], Tensor]
+Loss = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ def train(
     on_epoch: Callable[[int], None] = lambda epoch: None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 10,
+    loss: Loss | None = None,
 ) -> list[EpochRecord]:
     """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
 
@@ -80,10 +82,13 @@ def train(
         checkpoint: where to save the state; a file that is there already is resumed from, and a finished
             one is returned at once.
         checkpoint_every: epochs between two saves.
+        loss: maps a batch of node indices to what a step lowers, by default the mean cross entropy of
+            ``logits``.
 
     Returns:
         One record an epoch.
     """
+    lowered = loss or (lambda batch: _loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     best: State = {}
     progress = Progress()
@@ -92,9 +97,9 @@ def train(
         best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
         history = [EpochRecord(**row) for row in rows]
     while progress.epoch < schedule.epochs and not _stopped(schedule, progress):
-        loss = _epoch(network, logits, labels, train_nodes, optimizer, schedule, progress.epoch, generator)
+        train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
         val_loss, accuracy = evaluate(network, logits, labels, val_nodes)
-        history.append(EpochRecord(progress.epoch, loss, val_loss, accuracy))
+        history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
         score = _scores(history[-1])[schedule.select]
         if len(val_nodes) == 0 or score > progress.best_score:
             best = {k: v.detach().clone() for k, v in network.state_dict().items()}
@@ -123,8 +128,7 @@ def evaluate(network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Te
 
 def _epoch(
     network: torch.nn.Module,
-    logits: Logits,
-    labels: Tensor,
+    lowered: Loss,
     nodes: Tensor,
     optimizer: Adam,
     schedule: Schedule,
@@ -137,7 +141,7 @@ def _epoch(
     total = 0.0
     for step, batch in enumerate(batches):
         optimizer.zero_grad()
-        loss = _loss(logits(batch), labels[batch])
+        loss = lowered(batch)
         loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
         optimizer.step(rate=_rate(schedule, (epoch + step / len(batches)) / schedule.epochs))
         total += float(loss.detach()) * len(batch)

@@ -8,29 +8,32 @@ one of five networks that did not see it, and a target by the mean of all five, 
 kind. Out of fold, validation labels may teach too, and stay fit for choosing the gate. Candidates are
 compared on one held-out fold, at one network each, and a network keeps its last epoch, at a step size that
 has fallen to nothing: to choose the best one would take labels that are neither learned from nor used to
-judge later. No edge is read, so all of it is free. What each part brings is measured in
-``docs/decisions/007-classcode-choices.md``.
+judge later. The chosen candidate's network stays, and the other folds' are trained side by side: all of them
+read every batch, and each counts the nodes outside of its own fold. So a held-out node's features are in the
+batch norm of its network, and its label is nowhere. No edge is read, so all of it is free. What each part
+brings is measured in ``docs/decisions/007-classcode-choices.md`` and ``018-quick-posteriors.md``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import nll_loss
+from torch.nn.functional import one_hot
 
 from graphveil.graph import Features, Graph
 from graphveil.models.features.rows import as_fast, unit_rows
 from graphveil.models.features.similarity import with_similar_nodes
 from graphveil.models.membership import nodes_of
 from graphveil.models.method import State
+from graphveil.models.parts import part_of, parts_state
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward, batch_of
+from graphveil.networks.side_by_side import SideBySide
 from graphveil.train import Schedule, train
 
 FOLDS = 5
-_DROPOUT, _BATCH, _RATE = 0.5, 512, 0.01
+_BATCH, _RATE = 512, 0.01
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Candidate:
 
     epochs: int
     hidden: int = 128
+    dropout: float = 0.5
     input_dropout: float = 0.0
     weight_decay: float = 0.0
     unit_rows: bool = False  # features scaled to rows of norm one, as suits bags of words of unequal length
@@ -57,9 +61,9 @@ class Candidate:
 
 
 CANDIDATES = (
-    Candidate(10),
-    Candidate(60, hidden=512, input_dropout=0.4, unit_rows=True),
-    Candidate(30, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
+    Candidate(5),
+    Candidate(20, hidden=256, dropout=0.3, input_dropout=0.4, unit_rows=True),
+    Candidate(15, input_dropout=0.4, weight_decay=5e-3, unit_rows=True),
 )
 
 
@@ -76,8 +80,7 @@ def public_posteriors(graph: Graph, session: Session) -> Posteriors:
     """Return posteriors cross-fitted on the public labels: training and validation, no edges."""
     nodes = nodes_of(graph.mask("train") | graph.mask("val"))
     fit = CrossFit(graph, session, "posterior", nodes, graph.y)
-    candidate = CANDIDATES[int(session.once("posterior-choice", fit.choose)["candidate"])]
-    trained = fit.posteriors(candidate)
+    trained = fit.best()
     return replace(trained, log=with_similar_nodes(trained.log, graph))
 
 
@@ -101,17 +104,10 @@ def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) 
     return torch.stack([log_posterior(network, fast) for network in networks]).mean(dim=0).log_softmax(dim=1)
 
 
-def build(widths: Sequence[int], input_dropout: float, generator: torch.Generator) -> FeedForward:
-    """Return an untrained feature network."""
-    return FeedForward(
-        widths, generator=generator, batch_norm=True, dropout=_DROPOUT, input_dropout=input_dropout
-    )
-
-
 def restore_network(state: State) -> FeedForward:
     """Return a trained feature network from its weights."""
     widths = [len(state["_layers.0.weight"]), *(len(state[f"_layers.{k}.bias"]) for k in (0, 1))]
-    network = build(widths, 0.0, torch.Generator())
+    network = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
     network.load_state_dict(state)
     network.eval()
     return network
@@ -131,48 +127,99 @@ class CrossFit:
 
     def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
-        self._graph, self._session, self._name = graph, session, name
-        self._nodes, self._targets = nodes, targets
+        self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
+        wanted = targets if targets.ndim == 2 else one_hot(targets, graph.num_classes)
+        self._targets = wanted.to(session.device, torch.float32)
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS
 
-    def choose(self) -> State:
-        """Return the number of the candidate that explains the first fold's classes best."""
-        held_out = self._nodes[self._fold_of == 0]
-        losses = []
-        for candidate in CANDIDATES:
-            log = log_posterior(self._train(0, candidate), prepared(self._graph.x, candidate))
-            losses.append(nll_loss(log[held_out], self._targets[held_out]))
-        return {"candidate": torch.stack(losses).argmin()}
+    def best(self) -> Posteriors:
+        """Return the posteriors of the candidate that explains the first fold best."""
+        chosen = self._session.once(f"{self._name}-choice", self._choose)
+        return self.posteriors(CANDIDATES[int(chosen["candidate"])], first=part_of(chosen, "network/0/"))
 
-    def posteriors(self, candidate: Candidate) -> Posteriors:
-        """Return the cross-fitted posteriors of all nodes."""
-        stages = [(f"{self._name}-{k}", partial(self._state, k, candidate)) for k in range(FOLDS)]
-        networks = tuple(restore_network(self._session.once(*stage)) for stage in stages)
+    def posteriors(self, candidate: Candidate, first: State | None = None) -> Posteriors:
+        """Return the cross-fitted posteriors of all nodes.
+
+        Args:
+            candidate: how networks are trained.
+            first: the weights of the first fold's network, if it is trained.
+        """
+        done = [] if first is None else [restore_network(first)]
+        folds = range(len(done), FOLDS)
+        stage = f"{self._name}, folds {len(done) + 1} to {FOLDS}"
+        state = self._session.once(
+            f"{self._name}-folds", lambda: parts_state("fold", self._train(folds, candidate, stage))
+        )
+        trained = [restore_network(part_of(state, f"fold/{k}/")) for k in range(len(folds))]
+        networks = tuple(done + trained)
         x = prepared(self._graph.x, candidate)
         each = torch.stack([log_posterior(network.to(self._session.device), x) for network in networks])
         log = each.mean(dim=0).log_softmax(dim=1)
         log[self._nodes] = each[self._fold_of, self._nodes]
         return Posteriors(log, candidate, networks)
 
-    def _state(self, fold: int, candidate: Candidate) -> State:
-        return dict(self._train(fold, candidate).state_dict())
+    def _choose(self) -> State:
+        """Return the number of the candidate that explains the first fold's classes best, and its network."""
+        held_out = self._nodes[self._fold_of == 0]
+        trials = []
+        for number, candidate in enumerate(CANDIDATES):
+            (network,) = self._train(
+                range(1), candidate, f"{self._name} candidate {number + 1} of {len(CANDIDATES)}"
+            )
+            log = log_posterior(network, prepared(self._graph.x, candidate))[held_out]
+            loss = mean_losses(log, self._targets[held_out].cpu(), torch.ones(len(held_out)))
+            trials.append((float(loss), number, network))
+        _, best, network = min(trials, key=lambda trial: trial[:2])
+        return {"candidate": torch.tensor(best), **parts_state("network", [network])}
 
-    def _train(self, fold: int, candidate: Candidate) -> FeedForward:
-        """Return the network that does not see one fold."""
+    def _train(self, folds: range, candidate: Candidate, stage: str) -> tuple[FeedForward, ...]:
+        """Return the networks that do not see one fold each, trained side by side."""
         graph, session = self._graph, self._session
-        generator = session.streams.torch(f"{self._name}-{fold}")
-        widths = [graph.num_features, candidate.hidden, graph.num_classes]
-        network = build(widths, candidate.input_dropout, generator).to(session.device)
-        x = prepared(graph.x, candidate)
+        generator = session.streams.torch(stage)
+        networks = SideBySide(
+            [graph.num_features, candidate.hidden, graph.num_classes],
+            len(folds),
+            generator=generator,
+            dropout=candidate.dropout,
+            input_dropout=candidate.input_dropout,
+        ).to(session.device)
+        x, counts = prepared(graph.x, candidate), self._counts(folds)
+
+        def log_posteriors(batch: Tensor) -> Tensor:
+            scores: Tensor = networks(batch_of(x, batch, session.device))
+            return scores.log_softmax(dim=2)
+
         train(
-            network,
-            lambda index: network(batch_of(x, index, session.device)).cpu(),
+            networks,
+            log_posteriors,
             self._targets,
-            self._nodes[self._fold_of != fold],
+            self._nodes,
             self._nodes[:0],
             candidate.schedule,
             generator=generator,
-            on_epoch=session.epochs(f"{self._name} {fold + 1} of {FOLDS}", candidate.epochs),
+            on_epoch=session.epochs(stage, candidate.epochs),
+            loss=lambda batch: mean_losses(
+                log_posteriors(batch), self._targets[batch], counts[:, batch]
+            ).sum(),
         )
-        return network
+        return networks.networks()
+
+    def _counts(self, folds: range) -> Tensor:
+        """Return how much each node counts in the network of each fold: not at all in its own, (folds, N)."""
+        counts = torch.zeros(len(folds), self._graph.num_nodes)
+        counts[:, self._nodes] = (self._fold_of != torch.tensor(folds)[:, None]).to(torch.float32)
+        return counts.to(self._session.device)
+
+
+def mean_losses(log: Tensor, targets: Tensor, counts: Tensor) -> Tensor:
+    """Return each network's mean cross entropy over the rows that count, (...).
+
+    Shapes: log-posteriors (..., B, C), targets (B, C), counts (..., B).
+
+    >>> log, targets = torch.tensor([[[0.0, -3.0], [-1.0, -2.0]]]), torch.eye(2)
+    >>> mean_losses(log, targets, torch.tensor([[0.0, 1.0]])).tolist()
+    [2.0]
+    """
+    losses = -(log * targets).sum(dim=-1)
+    return (losses * counts).sum(dim=-1) / counts.sum(dim=-1).clamp_min(1.0)
