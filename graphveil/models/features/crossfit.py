@@ -128,7 +128,8 @@ class CrossFit:
     def __init__(self, graph: Graph, session: Session, name: str, nodes: Tensor, targets: Tensor) -> None:
         """Split ``nodes`` in folds; ``targets`` are classes (N) or probabilities (N, C)."""
         self._graph, self._session, self._name, self._nodes = graph, session, name, nodes
-        wanted = targets if targets.ndim == 2 else one_hot(targets, graph.num_classes)
+        # A class may be unknown, which a target's number says; it is nowhere counted.
+        wanted = targets if targets.ndim == 2 else one_hot(targets.clamp_min(0), graph.num_classes)
         self._targets = wanted.to(session.device, torch.float32)
         shuffled = torch.randperm(len(nodes), generator=session.streams.torch(f"{name}-folds"))
         self._fold_of = shuffled % FOLDS

@@ -11,6 +11,7 @@ from graphveil.models.method import State
 from graphveil.models.parts import part_of
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
+from graphveil.networks.side_by_side import SideBySide
 from graphveil.train import Schedule, train
 
 SEEDS = 3
@@ -21,17 +22,10 @@ _STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
 class Head(nn.Module):
     """logits = alpha Q + net(input), alpha learned from one: training starts at the likelihood's answer."""
 
-    def __init__(self, widths: Sequence[int], dropout: float, *, generator: torch.Generator) -> None:
-        """Draw the network's weights; ``widths`` runs from the inputs to the classes."""
+    def __init__(self, alpha: Tensor, net: FeedForward) -> None:
+        """Take the weights; the network runs from the inputs to the classes."""
         super().__init__()
-        self.alpha = nn.Parameter(torch.ones(()))
-        self.net = FeedForward(widths, generator=generator, batch_norm=True, dropout=dropout)
-
-    @classmethod
-    def build(cls, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> "Head":
-        """Return an untrained head; a small one for few training nodes."""
-        width, dropout = (16, 0.4) if small else (64, 0.2)
-        return cls([inputs, width, width, classes], dropout, generator=generator)
+        self.alpha, self.net = nn.Parameter(alpha.clone()), net
 
     @classmethod
     def restore(cls, state: State) -> "Head":
@@ -40,7 +34,8 @@ class Head(nn.Module):
             len(state["net._layers.0.weight"]),
             *(len(state[f"net._layers.{k}.bias"]) for k in range(3)),
         ]
-        head = cls(widths, 0.0, generator=torch.Generator())
+        net = FeedForward(widths, generator=torch.Generator(), batch_norm=True)
+        head = cls(torch.ones(()), net)
         head.load_state_dict(state)
         head.eval()
         return head
@@ -51,9 +46,45 @@ class Head(nn.Module):
         return logits
 
 
+class HeadsSideBySide(nn.Module):
+    """The heads while they are trained: together, on the same batches, each from weights of its own."""
+
+    def __init__(self, inputs: int, classes: int, small: bool, *, generator: torch.Generator) -> None:
+        """Draw the networks' weights."""
+        super().__init__()
+        widths, dropout = head_shape(inputs, classes, small)
+        self.alpha = nn.Parameter(torch.ones(SEEDS, 1, 1))
+        self.nets = SideBySide(widths, SEEDS, generator=generator, dropout=dropout)
+
+    def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
+        """Return the logits of all heads, (heads, B, C)."""
+        logits: Tensor = self.alpha * start + self.nets(inputs)
+        return logits
+
+    def losses(self, start: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Return each head's mean cross entropy, (heads)."""
+        log = self(start, inputs).log_softmax(dim=2)
+        own = log.gather(2, labels.expand(SEEDS, -1)[:, :, None])
+        losses: Tensor = -own.mean(dim=(1, 2))
+        return losses
+
+    def heads(self) -> list[Head]:
+        """Return the heads one by one, in evaluation mode."""
+        return [
+            Head(alpha.reshape(()), net).eval()
+            for alpha, net in zip(self.alpha.detach(), self.nets.networks(), strict=True)
+        ]
+
+
 def restore_heads(state: State) -> tuple[Head, ...]:
     """Return the trained heads of a fit from all its weights."""
     return tuple(Head.restore(part_of(state, f"heads/{seed}/")) for seed in range(SEEDS))
+
+
+def head_shape(inputs: int, classes: int, small: bool) -> tuple[list[int], float]:
+    """Return a head's widths and dropout; a small one is for few training nodes."""
+    width, dropout = (16, 0.4) if small else (64, 0.2)
+    return [inputs, width, width, classes], dropout
 
 
 def head_inputs(start: Tensor, log_posteriors: Tensor, rows: Sequence[Tensor]) -> Tensor:
@@ -84,31 +115,34 @@ def fit_heads(
         decay="cosine",
         select="likelihood",
     )
+    generator = session.streams.torch("heads")
+    heads = HeadsSideBySide(inputs.shape[1], start.shape[1], small, generator=generator)
     q, f = start.to(torch.float32), inputs
-    heads = []
-    for seed in range(SEEDS):
-        generator = session.streams.torch(f"head-{seed}")
-        head = Head.build(inputs.shape[1], start.shape[1], small, generator=generator)
-        history = train(
-            head,
-            lambda index, head=head: head(q[index], f[index]),  # type: ignore[misc]  # the default binds now
-            labels,
-            train_nodes,
-            val_nodes,
-            schedule,
-            generator=generator,
-            on_epoch=session.epochs(f"head {seed + 1} of {SEEDS}", epochs),
-        )
-        session.record(f"head-{seed}", history)
-        heads.append(head)
-    return heads, mean_log_posterior(heads, q, f)
+    history = train(
+        heads,
+        lambda index: log_mean(heads(q[index], f[index])),
+        labels,
+        train_nodes,
+        val_nodes,
+        schedule,
+        generator=generator,
+        on_epoch=session.epochs(f"{SEEDS} heads", epochs),
+        loss=lambda index: heads.losses(q[index], f[index], labels[index]).sum(),
+    )
+    session.record("heads", history)
+    trained = heads.heads()
+    return trained, mean_log_posterior(trained, q, f)
 
 
 @torch.no_grad()
 def mean_log_posterior(heads: Sequence[Head], start: Tensor, inputs: Tensor) -> Tensor:
     """Return the log of the heads' mean probability."""
-    probabilities = [head(start, inputs).softmax(dim=1) for head in heads]
-    return torch.stack(probabilities).mean(dim=0).clamp_min(1e-30).log()
+    return log_mean(torch.stack([head(start, inputs) for head in heads]))
+
+
+def log_mean(logits: Tensor) -> Tensor:
+    """Return the log of the mean probability of some logits, (heads, B, C) to (B, C)."""
+    return logits.softmax(dim=2).mean(dim=0).clamp_min(1e-30).log()
 
 
 GATE_STEP = 0.25
