@@ -279,6 +279,23 @@ def test_labels_alone_and_classes_by_number(invoke: Invoke) -> None:
     assert read(Path("n.csv")) == [["node", "label"], ["a", "1"], ["b", "0"], ["c", "2"]]
 
 
+def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invoke) -> None:
+    write(Path("nodes.csv"), [["node", "kind"], ["a", "k1"], ["b", "k0"], ["c", ""]])
+    names = ",".join(f"k{number}" for number in range(7))
+    asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "subset", "--out", "s.json"]
+    assert invoke("collect", "survey", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    shown = invoke("collect", "show", "s.json")
+    assert "2 classes are told, the label among them with probability 0.5209" in " ".join(shown.out.split())
+    flags = ["--survey", "s.json", "--id", "node"]
+    nodes = ["--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv"]
+    assert invoke("collect", "answer", *flags, *nodes).code == 0
+    invoke("collect", "decode", *flags, "--messages", "m.csv", "--label", "kind", "--out", "n.csv")
+    head, *rows = read(Path("n.csv"))
+    assert head == ["node", "kind_1", "kind_2"]
+    assert [row[0] for row in rows] == ["a", "b", "c"]
+    assert all(first < second and {first, second} <= set(names.split(",")) for _, first, second in rows)
+
+
 OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
 
 
@@ -437,6 +454,7 @@ BAD_SURVEYS = {
     "zero label budget": (["--eps-y", 0, "--classes", "2"], "epsilon=0.0 must be"),
     "one class": (["--eps-y", 1, "--classes", "a"], "classes=1"),
     "no classes": (["--eps-y", 1], "--eps-y with --classes"),
+    "no label": (["--eps-x", 1, "--dim", 2, "--label-mechanism", "subset"], "--label-mechanism is for a"),
     "twice the same": (["--eps-x", 1, "--columns", "a,a"], "different names"),
     "both": (["--eps-x", 1, "--columns", "a,b", "--dim", 2], "drop --dim"),
     "empty range": (["--eps-x", 1, "--dim", 2, "--low", 1, "--high", 1], "must be below"),

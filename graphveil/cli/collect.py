@@ -37,6 +37,10 @@ Purpose = Annotated[str, _flag(_SURVEY, "--purpose", "What the collection is for
 Mechanism = Annotated[
     Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomised.")
 ]
+LabelHow = Annotated[
+    Literal["rr", "subset"],
+    _flag(_PRIVACY, "--label-mechanism", "How the label is: one class is said (rr), or several (subset)."),
+]
 Theta = Annotated[
     Path | None,
     _flag(_PRIVACY, "--theta", "feature-rr: a JSON list of public weights, one per feature, adding up to 1."),
@@ -91,6 +95,7 @@ def survey(
     set: Set = None,
     eps_y: EpsY = None,
     classes: Classes = None,
+    label_mechanism: LabelHow = "rr",
     purpose: Purpose = "",
     json: options.Json = False,
 ) -> None:
@@ -107,6 +112,7 @@ def survey(
         high=high,
         classes=classes,
         mechanism=mechanism,
+        label_mechanism=label_mechanism,
         theta=theta,
         purpose=purpose,
         settings=set or (),

@@ -153,7 +153,7 @@ class Received:
         """Return a table of nodes: ids, estimated features, randomised labels.
 
         A node whose messages were all refused has the middle of each feature's range, which tells nothing,
-        and no label.
+        and no label. Where nodes say several classes, each has a column of its own (``label_1``, ...).
         """
         import pyarrow as pa
 
@@ -163,7 +163,7 @@ class Received:
             names = survey.columns or [f"x{number}" for number in range(survey.features.dim)]
             parts += zip(names, self._features().T, strict=True)
         if survey.label is not None:
-            parts.append((label, pa.array(self._labels())))
+            parts += [(name, pa.array(column)) for name, column in self._labels(label).items()]
         if len(dict(parts)) < len(parts):
             raise ConfigError("ids, labels and features need different names; choose other --id and --label")
         return pa.table(dict(parts))
@@ -175,10 +175,17 @@ class Received:
         rows[self.collector.answered] = self.collector.features()
         return rows.astype(np.float32)
 
-    def _labels(self) -> list[str | int | None]:
+    def _labels(self, label: str) -> dict[str, list[str | int | None]]:
+        """Return the column of labels, or one for each of the classes that a node says."""
+        labels = self.collector.labels()
+        columns = labels.reshape(len(labels), -1).T
+        titles = [label] if labels.ndim == 1 else [f"{label}_{place}" for place in range(1, 1 + len(columns))]
+        return {title: self._classes(codes) for title, codes in zip(titles, columns, strict=True)}
+
+    def _classes(self, codes: Integers) -> list[str | int | None]:
         names: Sequence[str | int] = self.collector.survey.class_names
         said: list[str | int | None] = [None] * self.collector.nodes
-        for node, code in zip(np.flatnonzero(self.collector.answered), self.collector.labels(), strict=True):
+        for node, code in zip(np.flatnonzero(self.collector.answered), codes, strict=True):
             said[node] = names[code] if names else int(code)
         return said
 

@@ -10,14 +10,16 @@
     37+n 4  CRC-32 of all bytes before it, big-endian
 
 The payload has a value per feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
-classes - 1), then zero bits up to a whole byte. Which features are told about follows from the survey and
-the node's id, and so does the length. There is exactly one form of every answer of every node.
+classes - 1, or a bit per class where several are said), then zero bits up to a whole byte. Which features are
+told about follows from the survey and the node's id, and so does the length.
+There is exactly one form of every answer of every node.
 """
 
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,7 @@ from graphveil.collect.survey import DIGEST_BYTES, Survey
 from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms._draws import Integers, row_blocks
 from graphveil.mechanisms.local.features import Reports
+from graphveil.mechanisms.local.labels import LabelRR
 from graphveil.mechanisms.local.multibit import MultiBit
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
@@ -36,10 +39,13 @@ _BIT = np.uint64(1)
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What one message says: a report on the features (one row), a label, or both."""
+    """What one message says: a report on the features (one row), a label, or both.
+
+    The label is a class, or where the survey's mechanism says several, these in ascending order.
+    """
 
     features: Reports | None
-    label: int | None
+    label: int | tuple[int, ...] | None
 
 
 def encode(survey: Survey, node: Node, answer: Answer) -> bytes:
@@ -59,7 +65,7 @@ def encode_all(
     head, widths = MAGIC + bytes([VERSION]) + survey.digest, _widths(survey)
     if features is not None and not _same(features.indices, chosen_features(survey, nodes)):
         raise ConfigError("an answer tells about the features that the survey and the node's id choose")
-    parts = (None if features is None else features.values, None if labels is None else labels[:, None])
+    parts = (None if features is None else features.values, _label_fields(survey, labels))
     columns = [part for part in parts if part is not None]
     messages = []
     for rows in row_blocks(len(nodes), len(widths)):
@@ -67,6 +73,13 @@ def encode_all(
         pairs = zip(nodes[rows], _pack(fields, widths), strict=True)
         messages += [_signed(head + node_tag(survey, node) + payload) for node, payload in pairs]
     return messages
+
+
+def _label_fields(survey: Survey, labels: Integers | None) -> npt.NDArray[Any] | None:
+    """Return what is sent of labels: a class, or for each class whether it is said."""
+    if labels is None or survey.label is None:
+        return None
+    return labels[:, None] if isinstance(survey.label, LabelRR) else survey.label.members(labels)
 
 
 def _same(one: npt.NDArray[np.int32] | None, other: npt.NDArray[np.int32] | None) -> bool:
@@ -106,11 +119,23 @@ def decode(survey: Survey, node: Node, message: bytes) -> Answer:
     fields = _unpack(payload, widths)
     if (fields > _limits(survey)).any():
         raise MessageError("a message names a feature, bin or class that the survey does not have")
-    label = None if survey.label is None else int(fields[-1])
-    said = fields if label is None else fields[:-1]
+    label, said = _label(survey, fields)
     if survey.features is None:
         return Answer(None, label)
     return Answer(Reports(said.astype(np.uint8)[None], chosen_features(survey, [node])), label)
+
+
+def _label(survey: Survey, fields: Integers) -> tuple[int | tuple[int, ...] | None, Integers]:
+    """Return the label of a message, and the fields before it."""
+    law = survey.label
+    if law is None:
+        return None, fields
+    if isinstance(law, LabelRR):
+        return int(fields[-1]), fields[:-1]
+    said = np.flatnonzero(fields[-law.classes :])
+    if len(said) != law.size:
+        raise MessageError(f"a message says another number of classes than the survey's {law.size}")
+    return tuple(said.tolist()), fields[: -law.classes]
 
 
 def _payload(survey: Survey, node: Node, message: bytes) -> bytes:
@@ -139,8 +164,10 @@ def _limits(survey: Survey) -> Integers:
         limits.append(np.ones(law.samples, dtype=np.int64))
     elif law is not None:
         limits.append(law.sizes - 1)
-    if survey.label is not None:
+    if isinstance(survey.label, LabelRR):
         limits.append(np.array([survey.label.classes - 1]))
+    elif survey.label is not None:
+        limits.append(np.ones(survey.label.classes, dtype=np.int64))
     return np.concatenate(limits)
 
 

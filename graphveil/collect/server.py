@@ -12,6 +12,7 @@ from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Reports, Single
+from graphveil.mechanisms.local.labels import LabelRR
 
 
 class Collector:
@@ -100,10 +101,13 @@ class Collector:
     def labels(self) -> Integers:
         """Return the randomised labels of the nodes that have answered, in ascending order.
 
+        Shape (answers,), or (answers, k) where the survey's mechanism says k classes.
+
         Raises:
             ConfigError: the survey does not ask for labels.
         """
         if self.survey.label is None:
             raise ConfigError("the survey does not ask for labels")
         said = [answer.label for _, answer in sorted(self._answers.items())]
-        return np.array(said, dtype=np.int64)
+        several = () if isinstance(self.survey.label, LabelRR) else (self.survey.label.size,)
+        return np.array(said, dtype=np.int64).reshape(len(said), *several)

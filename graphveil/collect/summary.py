@@ -98,7 +98,8 @@ def _label(survey: Survey) -> Iterator[Row]:
         return
     names = ", ".join(survey.class_names[:SHOWN]) + (", ..." if law.classes > SHOWN else "")
     yield "label", f"one of {law.classes} classes" + (f": {names}" if survey.class_names else "")
-    yield "kept", f"the label with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
+    what = "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
+    yield "kept", f"{what} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
 
 
 def _total(survey: Survey) -> Row:

@@ -19,10 +19,12 @@ from graphveil.mechanisms.local.feature_rr import FeatureRR
 from graphveil.mechanisms.local.labels import LabelRR
 from graphveil.mechanisms.local.multibit import MultiBit
 from graphveil.mechanisms.local.statement import NOT_COLLECTED, node_features_statement
+from graphveil.mechanisms.local.subset_selection import SubsetSelection
 
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
 MAX_TEXT = 1 << 20  # characters of a survey's text: some forty thousand weights or names
+SUBSET = "subset"  # what the JSON calls subset selection; randomised response has no name there
 TOLD = 0.99  # what is kept with this probability is told, whatever its epsilon is
 
 _MAX_TABLES = 1 << 20  # probabilities that a device has to compute before it can answer
@@ -53,7 +55,7 @@ class Survey:
     """
 
     features: MultiBit | FeatureRR | None = None
-    label: LabelRR | None = None
+    label: LabelRR | SubsetSelection | None = None
     purpose: str = ""
     columns: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
@@ -66,6 +68,8 @@ class Survey:
             raise ConfigError("a survey collects features, a label or both")
         if not isinstance(self.features, MultiBit | FeatureRR | None):
             raise ConfigError("a survey collects features with MultiBit or FeatureRR")
+        if not isinstance(self.label, LabelRR | SubsetSelection | None):
+            raise ConfigError("a survey collects a label with LabelRR or SubsetSelection")
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
@@ -94,8 +98,9 @@ class Survey:
     def kept(self) -> tuple[Floats, float]:
         """The probability that each feature (dim,), and that the label is told as it is; 0 if not asked for.
 
-        Of a feature it is the largest for any value. A feature that only some tell about is meant where it is
-        told, and a bin as kept if what is said lies within a twentieth of the range.
+        Of a label that is told among several classes it is the probability that it is one of them, of a
+        feature the largest for any value. A feature that only some tell about is meant where it is told, and
+        a bin as kept if what is said lies within a twentieth of the range.
 
         >>> features, label = Survey(label=LabelRR(epsilon=1.0, classes=3)).kept
         >>> features.size, round(label, 4)
@@ -215,8 +220,9 @@ def _features_json(law: MultiBit | FeatureRR) -> Json:
     }
 
 
-def _label_json(law: LabelRR) -> Json:
-    return {"epsilon": _number(law.epsilon), "classes": law.classes}
+def _label_json(law: LabelRR | SubsetSelection) -> Json:
+    common: Json = {"epsilon": _number(law.epsilon), "classes": law.classes}
+    return common if isinstance(law, LabelRR) else common | {"mechanism": SUBSET}
 
 
 def _names(key: str, names: tuple[str, ...]) -> Json:
@@ -275,9 +281,12 @@ def _check_tables(epsilon: float, k: object, allocation: Split | Weights) -> Non
         )
 
 
-def _label(given: Json) -> LabelRR:
-    epsilon = given.pop("epsilon")
-    return LabelRR(epsilon=math.inf if epsilon == "inf" else epsilon, **given)
+def _label(given: Json) -> LabelRR | SubsetSelection:
+    epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)
+    if mechanism not in (None, SUBSET):
+        raise MessageError("the survey names a mechanism that this version does not know")
+    given["epsilon"] = math.inf if epsilon == "inf" else epsilon
+    return LabelRR(**given) if mechanism is None else SubsetSelection(**given)
 
 
 def _number(value: float) -> float | str:

@@ -10,9 +10,10 @@ from graphveil.experiment.parameters import parse_value, read_settings, read_the
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
-    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit
+    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, SubsetSelection
 
 MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
+RR, SUBSET = "rr", "subset"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class SurveyBuilder:
     high: str = "1"
     classes: str | None = None
     mechanism: str = MULTI_BIT
+    label_mechanism: str = RR
     theta: Path | None = None
     purpose: str = ""
     settings: Iterable[str] = field(default=())
@@ -52,6 +54,8 @@ class SurveyBuilder:
             raise ConfigError("features need both a budget and names: --eps-x with --columns or --dim")
         if (self.classes is None) != (self.eps_y is None):
             raise ConfigError("a label needs both a budget and classes: --eps-y with --classes")
+        if self.eps_y is None and self.label_mechanism != RR:
+            raise ConfigError("--label-mechanism is for a label: give --eps-y and --classes, or drop it")
         if dim is None and self.eps_y is None:
             raise ConfigError(
                 "a survey asks for features (--eps-x with --columns or --dim), a label (--eps-y with "
@@ -61,7 +65,7 @@ class SurveyBuilder:
         classes = int(names[0]) if counted else len(names)
         return Survey(
             features=None if dim is None or self.eps_x is None else self._features(self.eps_x, dim),
-            label=None if self.eps_y is None else _label(self.eps_y, classes),
+            label=None if self.eps_y is None else _label(self.eps_y, classes, self.label_mechanism),
             purpose=self.purpose,
             columns=columns,
             class_names=() if counted else names,
@@ -99,10 +103,11 @@ def _like(end: Any, other: Any) -> Any:
     return (end,) * len(other) if isinstance(other, tuple) and not isinstance(end, tuple) else end
 
 
-def _label(epsilon: float, classes: int) -> "LabelRR":
-    from graphveil.mechanisms import LabelRR
+def _label(epsilon: float, classes: int, mechanism: str) -> "LabelRR | SubsetSelection":
+    from graphveil.mechanisms import LabelRR, SubsetSelection
 
-    return LabelRR(epsilon=epsilon, classes=classes)
+    kind: type[LabelRR | SubsetSelection] = LabelRR if mechanism == RR else SubsetSelection
+    return kind(epsilon=epsilon, classes=classes)
 
 
 def _own(kind: type[Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         public_weights,
         shap_importance,
     )
-    from graphveil.mechanisms.local.labels import LabelRR
+    from graphveil.mechanisms.local.labels import LabelMechanism, LabelRR
     from graphveil.mechanisms.local.multibit import MultiBit
     from graphveil.mechanisms.local.noise import LocalNoise
     from graphveil.mechanisms.local.per_feature import PerFeature
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         NOT_RANDOMISED,
         node_features_statement,
     )
+    from graphveil.mechanisms.local.subset_selection import SubsetSelection
     from graphveil.mechanisms.scalar.base import ScalarMechanism
     from graphveil.mechanisms.scalar.duchi import Duchi
     from graphveil.mechanisms.scalar.hybrid import Hybrid
@@ -53,6 +54,7 @@ _HOMES = {
     "FeatureRR": "local.feature_rr",
     "Hybrid": "scalar.hybrid",
     "IntegerNoise": "additive",
+    "LabelMechanism": "local.labels",
     "LabelRR": "local.labels",
     "Laplace": "scalar.laplace",
     "LocalNoise": "local.noise",
@@ -69,6 +71,7 @@ _HOMES = {
     "ScalarMechanism": "scalar.base",
     "Split": "local.allocation",
     "StepNoise": "steps",
+    "SubsetSelection": "local.subset_selection",
     "ThreeOutputs": "scalar.three_outputs",
     "Weights": "local.allocation",
     "analytic_sigma": "local.gaussian",
@@ -95,6 +98,7 @@ __all__ = [
     "FeatureRR",
     "Hybrid",
     "IntegerNoise",
+    "LabelMechanism",
     "LabelRR",
     "Laplace",
     "LocalNoise",
@@ -109,6 +113,7 @@ __all__ = [
     "ScalarMechanism",
     "Split",
     "StepNoise",
+    "SubsetSelection",
     "ThreeOutputs",
     "Weights",
     "analytic_sigma",

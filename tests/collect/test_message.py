@@ -12,7 +12,7 @@ from mechanisms.fits import fits
 from graphveil.collect import Answer, Survey, answer, decode, encode
 from graphveil.collect.nodes import chosen_features, node_tag
 from graphveil.errors import ConfigError, MessageError
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Reports
+from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Reports, SubsetSelection
 
 from .surveys import SECRET, SURVEYS, record
 
@@ -194,3 +194,30 @@ def test_random_payloads_decode_to_one_form_or_give_typed_errors(name: str, data
     assert encode(survey, "ann", back) == message
     if survey.features is not None:
         assert np.isfinite(survey.features.estimate(back.features)).all()
+
+
+# -- several classes of a label ----------------------------------------------------------------------------
+
+SEVERAL = Survey(label=SubsetSelection(epsilon=1.0, classes=7))
+
+
+def test_the_format_of_several_classes_is_frozen() -> None:
+    assert SEVERAL.digest == hashlib.sha256(SEVERAL.to_json().encode()).digest()[:16]
+    assert '"label":{"classes":7,"epsilon":1.0,"mechanism":"subset"}' in SEVERAL.to_json()
+    message = encode(SEVERAL, "ann", Answer(None, (1, 4)))
+    assert [f"{byte:08b}" for byte in message[HEADER:-4]] == ["01001000"]
+    assert decode(SEVERAL, "ann", message).label == (1, 4)
+
+
+@pytest.mark.parametrize("said", [(), (3,), (0, 1, 2), tuple(range(7))])
+def test_another_number_of_classes_than_the_survey_asks_for_is_refused(said: tuple[int, ...]) -> None:
+    body = encode(SEVERAL, "ann", Answer(None, (1, 4)))[:HEADER]
+    bits = sum(1 << (7 - one) for one in said)
+    with pytest.raises(MessageError, match="another number of classes than the survey's 2"):
+        decode(SEVERAL, "ann", signed(body + bytes([bits])))
+
+
+def test_a_class_that_there_is_not_is_refused() -> None:
+    body = encode(SEVERAL, "ann", Answer(None, (1, 4)))[:HEADER]
+    with pytest.raises(MessageError, match="does not end with zero bits"):
+        decode(SEVERAL, "ann", signed(body + bytes([0b01000001])))

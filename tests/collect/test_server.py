@@ -30,7 +30,8 @@ def test_what_was_said_is_estimated_in_the_order_of_the_nodes(name: str) -> None
         first._answers[5] = collector._answers[3]
         assert (first.features()[0] == estimates[1]).all()
     if survey.label is not None:
-        assert collector.labels().tolist() == [collector._answers[node].label for node in (0, 3, 4)]
+        said = [collector._answers[node].label for node in (0, 3, 4)]
+        assert collector.labels().tolist() == np.array(said).tolist()
 
 
 def test_estimates_average_to_the_truth() -> None:

@@ -227,6 +227,15 @@ def test_names_of_features_and_classes_go_to_the_devices() -> None:
         Survey.from_json(survey.to_json().replace('["a","b","c"]', '["a","b"]'))
 
 
+@pytest.mark.parametrize("name", ["rr", "laplace", 3])
+def test_a_mechanism_of_labels_that_is_not_known_is_refused(name: object) -> None:
+    parts = json.loads(SURVEYS["subset"].to_json())
+    assert parts["label"].pop("mechanism") == "subset"
+    parts["label"]["mechanism"] = name
+    with pytest.raises(MessageError, match="does not know"):
+        Survey.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
+
+
 def test_labels_of_a_survey_are_what_they_say() -> None:
     survey = Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=math.inf, classes=2))
     text = survey.to_json()

@@ -16,8 +16,15 @@ import numpy as np
 import pytest
 import test_cli_transcript
 import torch
-from collect import test_server
-from mechanisms import test_edge_response, test_local, test_local_noise, test_multibit, test_steps
+from collect import test_message, test_server
+from mechanisms import (
+    test_edge_response,
+    test_local,
+    test_local_noise,
+    test_multibit,
+    test_steps,
+    test_subset_selection,
+)
 from mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_system
 from models import (
     test_noisy_counts,
@@ -36,7 +43,17 @@ from graphveil.artifacts import cards
 from graphveil.cli import train as train_command
 from graphveil.cli.console import Screen
 from graphveil.experiment.experiment import Experiment
-from graphveil.mechanisms import FeatureRR, MultiBit, Split, StepNoise, Weights, public_rate
+from graphveil.mechanisms import (
+    FeatureRR,
+    LabelRR,
+    MultiBit,
+    Split,
+    StepNoise,
+    SubsetSelection,
+    Weights,
+    public_rate,
+)
+from graphveil.mechanisms._draws import subsets
 from graphveil.mechanisms.local import allocation
 from graphveil.models.features import crossfit
 from graphveil.models.training import clear, private
@@ -329,6 +346,23 @@ def floor_and_best_are_mixed_up(patch: Patch) -> None:
     patch.setattr(MultiBit, "samples", property(mixed_up))
 
 
+def the_own_class_is_said_as_if_it_had_to_be_alone(patch: Patch) -> None:
+    odds = property(lambda law: LabelRR(epsilon=law.epsilon * law.size, classes=law.classes).counts)
+    patch.setattr(SubsetSelection, "counts", odds)
+
+
+def other_classes_are_not_numbered_from_the_own_one(patch: Patch) -> None:
+    patch.setattr(SubsetSelection, "_others", lambda law, _, words: subsets(words, law.classes - 1))
+
+
+def a_message_may_say_all_classes(patch: Patch) -> None:
+    def label(survey: Any, fields: Any) -> Any:
+        classes = survey.label.classes
+        return tuple(np.flatnonzero(fields[-classes:]).tolist()), fields[:-classes]
+
+    patch.setattr("graphveil.collect.message._label", label)
+
+
 def a_message_belongs_to_nobody(patch: Patch) -> None:
     patch.setattr("graphveil.collect.message.node_tag", lambda survey, node: bytes(16))
 
@@ -341,6 +375,25 @@ OF_REPORTS = (
         reason="spends 1.7",
     ),
     Seeded(floor_and_best_are_mixed_up, test_multibit.has_the_golden_choices, reason="takes 2"),
+    Seeded(
+        the_own_class_is_said_as_if_it_had_to_be_alone,
+        partial(
+            test_subset_selection.test_no_set_is_more_than_e_to_the_epsilon_times_as_likely,
+            classes=6,
+            epsilon=1.0,
+        ),
+    ),
+    Seeded(
+        other_classes_are_not_numbered_from_the_own_one,
+        partial(test_subset_selection.test_sets_follow_the_law, label=3),
+    ),
+    Seeded(
+        a_message_may_say_all_classes,
+        partial(
+            test_message.test_another_number_of_classes_than_the_survey_asks_for_is_refused, said=(0, 1, 2)
+        ),
+        reason="DID NOT RAISE",
+    ),
     Seeded(a_message_belongs_to_nobody, a_message_counts_once),
 )
 

@@ -19,6 +19,7 @@ from graphveil.mechanisms import (
     RecordFeatureRR,
     Sample,
     Split,
+    SubsetSelection,
     Weights,
 )
 from graphveil.mechanisms.scalar.table import SCALARS, scalar
@@ -78,6 +79,7 @@ def _weighed(count: int) -> Arrays:
 
 CASES = {name: Case(partial(made, name), lambda count: [records(count)]) for name in FEATURES} | {
     "labels": Case(lambda epsilon: LabelRR(epsilon=epsilon, classes=4), _labels, many=40_000),
+    "several labels": Case(lambda epsilon: SubsetSelection(epsilon=epsilon, classes=9), _labels, many=40_000),
     "weights of each record": Case(
         lambda epsilon: RecordFeatureRR(epsilon=epsilon, dim=3, k=4, mode="paper"), _weighed
     ),
@@ -96,4 +98,4 @@ BUDGETED: dict[str, Callable[[Any], object]] = {name: case.make for name, case i
     f"one number: {name}": partial(scalar, name) for name in SCALARS
 }
 NO_BUDGETS = [0, 0.0, -1.0, math.nan, -math.inf, "1", None, True]
-BELOW_64_BITS = [*(name for name in BUDGETED if name.startswith("one number")), "labels"]
+BELOW_64_BITS = [*(name for name in BUDGETED if name.startswith("one number")), "labels", "several labels"]

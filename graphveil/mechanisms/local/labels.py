@@ -1,6 +1,7 @@
-"""Randomised response on a label, and what it does to classes."""
+"""What mechanisms for a label have in common, and randomised response."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,38 +14,27 @@ from graphveil.mechanisms.claim import Claim, check_budget
 from graphveil.mechanisms.local.features import distinct_rows
 
 MISSING = -1  # a record without a label
-
-_TOTAL = 1 << 64
 MAX_CLASSES = 1 << 16
+TOTAL = 1 << 64
+ROUNDING = 2.0**-46  # far above the relative error of a probability in float64
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelRR:
-    """Keep a label of c classes with probability p, else say another one (Warner 1965; Kairouz et al. 2016).
+class LabelMechanism(ABC):
+    """Base of mechanisms that say k of c classes, the record's own more often than others.
 
-        p = e^epsilon / (e^epsilon + c - 1),   q = 1 / (e^epsilon + c - 1) for each other class.
+        p = k / (k + (c - k) e^-epsilon)   that the own class is said,
+        q = (k - p) / (c - 1)              that any other given one is.
 
-    The noise is a shift of the class by 0 .. c-1, drawn from one word of 64 bits: each shift but 0 has
-    ceil(2^64 q) words or one more, 0 the rest. So all q are equal and no ratio exceeds e^epsilon.
-
-    A record without a label says each class with probability 1/c, so that who has one is not told either.
-
-    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
-    are at most e^epsilon (docs/guarantees.md, section 6). ``epsilon`` inf keeps labels, and missing ones
-    missing.
-
-    Shapes: labels int64 (records,), -1 for a missing one.
+    All sets of k classes with the own one are equally likely, and so are all without it, e^epsilon times
+    less. A record without a label says every set alike, so that who has one is not told either.
 
     Args:
-        epsilon: the budget of the label.
+        epsilon: the budget of the label; inf keeps labels, and missing ones missing.
         classes: c, public.
 
     Raises:
         ConfigError: a parameter is outside its range.
-
-    >>> law = LabelRR(epsilon=1.0, classes=3)
-    >>> round(law.keep, 10), round(law.change, 10)
-    (0.5761168848, 0.2119415576)
     """
 
     epsilon: float
@@ -62,53 +52,65 @@ class LabelRR:
         return Claim(self.epsilon)
 
     @property
+    @abstractmethod
+    def size(self) -> int:
+        """k."""
+
+    @property
     def keep(self) -> float:
         """p."""
-        return 1 / (1 + (self.classes - 1) * math.exp(-self.epsilon))
-
-    def keep_with(self, missing: float) -> float:
-        """Return (1 - m) p + m/c: how often a record says its class if a share m has none to say."""
-        return (1 - missing) * self.keep + missing / self.classes
+        return self.size / (self.size + (self.classes - self.size) * math.exp(-self.epsilon))
 
     @property
     def change(self) -> float:
         """q."""
-        return math.exp(-self.epsilon) * self.keep
+        others = self.size - 1 + (self.classes - self.size) * math.exp(-self.epsilon)
+        return self.keep * others / (self.classes - 1)
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """How many of the 2^64 words keep a label, and how many make each change."""
-        if math.isinf(self.epsilon):
-            return _TOTAL, 0
-        change = math.floor(_TOTAL * self.change * (1 + 2.0**-46)) + 1
-        return _TOTAL - (self.classes - 1) * change, change
+    def gap(self) -> float:
+        """p - q."""
+        return -math.expm1(-self.epsilon) * self.keep * (self.classes - self.size) / (self.classes - 1)
+
+    @property
+    def information(self) -> float:
+        """What is said tells so many nats about a label of which each class is equally likely."""
+        told = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
+        return sum(share * math.log(ratio) for share, ratio in told if ratio)
+
+    def keep_with(self, missing: float) -> float:
+        """Return (1 - m) p + m k/c: how often a record says its class if a share m has none to say."""
+        return (1 - missing) * self.keep + missing * self.size / self.classes
+
+    def ratios(self, missing: float = 0.0) -> tuple[float, float]:
+        """Return how likely a set is for a class in it, and for one outside, relative to a set drawn blindly.
+
+        A share m of the records has no label, and draws blindly.
+        """
+        keep, size = self.keep_with(missing), self.size
+        return keep * self.classes / size, (1 - keep) * self.classes / (self.classes - size)
 
     @property
     def transition(self) -> Floats:
-        """T = q 1 1^T + (p - q) I: row y is the law of what is said for y."""
+        """T = q 1 1^T + (p - q) I: row y has the probabilities that each class is said for y."""
         return self.transition_with(0.0)
 
     def transition_with(self, missing: float) -> Floats:
-        """Return (1 - m) T + m/c 1 1^T: what is said for y if a share m of the labels is missing.
+        """Return (1 - m) T + m k/c 1 1^T: what is said for y if a share m of the labels is missing.
 
         It is how a label of class y would have to be randomised for what all records say, if those without a
         label were like the others. Both have the same form, so m cannot be told from what is said alone: of
-        shares f of the classes one sees 1/c + (1 - m)(p - q)(f - 1/c). It has to be known.
+        shares f of the classes one sees k/c + (1 - m)(p - q)(f - 1/c). It has to be known.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).transition_with(0.2).tolist()
         [[0.9, 0.1], [0.1, 0.9]]
         """
         _check.within(0, 1, missing=missing)
-        gap, said = (1 - missing) * self._gap, (1 - missing) * self.change + missing / self.classes
-        return np.full((self.classes, self.classes), said) + gap * np.eye(self.classes)
-
-    @property
-    def inverse(self) -> Floats:
-        """T^-1 = (I - q 1 1^T) / (p - q)."""
-        return (np.eye(self.classes) - self.change) / self._gap
+        said = (1 - missing) * self.change + missing * self.size / self.classes
+        return np.full((self.classes, self.classes), said) + (1 - missing) * self.gap * np.eye(self.classes)
 
     def perturb(self, labels: Integers, *, stream: Draws, rows: Integers | None = None) -> Integers:
-        """Return the randomised labels of records.
+        """Return what records say, in the shape that the class documents.
 
         Args:
             labels: classes 0 .. c-1, or -1 for a missing one, whole numbers (records,).
@@ -122,41 +124,41 @@ class LabelRR:
         """
         labels = self.checked(labels, missing=True)
         rows = distinct_rows(rows, len(labels))
+        said = self._as_they_are(labels)
         if math.isinf(self.epsilon):
-            return labels
+            return said
         stream.serve(rows)
-        said = np.empty_like(labels)
-        for part in row_blocks(len(labels), 1):
-            words = stream.words(rows[part], words_per_row=1)[:, 0]
-            told = (labels[part] + self._shifts(words)) % self.classes
-            said[part] = np.where(labels[part] == MISSING, below(words, self.classes), told)
+        count, width = self._words_and_width
+        for part in row_blocks(len(labels), width):
+            said[part] = self._said(labels[part], stream.words(rows[part], words_per_row=count))
         return said
 
-    def frequencies(self, labels: Integers) -> Floats:
-        """Return unbiased estimates of the share of each class, from randomised labels; some may be negative.
+    def members(self, said: Integers) -> npt.NDArray[np.bool_]:
+        """Return which classes records said, (records, c); of one that said nothing (-1), none.
+
+        >>> LabelRR(epsilon=1.0, classes=3).members(np.array([2, -1])).astype(int).tolist()
+        [[0, 0, 1], [0, 0, 0]]
+        """
+        rows = said.reshape(len(said), -1)
+        found = np.zeros((len(said), self.classes + 1), dtype=bool)
+        found[np.arange(len(said))[:, None], rows] = True  # -1 is the spare last column
+        return found[:, :-1]
+
+    def frequencies(self, said: Integers) -> Floats:
+        """Return unbiased estimates of the share of each class, from what was said; some may be negative.
 
         >>> LabelRR(epsilon=float("inf"), classes=2).frequencies(np.array([0, 1, 1, 1]))
         array([0.25, 0.75])
         """
-        labels = self.checked(labels)
-        said = np.bincount(labels, minlength=self.classes) / max(1, len(labels))
-        return (said - self.change) / self._gap
+        said = self.checked_said(said)
+        shares = np.bincount(said.ravel(), minlength=self.classes) / max(1, len(said))
+        return (shares - self.change) / self.gap
 
     def frequency_variance(self, frequencies: Floats, records: int) -> Floats:
         """Return r (1 - r) / (n (p-q)^2), r = q + (p-q) f: the variances for independent labels."""
         _check.integer_at_least(1, records=records)
-        said = self.change + self._gap * frequencies
-        return said * (1 - said) / (records * self._gap**2)
-
-    @property
-    def _gap(self) -> float:
-        """p - q."""
-        return -math.expm1(-self.epsilon) * self.keep
-
-    def _shifts(self, words: Words) -> Integers:
-        _, change = self.counts
-        moved = words < np.uint64((self.classes - 1) * change)
-        return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)
+        said = self.change + self.gap * frequencies
+        return said * (1 - said) / (records * self.gap**2)
 
     def checked(self, labels: npt.ArrayLike, *, missing: bool = False) -> Integers:
         """Return labels as int64, of which some may be missing if it is said so.
@@ -164,12 +166,115 @@ class LabelRR:
         Raises:
             GraphError: the shape is wrong, or a label is none of the classes.
         """
-        said = np.asarray(labels)
-        if said.ndim != 1 or said.dtype.kind not in "iu":
-            raise GraphError("labels must be whole numbers of shape (records,)")
-        if said.size and not (said.min() >= (MISSING if missing else 0) and said.max() < self.classes):
+        return self._classes(labels, 1, "(records,)", missing=missing)
+
+    @abstractmethod
+    def checked_said(self, said: npt.ArrayLike) -> Integers:
+        """Return what records said as int64.
+
+        Raises:
+            GraphError: the shape is wrong, or somebody said what no record can.
+        """
+
+    def _classes(self, given: npt.ArrayLike, dims: int, shape: str, *, missing: bool = False) -> Integers:
+        found = np.asarray(given)
+        if found.ndim != dims or found.dtype.kind not in "iu":
+            raise GraphError(f"labels must be whole numbers of shape {shape}")
+        if found.size and not (found.min() >= (MISSING if missing else 0) and found.max() < self.classes):
             raise GraphError(
                 f"labels must be classes from 0 to {self.classes - 1}"
                 + (", or -1 for none" if missing else "")
             )
-        return said.astype(np.int64)
+        return found.astype(np.int64)
+
+    @abstractmethod
+    def _as_they_are(self, labels: Integers) -> Integers:
+        """Return what records say if nothing is randomised."""
+
+    @property
+    @abstractmethod
+    def _words_and_width(self) -> tuple[int, int]:
+        """How many random words a record takes, and how many numbers it needs while it is randomised."""
+
+    @abstractmethod
+    def _said(self, labels: Integers, words: Words) -> Integers:
+        """Return what records say, of which some have no label, from a row of words each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRR(LabelMechanism):
+    """Keep a label of c classes with probability p, else say another one (Warner 1965; Kairouz et al. 2016).
+
+        p = e^epsilon / (e^epsilon + c - 1),   q = 1 / (e^epsilon + c - 1) for each other class.
+
+    The noise is a shift of the class by 0 .. c-1, drawn from one word of 64 bits: each shift but 0 has
+    ceil(2^64 q) words or one more, 0 the rest. So all q are equal and no ratio exceeds e^epsilon.
+
+    A record without a label says each class with probability 1/c, so that who has one is not told either.
+
+    Guarantee: epsilon-LDP for the label, exactly (p/q = e^epsilon), a missing one included: p c and 1/(q c)
+    are at most e^epsilon (docs/guarantees.md, section 6). ``epsilon`` inf keeps labels, and missing ones
+    missing.
+
+    Shapes: labels int64 (records,), -1 for a missing one, to int64 (records,).
+
+    Args:
+        epsilon: the budget of the label.
+        classes: c, public.
+
+    Raises:
+        ConfigError: a parameter is outside its range.
+
+    >>> law = LabelRR(epsilon=1.0, classes=3)
+    >>> round(law.keep, 10), round(law.change, 10)
+    (0.5761168848, 0.2119415576)
+    """
+
+    @property
+    def size(self) -> int:
+        """One class is said."""
+        return 1
+
+    @property
+    def change(self) -> float:
+        """q."""
+        return math.exp(-self.epsilon) * self.keep
+
+    @property
+    def gap(self) -> float:
+        """p - q."""
+        return -math.expm1(-self.epsilon) * self.keep
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many of the 2^64 words keep a label, and how many make each change."""
+        if math.isinf(self.epsilon):
+            return TOTAL, 0
+        change = math.floor(TOTAL * self.change * (1 + ROUNDING)) + 1
+        return TOTAL - (self.classes - 1) * change, change
+
+    @property
+    def inverse(self) -> Floats:
+        """T^-1 = (I - q 1 1^T) / (p - q)."""
+        return (np.eye(self.classes) - self.change) / self.gap
+
+    def checked_said(self, said: npt.ArrayLike) -> Integers:
+        """Return what records said, a class each."""
+        return self.checked(said)
+
+    def _as_they_are(self, labels: Integers) -> Integers:
+        return labels.copy()
+
+    @property
+    def _words_and_width(self) -> tuple[int, int]:
+        return 1, 1
+
+    def _said(self, labels: Integers, words: Words) -> Integers:
+        words = words[:, 0]
+        told = (labels + self._shifts(words)) % self.classes
+        return np.where(labels == MISSING, below(words, self.classes), told)
+
+    def _shifts(self, words: Words) -> Integers:
+        _, change = self.counts
+        moved = words < np.uint64((self.classes - 1) * change)
+        return np.where(moved, words // np.uint64(change) + np.uint64(1), np.uint64(0)).astype(np.int64)

@@ -10,10 +10,10 @@ import torch
 from scipy import sparse
 
 from graphveil.collect import Collector, Survey
-from graphveil.errors import ConfigError, GraphError
+from graphveil.errors import ConfigError, GraphError, NotYetError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.splits import random_split
-from graphveil.mechanisms import FeatureRR, MultiBit, Weights
+from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
 from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, sparse_estimates
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import NodeFeatures
@@ -49,6 +49,8 @@ def _said(survey: Survey) -> dict[str, Any]:
     law, label = survey.features, survey.label
     if label is None:
         raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
+    if not isinstance(label, LabelRR):
+        raise NotYetError("learning from several classes of a label is not there yet; ask for one class")
     common = {
         "unit": NodeFeatures.name,
         "eps_y": label.epsilon,
