@@ -20,7 +20,13 @@ from graphveil.errors import ConfigError
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = "Matrix | sparse.csr_array[np.float64]"
 
+OnStep: TypeAlias = Callable[[int], None]
+
 _SAFETY = 1 + 1e-6  # a clipped gradient stays below one in spite of rounding
+
+
+def _unheard(done: int) -> None:
+    """Tell nobody."""
 
 
 class Noise(Protocol):
@@ -78,7 +84,12 @@ class Descent:
 
 
 def descend(
-    inputs: Inputs, labels: npt.NDArray[np.int64], start: Matrix, descent: Descent, noise: Noise
+    inputs: Inputs,
+    labels: npt.NDArray[np.int64],
+    start: Matrix,
+    descent: Descent,
+    noise: Noise,
+    on_step: OnStep = _unheard,
 ) -> Matrix:
     """Return weights (f + 1, C), the last row the bias, float64: the mean of the last T/2 iterates.
 
@@ -93,7 +104,8 @@ def descend(
     Guarantee: unit one record. Nulling a record moves the sum of step t by at most one clipping norm, and
     truncation by one grid step a parameter, which the noise's sigma has to include (``StepNoise`` does).
 
-    Shapes: inputs (n, f) dense or sparse float64, labels (n), start (f + 1, C).
+    Shapes: inputs (n, f) dense or sparse float64, labels (n), start (f + 1, C). ``on_step`` is told how many
+    steps are done.
 
     Raises:
         ConfigError: the shapes do not fit together.
@@ -111,7 +123,7 @@ def descend(
             f"start weights {start.shape} must have one row more than the inputs {inputs.shape} have "
             f"columns, and labels {labels.shape} one entry per row"
         )
-    return _descend(_ClippedGradient(inputs, labels, start.shape[1]).total, start, descent, noise)
+    return _descend(_ClippedGradient(inputs, labels, start.shape[1]).total, start, descent, noise, on_step)
 
 
 def descend_weights(
@@ -151,7 +163,13 @@ def descend_weights(
     return _descend(_ClippedWeights(logits, labels, clip).total, start, descent, noise)
 
 
-def _descend(total_at: Callable[[Matrix], Matrix], start: Matrix, descent: Descent, noise: Noise) -> Matrix:
+def _descend(
+    total_at: Callable[[Matrix], Matrix],
+    start: Matrix,
+    descent: Descent,
+    noise: Noise,
+    on_step: OnStep = _unheard,
+) -> Matrix:
     """Take noisy steps along clipped sums; the sums live and die here."""
     weights, velocity, total = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
     for step in range(descent.steps):
@@ -162,6 +180,7 @@ def _descend(total_at: Callable[[Matrix], Matrix], start: Matrix, descent: Desce
         weights = weights - descent.rate * velocity
         if step >= descent.steps - descent._averaged:
             total += weights
+        on_step(step + 1)
     return total / descent._averaged
 
 

@@ -27,6 +27,7 @@ from mechanisms import (
 )
 from mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_system
 from models import (
+    test_mlp_on_records,
     test_noisy_counts,
     test_replay_defaults,
     test_replay_other_graphs,
@@ -471,6 +472,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_replay_records.BUGS, OF_RECORDS),
     *_all(test_replay_defaults.BUGS, 1),
     *_all(test_noisy_counts.BUGS, 2),
+    *_all(test_mlp_on_records.BUGS),
     *OF_TRAINING,
     *OF_KEYS,
     *OF_REPORTS,

@@ -46,6 +46,8 @@ COMMON: dict[str, Any] = {**OWNER, "hidden": 4, "epochs": 3, "learning_rate": 0.
 PROMISE = {"unit": "node-promise", "assured_max_degree": 2 * NODES}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("mlp", COMMON),
+    "mlp-tuned": ("mlp", OWNER),
+    "mlp-tuned-promise": ("mlp", {**OWNER, **PROMISE}),
     "mlp-sampled": ("mlp", {**COMMON, "batch_size": 6}),
     "gap": ("gap", {**COMMON, "degree_budget": 1}),
     "gap-sampled": ("gap", {**COMMON, "degree_budget": 5, "batch_size": 6, "hops": 3}),

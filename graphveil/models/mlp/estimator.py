@@ -1,12 +1,16 @@
 """MLP: what is expected of features alone, and what every method has to beat."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
 from graphveil.models.base import Estimator
 from graphveil.models.keywords import NetworkKeywords, Recipe
+from graphveil.models.method import Method
+from graphveil.models.mlp.on_records import SoftmaxOnRecords
 from graphveil.models.mlp.small import ClearMLP, PrivateMLP
+from graphveil.models.terms import Terms
 
 
 @dataclass(kw_only=True, eq=False)
@@ -15,6 +19,11 @@ class MLP(NetworkKeywords, Estimator):
 
     It reads no edge, so at edge level it costs nothing: every private method must beat it, or is not worth
     its epsilon.
+
+    Under node units, in strict mode and with no keyword of the network given, it is softmax regression by
+    full-batch noisy steps whose settings follow from public sizes and the budget (:class:`SoftmaxOnRecords`):
+    the best that little budget buys. Validation records teach there, too. Any keyword of the network asks for
+    the network instead.
 
     Guarantee under node units: its training steps are one question to the training nodes' records, booked
     before the first one. A record that is nulled moves each clipped sum by at most C, and the noise is the
@@ -25,6 +34,7 @@ class MLP(NetworkKeywords, Estimator):
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
+        tuned: under node units: False asks for the small network even where no keyword does.
         layers: number of layers, the output layer included; None for 3, under node units 2, since more
             weights are more noise, in paper mode there 3.
 
@@ -51,16 +61,30 @@ class MLP(NetworkKeywords, Estimator):
         "the epoch of the best exact validation accuracy is kept, for which nobody pays",
     )
 
+    tuned: bool | None = None
     layers: int | None = None
 
     def _check_config(self) -> None:
         super()._check_config()
         self._configured()
 
-    def _configured(self) -> "ClearMLP":
+    def _configured(self) -> Method:
         terms = self._terms()
+        if self._is_tuned(terms):
+            return SoftmaxOnRecords(name=self.method, terms=terms, device=self.device)
         depth = (2 if terms.on_records and not terms.paper else 3) if self.layers is None else self.layers
         _check.depth(layers=depth)
         kind = PrivateMLP if terms.on_records else ClearMLP
         recipe = Recipe.of(self, terms, self.device)
         return kind(name=self.method, terms=terms, device=self.device, recipe=recipe, depth=depth)
+
+    def _is_tuned(self, terms: Terms) -> bool:
+        """Whether public sizes and the budget choose everything."""
+        given = self._given()
+        return self.tuned is not False and terms.on_records and not (terms.paper or given)
+
+    def _given(self) -> list[str]:
+        """Return the keywords of the network and its training that differ from their defaults."""
+        named = [field.name for field in dataclasses.fields(NetworkKeywords)] + ["layers"]
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name in named if getattr(self, name) != defaults[name]]

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from graphveil.errors import ReleaseError
-from graphveil.graph import Features, Graph, rows
-from graphveil.models.classcode.owner.encoder import Encoder, fit_encoder
+from graphveil.graph import Graph, rows
+from graphveil.models.classcode.owner.encoder import encoder_descent
 from graphveil.models.classcode.owner.messages import Messages
 from graphveil.models.classcode.owner.pushes import AggregatedCodes, listen
 from graphveil.models.classcode.owner.reader import (
@@ -19,9 +18,11 @@ from graphveil.models.classcode.owner.reader import (
 )
 from graphveil.models.classcode.owner.targets import teachers
 from graphveil.models.classcode.owner.weighing import Weighing, fit_weighing
+from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax
 from graphveil.models.membership import OTHER
 from graphveil.models.method import State
 from graphveil.models.session import Session
+from graphveil.models.training.private import tensors_of
 from graphveil.release import DPSGDData, DPSGDQuery, PushData, PushQuery, Release, ReleasePlan
 from graphveil.release.own_lists import read_own_lists
 
@@ -33,7 +34,7 @@ class OwnerOutcome:
     Shapes: ``rows`` (N, C-1), ``log_posteriors`` (N, C), of which row v is for those entitled to v's record.
     """
 
-    encoder: Encoder
+    encoder: NoisySoftmax
     decider: Weighing | Combiner
     rows: Tensor
     log_posteriors: Tensor
@@ -99,23 +100,23 @@ class _Fit:
         """Answer the next push."""
         return self._release.ask(PushData(vectors, levels))
 
-    def encoder(self) -> Encoder:
+    def encoder(self) -> NoisySoftmax:
         """Train the encoder, or take it from the workspace."""
-        graph = self._graph
-        noise = self._release.ask(DPSGDData(*_tensors(rows(graph.x, self._nodes)), graph.y[self._nodes]))
+        graph, steps, loud = self._graph, self.first.steps, self.first.noise_multiplier
+        noise = self._release.ask(DPSGDData(*tensors_of(rows(graph.x, self._nodes)), graph.y[self._nodes]))
 
         def train() -> State:
-            return fit_encoder(
+            return fit_softmax(
                 graph.x,
                 graph.y,
                 self.labelled,
                 graph.num_classes,
-                steps=self.first.steps,
-                noise_multiplier=self.first.noise_multiplier,
+                descent=encoder_descent(steps, loud, len(self._nodes)),
+                noise_multiplier=loud,
                 noise=noise,
             ).state()
 
-        return Encoder.restore(self._session.once("encoder", train))
+        return NoisySoftmax.restore(self._session.once("encoder", train))
 
     def combiner_inputs(self, log_posteriors: Tensor, aggregated: AggregatedCodes, sent: Tensor) -> Tensor:
         """Return what the combiner reads: for v, v's own record and published rows."""
@@ -162,10 +163,3 @@ class _Fit:
             return {"weights": fitted.weights}
 
         return Combiner(self._session.once("combiner", train)["weights"])
-
-
-def _tensors(x: Features) -> list[Tensor]:
-    """Return all numbers that the features are made of."""
-    if isinstance(x, Tensor):
-        return [x]
-    return [torch.from_numpy(part) for part in (x.data, x.indices, x.indptr)]

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 from graphveil.errors import ArtifactError, NotYetError
 from graphveil.graph import Graph
-from graphveil.models.classcode.owner.encoder import Encoder
 from graphveil.models.classcode.owner.reader import Combiner
 from graphveil.models.classcode.owner.weighing import WEIGHTS, Weighing
+from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.inference.cache import Answer
 from graphveil.models.method import State, Trained
 from graphveil.models.session import Session
@@ -18,7 +18,7 @@ from graphveil.models.sizes import PublicSizes
 class TrainedClassCodeOwner(Trained):
     """The encoder of features, and what decides on features and rows: a weighing (S) or a combiner (R)."""
 
-    encoder: Encoder
+    encoder: NoisySoftmax
     decider: Weighing | Combiner
 
     def plan_for(self, sizes: PublicSizes) -> NoReturn:
@@ -56,4 +56,4 @@ class TrainedClassCodeOwner(Trained):
                 "them from the original run"
             )
         decider = Weighing(weights) if weights.shape == (WEIGHTS,) else Combiner(weights)
-        return cls(encoder=Encoder.restore(state), decider=decider)
+        return cls(encoder=NoisySoftmax.restore(state), decider=decider)

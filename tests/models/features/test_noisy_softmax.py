@@ -8,7 +8,8 @@ import torch
 from scipy import sparse
 
 from graphveil.graph import to_dense
-from graphveil.models.classcode.owner.encoder import Encoder, encoder_descent, fit_encoder, scaled_rows
+from graphveil.models.classcode.owner.encoder import encoder_descent
+from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax, scaled_rows
 
 
 class Silent:
@@ -21,9 +22,10 @@ class Silent:
         return np.zeros(self._parameters, dtype=np.int64)
 
 
-def fit(x, y: torch.Tensor, labelled: torch.Tensor, noise_multiplier: float = 1.0) -> Encoder:
+def fit(x, y: torch.Tensor, labelled: torch.Tensor, noise_multiplier: float = 1.0) -> NoisySoftmax:
     silent = Silent((x.shape[1] + 1) * 2)
-    return fit_encoder(x, y, labelled, 2, steps=60, noise_multiplier=noise_multiplier, noise=silent)
+    descent = encoder_descent(60, noise_multiplier, int(labelled.sum()))
+    return fit_softmax(x, y, labelled, 2, descent=descent, noise_multiplier=noise_multiplier, noise=silent)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_rows_are_scaled_one_by_one() -> None:
 
 def test_logits_are_shrunk_by_their_own_noise() -> None:
     x, weights = torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
-    log = Encoder(weights.double(), 0.3).log_posteriors(x)
+    log = NoisySoftmax(weights.double(), 0.3).log_posteriors(x)
     long = math.sqrt(1 + math.pi / 8 * (25 + 1) * 0.09)
     short = math.sqrt(1 + math.pi / 8 * 0.09)
     expected = torch.tensor([[3.5 / long, 8 / long], [0.5 / short, 0.0]]).double().log_softmax(dim=1)
