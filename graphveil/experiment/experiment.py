@@ -29,7 +29,6 @@ _SHARED_WITH_BASELINE = (
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
-    "batch_size",
     "device",
 )
 
@@ -122,7 +121,8 @@ class Experiment:
             assert isinstance(model, LocalEstimator)  # no other method takes the unit
             return model.without_edges()
         known = self._parameters(run)
-        return MLP(**{name: known[name] for name in ("seed", *_SHARED_WITH_BASELINE) if name in known})
+        shared = ("seed", *_SHARED_WITH_BASELINE, *(("batch_size",) if self.paper else ()))
+        return MLP(**{name: known[name] for name in shared if name in known})
 
     def _parameters(self, run: int) -> dict[str, Any]:
         parameters = {"seed": self.seed + run, **self.parameters}

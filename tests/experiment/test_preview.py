@@ -5,6 +5,7 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.experiment.preview import preview, together
 from graphveil.experiment.source import Source
 from graphveil.graph import Graph
+from graphveil.models.mlp import MLP
 from graphveil.privacy import (
     ByGroup,
     Composed,
@@ -100,7 +101,7 @@ def test_a_recipe_that_drops_edges_says_so() -> None:
     assert found.valid
 
 
-def test_the_baseline_trains_in_batches_of_the_same_size() -> None:
-    baseline = experiment(batch_size=32).baseline(0)
-    assert baseline is not None
-    assert baseline.batch_size == 32
+def test_the_papers_baseline_trains_in_batches_of_the_same_size_and_ours_as_is_best() -> None:
+    papers, ours = (experiment(batch_size=32, mode=mode).baseline(0) for mode in ("paper", "strict"))
+    assert isinstance(papers, MLP) and isinstance(ours, MLP)
+    assert (papers.batch_size, ours.batch_size) == (32, None)

@@ -113,6 +113,17 @@ def restore_network(state: State) -> FeedForward:
     return network
 
 
+def restore_networks(state: State, part: str) -> tuple[FeedForward, ...]:
+    """Return the feature networks of one kind from all weights of a fit; there may be none."""
+    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
+    return tuple(restore_network(one) for one in parts if one)
+
+
+def fits(networks: Sequence[FeedForward], features: int, classes: int) -> bool:
+    """Whether these are one network a fold, for so many features and classes."""
+    return len(networks) == FOLDS and all(ends_of(network) == (features, classes) for network in networks)
+
+
 def ends_of(network: FeedForward) -> tuple[int, int]:
     """Return how many features a feature network reads, and how many classes it tells apart."""
     first, *_, last = network.affines()

@@ -5,25 +5,35 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
+from graphveil.errors import ConfigError
 from graphveil.models.base import Estimator
 from graphveil.models.keywords import NetworkKeywords, Recipe
 from graphveil.models.method import Method
 from graphveil.models.mlp.on_records import SoftmaxOnRecords
 from graphveil.models.mlp.small import ClearMLP, PrivateMLP
+from graphveil.models.mlp.tuned import TunedMLP
 from graphveil.models.terms import Terms
 
 
 @dataclass(kw_only=True, eq=False)
 class MLP(NetworkKeywords, Estimator):
-    """A multi-layer perceptron on the nodes' own features.
+    """What features alone tell: the floor that every private method must beat, or is not worth its epsilon.
 
-    It reads no edge, so at edge level it costs nothing: every private method must beat it, or is not worth
-    its epsilon.
+    It reads no edge, so at edge level it costs nothing.
 
-    Under node units, in strict mode and with no keyword of the network given, it is softmax regression by
-    full-batch noisy steps whose settings follow from public sizes and the budget (:class:`SoftmaxOnRecords`):
-    the best that little budget buys. Validation records teach there, too. Any keyword of the network asks for
-    the network instead.
+    **Tuned**, which it is in strict mode as long as no keyword says what the network shall be: at edge level
+    and without privacy, five networks, each trained without a fifth of the labelled nodes, their recipe
+    chosen among three on labels held out, blended with the votes of the nodes whose features are most alike.
+    Labels of validation nodes teach, too; no node's own label informs its own prediction, so accuracy on
+    validation nodes means something. These are the very posteriors that ClassCode begins with.
+
+    **Tuned under node units**, it is softmax regression by full-batch noisy steps whose settings follow from
+    public sizes and the budget (:class:`SoftmaxOnRecords`): the best that little budget buys. Validation
+    records teach there, too.
+
+    **Small**: one network of the shape that the keywords give, as papers have it beside their methods (GAP:
+    three layers of 16 units). Paper mode trains it, and any keyword of the network that differs from its
+    default asks for it.
 
     Guarantee under node units: its training steps are one question to the training nodes' records, booked
     before the first one. A record that is nulled moves each clipped sum by at most C, and the noise is the
@@ -34,18 +44,19 @@ class MLP(NetworkKeywords, Estimator):
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        tuned: under node units: False asks for the small network even where no keyword does.
+        tuned: whether all settings are chosen, on held-out public labels or, under node units, from public
+            sizes; None for yes in strict mode, unless a keyword of the network or its training is given.
         layers: number of layers, the output layer included; None for 3, under node units 2, since more
             weights are more noise, in paper mode there 3.
 
     Raises:
-        ConfigError: a parameter is outside its range or not for the unit; on ``fit``, the batch is larger
-            than the training set.
+        ConfigError: a parameter is outside its range or not for the unit, or contradicts ``tuned=True``; on
+            ``fit``, the batch is larger than the training set.
 
     >>> from graphveil.graph.synthetic import synthetic
     >>> from graphveil.graph.recipes import RECIPES
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
-    >>> model = MLP(unit="undirected-edge", seed=0, epochs=20).fit(graph)
+    >>> model = MLP(unit="undirected-edge", seed=0).fit(graph)
     >>> model.predict_proba().shape[0] == graph.num_nodes, model.guarantee.epsilon
     (True, 0.0)
     >>> private = MLP(unit="node-owner", epsilon=4.0, seed=0, epochs=20).fit(graph)
@@ -71,7 +82,8 @@ class MLP(NetworkKeywords, Estimator):
     def _configured(self) -> Method:
         terms = self._terms()
         if self._is_tuned(terms):
-            return SoftmaxOnRecords(name=self.method, terms=terms, device=self.device)
+            tuned = SoftmaxOnRecords if terms.on_records else TunedMLP
+            return tuned(name=self.method, terms=terms, device=self.device)
         depth = (2 if terms.on_records and not terms.paper else 3) if self.layers is None else self.layers
         _check.depth(layers=depth)
         kind = PrivateMLP if terms.on_records else ClearMLP
@@ -79,9 +91,18 @@ class MLP(NetworkKeywords, Estimator):
         return kind(name=self.method, terms=terms, device=self.device, recipe=recipe, depth=depth)
 
     def _is_tuned(self, terms: Terms) -> bool:
-        """Whether public sizes and the budget choose everything."""
+        """Whether everything is chosen for the data or by public rule, refusing what would contradict it."""
+        _check.switch(**({} if self.tuned is None else {"tuned": self.tuned}))
         given = self._given()
-        return self.tuned is not False and terms.on_records and not (terms.paper or given)
+        if self.tuned is None:
+            return not (terms.paper or given)
+        if self.tuned and terms.paper:
+            raise ConfigError(
+                "tuned=True is not what papers do; drop it, or use mode='strict' (--mode strict)"
+            )
+        if self.tuned and given:
+            raise ConfigError(f"tuned=True chooses {', '.join(given)} itself; drop one or the other")
+        return self.tuned
 
     def _given(self) -> list[str]:
         """Return the keywords of the network and its training that differ from their defaults."""

@@ -15,15 +15,14 @@ from graphveil.graph import Graph
 from graphveil.models.classcode.edge.likelihood import Affinity, Shape, fit_length, row_log_likelihood
 from graphveil.models.classcode.edge.rounds import Rounds
 from graphveil.models.features.crossfit import (
-    FOLDS,
     Posteriors,
-    ends_of,
+    fits,
     mean_posterior,
-    restore_network,
+    restore_networks,
 )
 from graphveil.models.inference.cache import Answer
 from graphveil.models.method import State
-from graphveil.models.parts import part_of, parts_state
+from graphveil.models.parts import parts_state
 from graphveil.models.session import Session
 from graphveil.networks.layers import FeedForward
 
@@ -114,12 +113,11 @@ class InductiveReader:
         Raises:
             ArtifactError: it does not read so many features, or tell so many classes apart.
         """
-        networks, imitating = (_networks(state, part) for part in (_FEATURES, _IMITATING))
-        fits = len(networks) == FOLDS and len(imitating) in (0, FOLDS)
-        fits &= all(ends_of(network) == (features, classes) for network in (*networks, *imitating))
+        networks, imitating = (restore_networks(state, part) for part in (_FEATURES, _IMITATING))
+        whole = all(fits(some, features, classes) for some in (networks, imitating or networks))
         table, numbers = state["affinity"], state["numbers"]
-        fits &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
-        if not fits:
+        whole &= table.shape == (classes, classes) and bool((table > 0).all() & (numbers[:-1] >= 0).all())
+        if not whole:
             raise ArtifactError(
                 f"the model's weights are not those of {features} features and {classes} classes; take them "
                 "from the original run"
@@ -127,9 +125,3 @@ class InductiveReader:
         degree, spread, overdispersion, temper, unit = numbers.tolist()
         shape = Shape(spread, overdispersion, temper)
         return cls(networks, imitating, bool(unit), Affinity(table, degree), shape)
-
-
-def _networks(state: State, part: str) -> tuple[FeedForward, ...]:
-    """Return the feature networks of one kind, of which there may be none."""
-    parts = [part_of(state, f"{part}/{k}/") for k in range(FOLDS)]
-    return tuple(restore_network(one) for one in parts if one)
