@@ -55,6 +55,9 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     "unit of records": (["--unit", "node-owner"], "no bound under unit 'node-owner'"),
     "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
     "two sources": (["--dataset", "cora"], "exclude each other"),
+    "no list": (["--unit", "private-slot-edge"], "needs the public list of nodes"),
+    "no unit for a list": (["--private-nodes", "all"], "belong to unit 'private-slot-edge'"),
+    "setting": (["--set", "fraction=1"], "edge-rand has no such parameter"),
     "budget": (["--epsilon", -1], "epsilon=-1.0 must be a finite number above 0"),
 }
 

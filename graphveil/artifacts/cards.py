@@ -14,6 +14,7 @@ from graphveil.privacy import (
     NodeOwner,
     NodePromise,
     NoUnit,
+    PrivateSlotEdge,
 )
 from graphveil.privacy.figures import delta_up, figure_up
 
@@ -24,6 +25,7 @@ NOT_COVERED = "not covered: internal"  # beside every exact accuracy under a uni
 NOT_VALID = "not valid"  # beside every epsilon and true-positive rate that deviations void
 _SECRET = {
     "undirected-edge": "whether two particular people are connected",
+    PrivateSlotEdge.name: "whether two particular people of the list have a private edge",
     DirectedEdge.name: "whether one particular person's stored link to another exists",
 }
 _KINDS = {

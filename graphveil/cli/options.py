@@ -8,7 +8,11 @@ import typer
 
 from graphveil.models import METHODS
 
-GRAPH_MECHANISMS = ("edge-rand",)  # as in graphveil.perturb, which takes a second to import
+GRAPH_MECHANISMS = (
+    "edge-rand",
+    "lap-graph",
+    "arr",
+)  # as in graphveil.perturb, which takes a second to import
 _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
 
 
@@ -117,6 +121,35 @@ ExpectEdges = Annotated[
 Mechanism = Annotated[
     str,
     typer.Argument(metavar="MECHANISM", help=f"One of {', '.join(GRAPH_MECHANISMS)}.", show_default=False),
+]
+PublicEdges = Annotated[
+    Path | None,
+    typer.Option(
+        "--public-edges",
+        help="Unit private-slot-edge: table of the edges that are public, with the columns of the edges.",
+        rich_help_panel=_DATA,
+    ),
+]
+PrivateNodes = Annotated[
+    str | None,
+    typer.Option(
+        "--private-nodes",
+        metavar="FILE|all",
+        help="Unit private-slot-edge: the public list of nodes that may have private edges, a table with the "
+        "column of ids, or all. It is never found out from the edges.",
+        rich_help_panel=_DATA,
+    ),
+]
+PrivateFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--private-fraction",
+        min=0,
+        max=1,
+        help="For experiments: take each edge as private with this probability (by --seed), the others as "
+        "public.",
+        rich_help_panel=_DATA,
+    ),
 ]
 MaxEdges = Annotated[
     int | None,

@@ -1,7 +1,8 @@
 """``perturb``: a private graph in, a noisy one out that may be published."""
 
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
@@ -12,7 +13,10 @@ from graphveil.errors import ConfigError
 if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.perturb import GraphMechanism
-    from graphveil.privacy import Guarantee
+    from graphveil.perturb.mechanism import Asked
+
+_EVERYBODY = "all"
+_FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 
 
 def perturb(
@@ -26,10 +30,15 @@ def perturb(
     source: options.SourceColumn = None,
     target: options.TargetColumn = None,
     directed: options.Directed = False,
+    public_edges: options.PublicEdges = None,
+    private_nodes: options.PrivateNodes = None,
+    private_fraction: options.PrivateFraction = None,
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     max_edges: options.MaxEdges = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
+    set: options.Set = None,
+    seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
@@ -37,14 +46,17 @@ def perturb(
     from graphveil.privacy import ledger_of
 
     screen = Screen(as_json=json)
-    chosen = _mechanism(mechanism, epsilon, {"max_edges": max_edges})
+    chosen = _mechanism(mechanism, epsilon, max_edges, set or [])
     check_new(out, "a released graph may have cost a budget; choose another --out")
-    columns = {"nodes": nodes, "edges": edges, "id": id, "source": source, "target": target}
-    graph = _graph(dataset, root, columns, directed)
-    guarantee = _preview(chosen, graph, unit, seeded=unsafe_noise_seed is not None)
-    screen.facts("Plan, before anything is spent", _facts(chosen, graph, guarantee, out))
+    columns = _Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
+    graph = _graph(dataset, root, columns)
+    asked: Asked = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
+    if public_edges is not None or private_nodes is not None or private_fraction is not None:
+        asked |= _public_part(graph, columns, public_edges, private_nodes, private_fraction, seed)
+    facts = _facts(chosen, graph, asked, out)
+    screen.facts("Plan, before anything is spent", facts)
     with spending(ledger_of(graph.edge_set)):
-        perturbed = release_graph(graph, chosen, unit, unsafe_noise_seed=unsafe_noise_seed)
+        perturbed = release_graph(graph, chosen, **asked)
         perturbed.save(out, source=source or "source", target=target or "target")
         count = perturbed.num_edges
         screen.say(f"{count:,} edges, their guarantee and a page in words are in {out}")
@@ -54,64 +66,136 @@ def perturb(
         screen.emit(about | {"guarantee": perturbed.guarantee.as_dict()})
 
 
-def _mechanism(name: str, epsilon: float | None, given: dict[str, Any]) -> "GraphMechanism":
+@dataclass(frozen=True, kw_only=True)
+class _Columns:
+    """Two tables and their columns, as flags name them."""
+
+    nodes: Path | None
+    edges: Path | None
+    id: str | None
+    source: str | None
+    target: str | None
+    directed: bool
+
+    @property
+    def given(self) -> list[str]:
+        """The flags that were given."""
+        return [f"--{name}" for name, value in vars(self).items() if value not in (None, False)]
+
+    @property
+    def missing(self) -> list[str]:
+        """The flags that two tables need besides."""
+        return [f"--{name}" for name, value in vars(self).items() if value is None]
+
+
+def _mechanism(
+    name: str, epsilon: float | None, max_edges: int | None, settings: list[str]
+) -> "GraphMechanism":
     """Return the mechanism that the flags describe."""
     from graphveil import _check
+    from graphveil.experiment.parameters import read_settings
     from graphveil.perturb import MECHANISMS
 
     _check.one_of(tuple(MECHANISMS), mechanism=name)
     if epsilon is None:
         raise ConfigError(f"{name} needs a budget: pass --epsilon")
-    return MECHANISMS[name](
-        epsilon=epsilon, **{key: value for key, value in given.items() if value is not None}
-    )
+    given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
+    types = get_type_hints(MECHANISMS[name])
+    own = {part.name: types[part.name] for part in fields(MECHANISMS[name]) if part.name not in _FLAGS}
+    return MECHANISMS[name](**given, **read_settings(settings, own, name))
 
 
-def _graph(dataset: str | None, root: Path | None, columns: dict[str, Any], directed: bool) -> "Graph":
+def _graph(dataset: str | None, root: Path | None, columns: _Columns) -> "Graph":
     """Read who is connected with whom; of a table of nodes, their ids alone."""
     from graphveil.graph import load_dataset
     from graphveil.graph.files import read_topology
 
-    given = [f"--{name}" for name, value in columns.items() if value is not None]
     if dataset is not None:
-        if given or directed:
+        if columns.given:
             raise ConfigError(
-                f"--dataset and {', '.join([*given, *['--directed'] * directed])} exclude each other: a "
-                "named data set knows its own columns; drop the one or the other"
+                f"--dataset and {', '.join(columns.given)} exclude each other: a named data set knows its "
+                "own columns; drop the one or the other"
             )
         return load_dataset(dataset, root=root, recipe=None)
-    missing = [f"--{name}" for name, value in columns.items() if value is None]
-    if missing:
+    if columns.missing:
         raise ConfigError(
             "a graph is a data set by name (--dataset NAME), or two files and the names of their columns: "
-            f"add {', '.join(missing)}"
+            f"add {', '.join(columns.missing)}"
         )
-    return read_topology(**columns, directed=directed)
+    return read_topology(**vars(columns))
 
 
-def _preview(mechanism: "GraphMechanism", graph: "Graph", unit: str | None, *, seeded: bool) -> "Guarantee":
-    """Return what will be promised; whatever can be refused is refused here."""
-    from graphveil.privacy import parse_unit
+def _public_part(
+    graph: "Graph",
+    columns: _Columns,
+    public_edges: Path | None,
+    private_nodes: str | None,
+    private_fraction: float | None,
+    seed: int,
+) -> "Asked":
+    """Return what is public of a graph with private edges, from files or drawn for an experiment."""
+    import torch
 
-    protected = parse_unit(unit)
-    mechanism.check(graph, protected)
-    return mechanism.guarantee(graph, protected, seeded=seeded)
+    from graphveil.perturb.public_part import public_share
+
+    if private_fraction is not None:
+        if public_edges is not None:
+            raise ConfigError(
+                "--private-fraction draws which edges are public, and --public-edges names them; drop one"
+            )
+        public = public_share(graph.adjacency, private_fraction, seed=seed)
+    else:
+        public = _read_public(graph, columns, public_edges)
+    if private_nodes is None:
+        return {"public_edges": public}
+    if private_nodes == _EVERYBODY:
+        return {"public_edges": public, "private_nodes": torch.ones(graph.num_nodes, dtype=torch.bool)}
+    return {"public_edges": public, "private_nodes": _listed(graph, columns, Path(private_nodes))}
 
 
-def _facts(
-    mechanism: "GraphMechanism", graph: "Graph", guarantee: "Guarantee", out: Path
-) -> list[tuple[str, str]]:
-    """Return names and values of the plan, from public numbers alone."""
+def _read_public(graph: "Graph", columns: _Columns, path: Path | None) -> Any:
+    """Return the table of public edges, which has the columns of the other one; None for no table."""
+    import numpy as np
+
+    from graphveil.graph.files import read_edges
+
+    if path is None:
+        return None
+    ids = np.arange(graph.num_nodes) if graph.ids is None else graph.ids
+    source, target = columns.source or "source", columns.target or "target"
+    return read_edges(path, ids, source=source, target=target, directed=False)
+
+
+def _listed(graph: "Graph", columns: _Columns, path: Path) -> Any:
+    """Return which nodes a public list names, bool (N)."""
+    import numpy as np
+    import torch
+
+    from graphveil.graph.files import read_ids
+
+    ids = np.arange(graph.num_nodes) if graph.ids is None else graph.ids
+    listed = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    listed[torch.from_numpy(read_ids(path, ids, column=columns.id or "id"))] = True
+    return listed
+
+
+def _facts(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", out: Path) -> list[tuple[str, str]]:
+    """Refuse what can be refused; return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.graph.slots import Slots
+    from graphveil.perturb.mechanism import domain_of
+    from graphveil.privacy import parse_unit
     from graphveil.privacy.figures import at_delta
 
+    unit = parse_unit(asked.get("unit"))
+    domain = domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
+    mechanism.check(graph, unit, domain)
+    guarantee = mechanism.guarantee(graph, unit, seeded=asked.get("unsafe_noise_seed") is not None)
     return [
         ("data", f"{graph.name}: {graph.num_nodes:,} nodes"),
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", at_delta(guarantee.epsilon, guarantee.delta)),
-        *mechanism.facts(Slots(graph.num_nodes, graph.directed)),
+        *mechanism.facts(domain),
         ("attacker", attackers_rate(guarantee)),
         *(("deviation", deviation) for deviation in guarantee.deviations),
         ("folder", str(out)),

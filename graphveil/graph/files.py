@@ -146,11 +146,26 @@ def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, 
     Raises:
         GraphError: the file or a column is missing or unusable, or names unknown nodes.
     """
+    return _edges(edges, _as_column(ids), "ids", source=source, target=target, directed=directed)
+
+
+def read_ids(path: Path, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[np.integer]:
+    """Return the places of the nodes that a table lists by their ids.
+
+    Raises:
+        GraphError: the file or the column is missing or unusable, or names unknown nodes.
+    """
+    node_ids = _as_column(ids)
+    check_columns(path, [column])
+    return _positions(tables.read(path, [column], {column: node_ids.type}), column, node_ids, "ids")
+
+
+def _as_column(ids: npt.NDArray[Any]) -> Column:
+    """Return known ids as a column, whole numbers or text."""
     import pyarrow as pa
 
     texts = ids.dtype == object or ids.dtype.kind == "U"
-    known = pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)
-    return _edges(edges, tables.keys(known, "ids"), "ids", source=source, target=target, directed=directed)
+    return tables.keys(pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids), "ids")
 
 
 def _edges(edges: Path, ids: Column, id: str, *, source: str, target: str, directed: bool) -> Adjacency:

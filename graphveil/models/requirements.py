@@ -15,6 +15,7 @@ from graphveil.privacy import (
     NodePromise,
     NodeUnit,
     NoUnit,
+    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
 )
@@ -91,7 +92,14 @@ def check_local(model: Configured, unit: Unit) -> None:
 
     Raises:
         UnitError: the two do not fit.
+        NotYetError: the unit is for released graphs.
     """
+    if isinstance(unit, PrivateSlotEdge):
+        raise NotYetError(
+            f"{model.method} does not tell private edges from public ones, so unit {unit.name!r} is not "
+            "available for it: release a graph (`graphveil perturb`, gv.perturb) and train on that, or use "
+            "'undirected-edge'"
+        )
     if isinstance(unit, NodeFeatures) and not model.local:
         raise UnitError(
             f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "

@@ -1,14 +1,14 @@
 """EdgeRand: randomised response on every slot."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.graph.slots import Slots
+from graphveil.graph.domain import Domain
 from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.perturb.mechanism import MAX_EDGES, GraphMechanism, release_graph
+from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph
 from graphveil.perturb.released import Perturbed
 from graphveil.release import EdgeResponseData, EdgeResponseQuery, Query, Release
 
@@ -22,7 +22,7 @@ class EdgeRand(GraphMechanism):
 
     Guarantee: eps-indistinguishable for one edge, exactly and tightly, with delta 0.
 
-    >>> EdgeRand(epsilon=8.0).expected_edges(Slots(2708, directed=False)) < 1300
+    >>> EdgeRand(epsilon=8.0).expected_edges(Domain.whole(2708, directed=False)) < 1300
     True
     """
 
@@ -32,39 +32,36 @@ class EdgeRand(GraphMechanism):
         """Return the one response."""
         return (EdgeResponseQuery(self.epsilon),)
 
-    def expected_edges(self, slots: Slots) -> float:
+    def expected_edges(self, domain: Domain) -> float:
         """Return q times the number of slots: exact for no edge, and off by less than one for each edge."""
-        return EdgeResponse(self.epsilon).flip * slots.total
+        return EdgeResponse(self.epsilon).flip * domain.size
 
-    def facts(self, slots: Slots) -> list[tuple[str, str]]:
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return how often a slot is flipped, and how many edges that alone makes."""
         flip = EdgeResponse(self.epsilon).flip
         return [
-            ("graph", f"each of {slots.total:,} slots is flipped with probability {flip:.6g}"),
-            ("expected", f"{self.expected_edges(slots):,.0f} edges from noise alone, whatever the graph has"),
+            ("graph", f"each of {domain.size:,} slots is flipped with probability {flip:.6g}"),
+            (
+                "expected",
+                f"{self.expected_edges(domain):,.0f} edges from noise alone, whatever the graph has",
+            ),
         ]
 
-    def ask(self, release: Release, slots: Slots) -> Tensor:
+    def ask(self, release: Release, domain: Domain) -> Tensor:
         """Return the slots that are edges afterwards."""
-        return release.ask(EdgeResponseData())
+        return release.ask(EdgeResponseData(domain))
 
 
 def edge_rand(
-    graph: Graph,
-    *,
-    unit: str | None = None,
-    epsilon: float,
-    max_edges: int = MAX_EDGES,
-    unsafe_noise_seed: int | None = None,
+    graph: Graph, *, epsilon: float, max_edges: int = MAX_EDGES, **asked: Unpack[Asked]
 ) -> Perturbed:
     """Release a graph by :class:`EdgeRand`: recorded in the ledger of its edges before they are read.
 
     Args:
         graph: the private graph.
-        unit: ``"undirected-edge"``, or for a directed graph ``"directed-edge"``.
         epsilon: the budget.
         max_edges: the most edges that may be expected to come out.
-        unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
+        asked: ``unit`` and what goes with it: :class:`~graphveil.perturb.mechanism.Asked`.
 
     Raises:
         ConfigError: noise alone would add more than ``max_edges`` edges; nothing was spent.
@@ -76,5 +73,4 @@ def edge_rand(
     >>> released.num_nodes, guarantee.epsilon, guarantee.delta
     (4, 2.0, 0.0)
     """
-    mechanism = EdgeRand(epsilon=epsilon, max_edges=max_edges)
-    return release_graph(graph, mechanism, unit, unsafe_noise_seed=unsafe_noise_seed)
+    return release_graph(graph, EdgeRand(epsilon=epsilon, max_edges=max_edges), **asked)

@@ -2,24 +2,40 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
+from graphveil.graph.domain import Domain
 from graphveil.graph.recipes import about_edges
-from graphveil.graph.slots import Slots
 from graphveil.perturb.origin import origin_of
 from graphveil.perturb.released import Perturbed
-from graphveil.privacy import Guarantee, Unit, ledger_of, parse_unit
+from graphveil.privacy import Guarantee, PrivateSlotEdge, Unit, ledger_of, parse_unit
 from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
 
 MAX_EDGES = 20_000_000
 SEEDED = "the noise is reproducible from a seed"
+
+
+class Asked(TypedDict, total=False):
+    """What every release of a graph takes besides its mechanism.
+
+    Keys:
+        unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"private-slot-edge"``.
+        public_edges: under ``"private-slot-edge"``: edges that are public, and stay as they are.
+        private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N). It is
+            public, and never found out from the edges: who has one is what is to be hidden.
+        unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
+    """
+
+    unit: str | None
+    public_edges: Adjacency | None
+    private_nodes: Tensor | None
+    unsafe_noise_seed: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,41 +62,37 @@ class GraphMechanism(ABC):
         """Return what is asked, in order."""
 
     @abstractmethod
-    def expected_edges(self, slots: Slots) -> float:
+    def expected_edges(self, domain: Domain) -> float:
         """Return the public part of the expected number of edges: what noise alone adds."""
 
     @abstractmethod
-    def ask(self, release: Release, slots: Slots) -> Tensor:
-        """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return what is shown before anything is spent: names and values, from public numbers alone."""
 
     @abstractmethod
-    def facts(self, slots: Slots) -> list[tuple[str, str]]:
-        """Return what is shown before anything is spent: names and values, from public numbers alone."""
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
 
     def plan(self, unit: Unit) -> ReleasePlan:
         """Return the release, whose noise is bounded and needs no delta."""
         return ReleasePlan(unit, self.queries(), delta=0.0)
 
-    def check(self, graph: Graph, unit: Unit) -> None:
+    def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
         """Refuse what cannot be released, from public facts alone, before anything is spent.
 
         Raises:
-            ConfigError: noise alone is expected to add more edges than ``max_edges``, or edges have weights.
+            ConfigError: noise alone is expected to add more edges than ``max_edges``.
             UnitError: the unit is not that of the graph's edges.
         """
         for query in self.queries():
             query.event(unit)
             query.check_unit(unit, directed=graph.directed)
-        self.check_size(Slots(graph.num_nodes, graph.directed))
-
-    def check_size(self, slots: Slots) -> None:
-        """Refuse a release that would be too large to keep, from public numbers alone."""
-        expected = self.expected_edges(slots)
+        expected = self.expected_edges(domain)
         if expected > self.max_edges:
             raise ConfigError(
                 f"{self.name} at epsilon {self.epsilon:g} is expected to add {expected:,.0f} edges to a "
-                f"graph of {slots.nodes:,} nodes, more than max_edges={self.max_edges:,}; raise max_edges "
-                "(--max-edges) if there is room for them, or ask for a larger epsilon"
+                f"graph of {graph.num_nodes:,} nodes, more than max_edges={self.max_edges:,}; raise "
+                "max_edges (--max-edges) if there is room for them, or ask for a larger epsilon"
             )
 
     def guarantee(self, graph: Graph, unit: Unit, *, seeded: bool = False) -> Guarantee:
@@ -98,14 +110,22 @@ class GraphMechanism(ABC):
 
 
 def release_graph(
-    graph: Graph, mechanism: GraphMechanism, unit: str | None, *, unsafe_noise_seed: int | None = None
+    graph: Graph,
+    mechanism: GraphMechanism,
+    *,
+    unit: str | None = None,
+    public_edges: Adjacency | None = None,
+    private_nodes: Tensor | None = None,
+    unsafe_noise_seed: int | None = None,
 ) -> Perturbed:
     """Book a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
 
-    Features, labels and the split stay as they are: they are public under units of edges.
+    Features, labels and the split stay as they are: they are public under units of edges. Edges that are
+    neither public nor between listed nodes are left out, whatever the graph has of them.
     """
-    protected, slots = parse_unit(unit), Slots(graph.num_nodes, graph.directed)
-    mechanism.check(graph, protected)
+    protected = parse_unit(unit)
+    domain = domain_of(graph, protected, public_edges, private_nodes)
+    mechanism.check(graph, protected, domain)
     guarantee = mechanism.guarantee(graph, protected, seeded=unsafe_noise_seed is not None)
     key = None if unsafe_noise_seed is None else ReleaseKey.from_seed(unsafe_noise_seed, mechanism.name)
     release = Release(
@@ -115,34 +135,61 @@ def release_graph(
         key=key,
         label=mechanism.name,
     )
-    found = mechanism.ask(release, slots)
+    found = mechanism.ask(release, domain)
     release.close()
     origin = origin_of(guarantee, mechanism.name, release.release_id)
-    return Perturbed(graph.replace(adjacency=adjacency_of(found, slots, origin)), guarantee)
+    adjacency = adjacency_of(found, domain, public_edges, origin)
+    return Perturbed(graph.replace(adjacency=adjacency), guarantee)
 
 
-def adjacency_of(found: Tensor, slots: Slots, origin: str) -> Adjacency:
-    """Return slots as in-edges, whose edge set says where they come from.
+def domain_of(
+    graph: Graph, unit: Unit, public_edges: Adjacency | None, private_nodes: Tensor | None
+) -> Domain:
+    """Return the slots that a unit protects.
 
-    >>> edges = adjacency_of(torch.tensor([0, 4]), Slots(4, directed=False), "")
+    Raises:
+        UnitError: the list of private nodes is missing, or public edges are given to a unit without any.
+    """
+    if not isinstance(unit, PrivateSlotEdge):
+        if public_edges is not None or private_nodes is not None:
+            raise UnitError(
+                f"public edges and private nodes belong to unit 'private-slot-edge', and unit {unit.name!r} "
+                "protects every edge; drop them, or change the unit"
+            )
+        return Domain.whole(graph.num_nodes, directed=graph.directed)
+    if private_nodes is None:
+        raise UnitError(
+            "unit 'private-slot-edge' needs the public list of nodes that may have private edges "
+            "(private_nodes=, --private-nodes): it is never found out from the edges, since a graph with one "
+            "private edge would then differ from one with none for certain; list everybody if in doubt"
+        )
+    none = Adjacency.from_edges([], [], num_nodes=graph.num_nodes, directed=False)
+    return Domain.within(none if public_edges is None else public_edges, private_nodes)
+
+
+def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
+    """Return slots as in-edges, with the public edges, under an edge set that says where they come from.
+
+    >>> edges = adjacency_of(torch.tensor([0, 4]), Domain.whole(4, directed=False), None, "")
     >>> edges.edge_index()
     tensor([[1, 0, 3, 1],
             [0, 1, 1, 3]])
     """
-    source, target = slots.ends(found.numpy())
+    source, target = domain.ends(found.numpy())
+    if public is not None:
+        known = public.edge_index().numpy()
+        source, target = np.concatenate([source, known[0]]), np.concatenate([target, known[1]])
     return Adjacency.from_edges(
         source.astype(np.int32),
         target.astype(np.int32),
-        num_nodes=slots.nodes,
-        directed=slots.directed,
+        num_nodes=len(domain.rank),
+        directed=domain.slots.directed,
         edge_set=EdgeSet(released=origin),
     )
 
 
-def as_slots(edges: Adjacency) -> Tensor:
-    """Return the slots of public edges, ascending."""
-    source, target = (part.numpy() for part in edges.edge_index())
-    slots = Slots(edges.num_nodes, edges.directed)
-    if not edges.directed:
-        source, target = source[source < target], target[source < target]
-    return torch.from_numpy(np.sort(slots.number(source, target)))
+def share_of(total: float, part: float, name: str) -> float:
+    """Return a checked share of a budget."""
+    if not 0 < part < 1:
+        raise ConfigError(f"{name}={part!r} must lie between 0 and 1")
+    return part * total

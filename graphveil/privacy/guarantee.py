@@ -22,6 +22,7 @@ from graphveil.privacy.unit import (
     NodePromise,
     NodeUnit,
     NoUnit,
+    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
     parse_unit,
@@ -329,6 +330,8 @@ class Guarantee:
             return wording.NONE
         if self.releases == 0:
             return wording.UNTOUCHED
+        if isinstance(unit, PrivateSlotEdge):
+            return wording.of_slots(self.epsilon, self.delta)
         groups = {count: self.group_epsilon(count) for count in FRIENDSHIPS}
         figures = self.epsilon, self.delta, self.releases
         return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph)

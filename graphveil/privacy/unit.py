@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from graphveil import _check
 from graphveil._check import suggestion
-from graphveil.errors import NotYetError, UnitError
+from graphveil.errors import UnitError
 from graphveil.privacy.events import Relation
 
 
@@ -168,6 +168,33 @@ sum: nothing is left to protect in sums of what was said
 
 
 @dataclass(frozen=True)
+class PrivateSlotEdge(Unit):
+    """One pair of nodes of a public list that is no public edge: whether it is a private edge.
+
+    The public edges and the list say which pairs are meant; both are given, and never read from the edges.
+
+    >>> PrivateSlotEdge().pair_shift(1.0, 1.0)
+    Traceback (most recent call last):
+    graphveil.errors.UnitError: unit 'private-slot-edge' is for released graphs, and sums over neighbours \
+mix public and private edges; use 'undirected-edge' for those
+    """
+
+    name: ClassVar[str] = "private-slot-edge"
+    delta_cap: ClassVar[float] = 1e-7
+    covers: ClassVar[str] = "the presence of any one edge between listed nodes that is not a public edge"
+    not_covered: ClassVar[str] = (
+        "public edges, the list of nodes that may have private ones, who is in the data, features, labels"
+    )
+
+    def pair_shift(self, forward: float, backward: float) -> float:
+        """Refuse: only graphs are released under this unit."""
+        raise UnitError(
+            "unit 'private-slot-edge' is for released graphs, and sums over neighbours mix public and "
+            "private edges; use 'undirected-edge' for those"
+        )
+
+
+@dataclass(frozen=True)
 class NoUnit(Unit):
     """No protection at all: the non-private reference."""
 
@@ -182,9 +209,17 @@ class NoUnit(Unit):
 
 
 UNITS: dict[str, type[Unit]] = {
-    unit.name: unit for unit in (UndirectedEdge, DirectedEdge, NodeOwner, NodePromise, NodeFeatures, NoUnit)
+    unit.name: unit
+    for unit in (
+        UndirectedEdge,
+        DirectedEdge,
+        NodeOwner,
+        NodePromise,
+        NodeFeatures,
+        PrivateSlotEdge,
+        NoUnit,
+    )
 }
-LATER_UNITS = ("private-slot-edge",)
 
 
 def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:
@@ -203,8 +238,6 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
             "no unit of protection was given, and it is never guessed: pass unit= (or --unit) as one of "
             f"{', '.join(UNITS)}"
         )
-    if name in LATER_UNITS:
-        raise NotYetError(f"unit {name!r} is not available in this version; available are {', '.join(UNITS)}")
     if name not in UNITS:
         raise UnitError(f"unit {name!r} is not one of {', '.join(UNITS)}{suggestion(name, UNITS)}")
     if name == NodeOwner.name:

@@ -34,6 +34,11 @@ DIRECTED = (
     "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
     "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
 )
+PRIVATE_SLOT = (
+    "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
+    "differ in one pair inside that list and outside the public edges, the released graph and all computed "
+    "from it are ({epsilon}, {delta})-indistinguishable. Nothing else is hidden."
+)
 UNTOUCHED = (
     "The edges were never read: nothing that this object gives out depends on them. Node identities, "
     "features and labels are treated as public and are not protected."
@@ -130,6 +135,11 @@ def of_edges(
     bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta), "mutual": figure_up(mutual)}
     said = text.format(releases=releases, outputs=OUTPUTS[graph], **bound, **figures)
     return f"{said} {ONE_GRAPH}" if graph else said
+
+
+def of_slots(epsilon: float, delta: float) -> str:
+    """Return the core of a statement about private edges among public ones."""
+    return f"{PRIVATE_SLOT.format(epsilon=figure_up(epsilon), delta=delta_up(delta))} {ONE_GRAPH}"
 
 
 def of_records(

@@ -4,6 +4,7 @@ from graphveil.release.accuracy_counts import AccuracyCountData, AccuracyCountQu
 from graphveil.release.calibrate import calibrate_plan
 from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.release.edge_response import EdgeResponseData, EdgeResponseQuery
+from graphveil.release.edge_total import EdgeTotalData, EdgeTotalQuery
 from graphveil.release.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
@@ -19,6 +20,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.pushes import PushData, PushQuery
 from graphveil.release.query import Data, Description, Query
 from graphveil.release.release import Release
+from graphveil.release.top_slots import TopSlotsData, TopSlotsQuery
 from graphveil.release.training_steps import DPSGDData, DPSGDQuery
 
 __all__ = [
@@ -35,6 +37,8 @@ __all__ = [
     "EdgeCountQuery",
     "EdgeResponseData",
     "EdgeResponseQuery",
+    "EdgeTotalData",
+    "EdgeTotalQuery",
     "Engine",
     "FolderJournal",
     "GroupWeights",
@@ -54,6 +58,8 @@ __all__ = [
     "ReleaseKey",
     "ReleasePlan",
     "RowRange",
+    "TopSlotsData",
+    "TopSlotsQuery",
     "calibrate_plan",
     "sum_in_neighbors",
     "weighted_sum_in_neighbors",

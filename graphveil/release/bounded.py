@@ -3,10 +3,30 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from graphveil import _check
-from graphveil.errors import UnitError
-from graphveil.privacy import ApproximateDP, DirectedEdge, UndirectedEdge, Unit
-from graphveil.release.query import Query
+from graphveil.errors import ReleaseError, UnitError
+from graphveil.graph.domain import Domain
+from graphveil.privacy import ApproximateDP, DirectedEdge, PrivateSlotEdge, UndirectedEdge, Unit
+from graphveil.release.query import Data, Prepared, Public, Query
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlotData(Data[Tensor]):
+    """Which slots are asked, and a public number, which may follow from earlier answers of the release."""
+
+    domain: Domain
+    number: float = 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedSlots(Prepared):
+    """Slots that fit the graph."""
+
+    domain: Domain
+    number: float
 
 
 @dataclass(frozen=True)
@@ -36,10 +56,10 @@ class BoundedQuery(Query):
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1: one edge, one slot."""
-        if not isinstance(unit, UndirectedEdge | DirectedEdge):
+        if not isinstance(unit, UndirectedEdge | DirectedEdge | PrivateSlotEdge):
             raise UnitError(
                 f"a released graph has no bound under unit {unit.name!r}: one record may have an edge to "
-                "everybody; protect edges, with 'undirected-edge' or 'directed-edge'"
+                "everybody; protect edges, with 'undirected-edge', 'directed-edge' or 'private-slot-edge'"
             )
         return 1.0
 
@@ -49,9 +69,9 @@ class BoundedQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse friendships stored as directed edges, and stored edges that are two to a friendship."""
-        if directed and isinstance(unit, UndirectedEdge):
+        if directed and isinstance(unit, UndirectedEdge | PrivateSlotEdge):
             raise UnitError(
-                "unit 'undirected-edge' protects friendships, and this graph stores directed edges: one "
+                f"unit {unit.name!r} protects friendships, and this graph stores directed edges: one "
                 "that is stored twice would be two slots; use unit 'directed-edge', or directed=False"
             )
         if not directed and isinstance(unit, DirectedEdge):
@@ -59,6 +79,21 @@ class BoundedQuery(Query):
                 "this graph is undirected, so a slot is a friendship and not one stored edge; use unit "
                 "'undirected-edge'"
             )
+
+    def prepare(self, data: SlotData, public: Public) -> PreparedSlots:
+        """Check that the slots are those of the graph."""
+        if len(data.domain.rank) != public.num_nodes:
+            raise ReleaseError(
+                f"the slots are of {len(data.domain.rank)} nodes and the graph has {public.num_nodes}; the "
+                "release stays booked"
+            )
+        self.check_number(data.number)
+        number = torch.tensor([data.number], dtype=torch.float64)
+        return PreparedSlots(public, (*data.domain.arrays, number), data.domain, data.number)
+
+    def check_number(self, number: float) -> None:
+        """Refuse a public number that the query cannot use."""
+        return  # not all use one
 
     @property
     def groups(self) -> int:

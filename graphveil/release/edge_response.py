@@ -3,30 +3,26 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.graph.blocks import Edges
-from graphveil.graph.slots import Slots
+from graphveil.graph.domain import Domain
 from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.release.bounded import BoundedQuery
+from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import Data, Prepared, Public
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeResponseData(Data[Tensor]):
-    """The share of ones that is kept, from public numbers and earlier answers of the same release.
+class EdgeResponseData(SlotData):
+    """The slots, and as ``number`` the share of ones that is kept.
 
-    The answer are the numbers of the slots that are edges afterwards, ascending, int64
-    (:class:`~graphveil.graph.slots.Slots`).
+    The answer are the numbers of the slots that are edges afterwards, ascending, int64. Slots of public edges
+    are not among them.
     """
-
-    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,39 +46,25 @@ class EdgeResponseQuery(BoundedQuery):
         """The standard deviation of a slot's unbiased estimate, before any is left out."""
         return (EdgeResponse(self.epsilon).estimate_deviation(),)
 
-    def prepare(self, data: EdgeResponseData, public: Public) -> Prepared:
+    def check_number(self, number: float) -> None:
         """Check the share."""
-        if not 0 <= data.share <= 1:
-            raise ReleaseError("share must lie in [0, 1]; the release stays booked")
-        return Prepared(public, (torch.tensor([data.share], dtype=torch.float64),))
+        if not 0 <= number <= 1:
+            raise ReleaseError("the share must lie in [0, 1]; the release stays booked")
 
-    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the slots that are edges afterwards."""
-        response = EdgeResponse(self.epsilon, float(data.arrays[0]))
-        slots = Slots(private.num_nodes, private.directed)
-        return private.pieces(RespondedSlots(slots, response, key))
+        return private.pieces(RespondedSlots(data.domain, EdgeResponse(self.epsilon, data.number), key))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RespondedSlots(BlockWork):
     """The slots of a block's rows that are edges after randomised response, int64."""
 
-    slots: Slots
+    domain: Domain
     response: EdgeResponse
     key: bytes
 
     def __call__(self, edges: Edges) -> Tensor:
         """Return noisy slots; each depends on its own edge alone."""
-        start, stop = self.slots.start(edges.start), self.slots.start(edges.stop)
-        own = slots_of(edges, self.slots)
-        return torch.from_numpy(self.response.draw(RowStream(self.key), own, start, stop))
-
-
-def slots_of(edges: Edges, slots: Slots) -> np.typing.NDArray[np.int64]:
-    """Return the slots of a block's edges, ascending; an undirected one is that of its larger end's row."""
-    target = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
-    source = edges.sources.numpy().astype(np.int64)
-    if not slots.directed:
-        lower = source < target
-        source, target = source[lower], target[lower]
-    return slots.number(source, target)
+        found = self.response.draw(RowStream(self.key), *self.domain.of(edges))
+        return torch.from_numpy(found[self.domain.protects(found)])

@@ -18,10 +18,12 @@ import test_cli_transcript
 import torch
 from collect import test_message, test_server
 from mechanisms import (
+    test_discrete_laplace,
     test_edge_response,
     test_local,
     test_local_noise,
     test_multibit,
+    test_noisy_cells,
     test_steps,
     test_subset_selection,
 )
@@ -34,6 +36,7 @@ from models import (
     test_replay_records,
     test_replay_weights,
 )
+from perturb import test_mechanisms
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_one_process
 from torch import Tensor
@@ -467,6 +470,9 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_edge_training.BUGS),
     *_all(test_edge_response.BUGS),
     *_all(test_graph_release.BUGS),
+    *_all(test_discrete_laplace.BUGS),
+    *_all(test_noisy_cells.BUGS),
+    *_all(test_mechanisms.BUGS),
     *_all(test_replay_weights.BUGS),
     *_all(test_replay_other_graphs.BUGS),
     *_all(test_replay_records.BUGS, OF_RECORDS),

@@ -91,8 +91,8 @@ class TestConfiguration:
         with pytest.raises(ConfigError, match=message):
             build(method, **wrong)
 
-    def test_later_units_are_named_as_such(self, method):
-        with pytest.raises(NotYetError, match="unit 'private-slot-edge' is not available in this version"):
+    def test_a_unit_of_released_graphs_is_named_as_such(self, method):
+        with pytest.raises(NotYetError, match="unit 'private-slot-edge' is not available for it: release a"):
             build(method, unit="private-slot-edge")
 
     def test_records_that_nodes_randomise_are_for_methods_that_read_no_others(self, method):

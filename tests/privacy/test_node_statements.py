@@ -27,7 +27,7 @@ from graphveil.privacy import (
 from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
-from graphveil.privacy.unit import LATER_UNITS, UNITS
+from graphveil.privacy.unit import UNITS
 from graphveil.privacy.wording import EDGE_USES, EdgeUse
 
 MU = calibrate_mu(4.0, 1e-5)
@@ -144,7 +144,7 @@ def test_no_statement_claims_more_than_its_unit(unit: Unit, use: EdgeUse, event:
         assert guarantee.statement().endswith(ADDS_UP)
 
 
-@pytest.mark.parametrize("name", [*UNITS, *LATER_UNITS])
+@pytest.mark.parametrize("name", UNITS)
 def test_no_unit_is_called_after_nodes_without_saying_whose(name: str) -> None:
     assert "node-level" not in name
     assert not name.startswith("node-") or name in ("node-owner", "node-promise", "node-features")

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges
+from graphveil.graph.domain import Domain
 from graphveil.privacy import (
     ApproximateDP,
     DirectedEdge,
@@ -22,7 +25,6 @@ from graphveil.release import (
     Release,
     ReleaseKey,
     ReleasePlan,
-    edge_response,
 )
 
 NODES = 30
@@ -31,6 +33,7 @@ UNITS: dict[str, tuple[Unit, bool]] = {
     "directed": (DirectedEdge(), True),
 }
 KEY = ReleaseKey.from_seed(3, "graph")
+DOMAIN = Domain.whole(3, directed=False)
 
 
 def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: object) -> set[int]:
@@ -39,7 +42,7 @@ def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: obj
     adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=directed)
     plan = ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0)
     release = Release(plan, adjacency, budget=MemoryLedger(), **parts)
-    return set(release.ask(EdgeResponseData()).tolist())
+    return set(release.ask(EdgeResponseData(Domain.whole(NODES, directed=directed))).tolist())
 
 
 @pytest.fixture
@@ -83,9 +86,9 @@ def test_a_graph_is_drawn_once() -> None:
     release = Release(
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
-    release.ask(EdgeResponseData())
+    release.ask(EdgeResponseData(DOMAIN))
     with pytest.raises(ReleaseError, match="every query"):
-        release.ask(EdgeResponseData())
+        release.ask(EdgeResponseData(DOMAIN))
 
 
 @pytest.mark.parametrize("unit", [NodeOwner(), NoUnit()], ids=lambda unit: unit.name)
@@ -119,18 +122,26 @@ def test_a_share_out_of_range_is_refused() -> None:
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
     with pytest.raises(ReleaseError, match="share"):
-        release.ask(EdgeResponseData(1.5))
+        release.ask(EdgeResponseData(DOMAIN, 1.5))
 
 
 # -- seeded bugs -------------------------------------------------------------------------------------------
 
 
 def a_friendship_is_flipped_in_both_of_its_rows(patch: pytest.MonkeyPatch) -> None:
-    class Both(edge_response.Slots):
-        def __init__(self, nodes: int, directed: bool) -> None:
-            super().__init__(nodes, True)
+    between = Domain.between
 
-    patch.setattr(edge_response, "Slots", Both)
+    def both(self: Domain, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        rest = between(self, target, source)
+        return np.unique(np.concatenate([between(self, source, target), (rest + 1) % self.slots.total]))
+
+    patch.setattr(Domain, "between", both)
+    patch.setattr(Domain, "of", lambda self, edges: (both(self, *ends(edges)), 0, self.slots.total))
+
+
+def ends(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
+    target = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+    return edges.sources.numpy(), target
 
 
 def a_friendship_moves_one_slot() -> None:

@@ -13,9 +13,10 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
 from graphveil.graph import blocks as graph_blocks
 from graphveil.graph.blocks import Edges
-from graphveil.graph.slots import Slots
+from graphveil.graph.domain import Domain
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
 from graphveil.release import (
@@ -31,6 +32,7 @@ from graphveil.release import (
 )
 from graphveil.release.edge_counts import ClassPairs
 from graphveil.release.edge_response import RespondedSlots
+from graphveil.release.edge_total import ProtectedEdges
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.row_range import RowRange
 from graphveil.release.neighbor_sums import NeighborSumData
@@ -41,6 +43,7 @@ from graphveil.release.private_sums import NoisyRows, Sums
 from graphveil.release.pushes import PushData
 from graphveil.release.query import Data
 from graphveil.release.row_noise import RowNoise
+from graphveil.release.top_slots import LevelledSlots
 from graphveil.weights import (
     Attention,
     ClassAgree,
@@ -130,6 +133,7 @@ class Spawned(InMemoryEngine):
 
 
 NODES, DIM = 23, 3
+WHOLE = Domain.whole(6, directed=False)
 ROWS = safe_unit(torch.from_numpy(np.random.default_rng(0).normal(size=(NODES, DIM))))
 THREE = torch.arange(NODES) % 3
 NETWORK = (ROWS.float(), ROWS.float(), torch.ones(DIM), torch.tensor(0.2))
@@ -184,7 +188,9 @@ def test_every_kind_of_work_can_be_sent() -> None:
         OutDegrees(6),
         LongerRows(2),
         NoisyRows(Sums(torch.ones(6, 2), 100), RowNoise(None, (DiscreteGaussian(100.0),), (1.0,)), bytes(32)),
-        RespondedSlots(Slots(6, directed=False), EdgeResponse(1.0), bytes(32)),
+        RespondedSlots(WHOLE, EdgeResponse(1.0), bytes(32)),
+        LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
+        ProtectedEdges(WHOLE),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
     for work in works:

@@ -28,6 +28,7 @@ READERS = {  # by part and file
     "perturb/mechanism.py": "public edges",
     "perturb/folder.py": "released edges",
     "perturb/released.py": "released edges",
+    "perturb/public_part.py": "in the clear, for experiments",
     "models/posterior.py": "public edges",
     "models/randomised.py": "public edges",
 }

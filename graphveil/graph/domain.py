@@ -1,0 +1,98 @@
+"""Which slots of a graph are protected: those between listed nodes that no public edge takes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.errors import GraphError
+from graphveil.graph.adjacency import Adjacency
+from graphveil.graph.blocks import Edges
+from graphveil.graph.slots import Integers, Slots
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domain:
+    """The slots that a release is about: all, or those of a public list of nodes without public edges.
+
+    Slots are numbered among the listed nodes alone, in their order. Everything here is public.
+
+    >>> public = Adjacency.from_edges([0], [2], num_nodes=4, directed=False)
+    >>> domain = Domain.within(public, torch.tensor([True, False, True, True]))
+    >>> domain.slots.total, domain.public.tolist(), domain.size
+    (3, [0], 2)
+    """
+
+    slots: Slots
+    nodes: Integers  # the listed ones, ascending
+    rank: Integers  # of every node among them, -1 for the others
+    public: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # slots of public edges
+
+    @classmethod
+    def whole(cls, num_nodes: int, *, directed: bool) -> "Domain":
+        """Return all slots: no edge is public."""
+        everybody = np.arange(num_nodes)
+        return cls(Slots(num_nodes, directed), everybody, everybody)
+
+    @classmethod
+    def within(cls, public: Adjacency, listed: Tensor) -> "Domain":
+        """Return the pairs of listed nodes that are no public edges.
+
+        Args:
+            public: the public edges, undirected.
+            listed: which nodes may have private edges, bool (N). It is public, and never read from the edges.
+
+        Raises:
+            GraphError: the list does not fit, or the public edges are directed.
+        """
+        if listed.dtype != torch.bool or listed.shape != (public.num_nodes,):
+            raise GraphError(f"private_nodes must be bool of shape ({public.num_nodes},), one entry a node")
+        if public.directed:
+            raise GraphError("public and private edges of one graph are undirected here; use directed=False")
+        nodes = np.flatnonzero(listed.numpy())
+        rank = np.full(public.num_nodes, -1)
+        rank[nodes] = np.arange(len(nodes))
+        empty = cls(Slots(len(nodes), directed=False), nodes, rank)
+        source, target = (part.numpy() for part in public.edge_index())
+        return cls(empty.slots, nodes, rank, np.sort(empty.between(source, target)))
+
+    @property
+    def size(self) -> int:
+        """How many slots are protected."""
+        return self.slots.total - len(self.public)
+
+    def between(self, source: Integers, target: Integers) -> Integers:
+        """Return the slots of stored edges between listed nodes; of an undirected edge, once."""
+        tail, head = self.rank[source], self.rank[target]
+        inside = (tail >= 0) & (head >= 0)
+        if not self.slots.directed:
+            inside &= tail < head
+        return self.slots.number(tail[inside], head[inside])
+
+    def of(self, edges: Edges) -> tuple[Integers, int, int]:
+        """Return a block's protected edges as slots, ascending, and the range of its slots."""
+        target = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+        own = self.between(edges.sources.numpy(), target)
+        own = own[self.protects(own)]
+        first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))
+        return own, self.slots.start(first), self.slots.start(last)
+
+    def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
+        """Return which of some slots are protected: those without a public edge."""
+        if not len(self.public):
+            return np.ones(len(slots), dtype=bool)
+        place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)
+        open_: npt.NDArray[np.bool_] = self.public[place] != slots
+        return open_
+
+    def ends(self, slots: Integers) -> tuple[Integers, Integers]:
+        """Return sources and targets of slots, as nodes of the graph."""
+        source, target = self.slots.ends(slots)
+        return self.nodes[source], self.nodes[target]
+
+    @property
+    def arrays(self) -> tuple[Tensor, ...]:
+        """What a query's key is bound to: everything that the slots' numbers mean."""
+        return torch.from_numpy(self.nodes), torch.from_numpy(self.public)

@@ -1,0 +1,90 @@
+"""LapGraph: a noisy number of edges, and as many of the largest noisy cells."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
+
+from torch import Tensor
+
+from graphveil.graph import Graph
+from graphveil.graph.domain import Domain
+from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
+from graphveil.perturb.released import Perturbed
+from graphveil.release import (
+    EdgeTotalData,
+    EdgeTotalQuery,
+    Query,
+    Release,
+    TopSlotsData,
+    TopSlotsQuery,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LapGraph(GraphMechanism):
+    """The T largest cells of an adjacency with Laplace noise become edges (Wu et al.: LinkTeller, 2022).
+
+    T is the number of edges with Laplace noise of scale 1 / eps_1, eps_1 = count_fraction eps, between 0 and
+    what there is room for; cells have noise of scale 1 / eps_2, eps_2 = eps - eps_1. So the graph is about as
+    large as the true one, and at small epsilon most of its edges are noise.
+
+    Guarantee: eps-indistinguishable for one edge, delta 0: one edge moves the number and one cell by one.
+
+    Args:
+        count_fraction: the share of epsilon for the number of edges.
+
+    >>> [round(query.epsilon, 4) for query in LapGraph(epsilon=4.0).queries()]
+    [0.04, 3.96]
+    """
+
+    name: ClassVar[str] = "lap-graph"
+
+    count_fraction: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        share_of(self.epsilon, self.count_fraction, "count_fraction")
+
+    def queries(self) -> tuple[Query, ...]:
+        """Return the number of edges, then the cells."""
+        first = self.count_fraction * self.epsilon
+        return EdgeTotalQuery(first), TopSlotsQuery(self.epsilon - first)
+
+    def expected_edges(self, domain: Domain) -> float:
+        """Return what the noise of the number adds to a graph without edges: half of its scale."""
+        return min(domain.size, 0.5 / (self.count_fraction * self.epsilon))
+
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return the noise of both answers, and the most edges that come out."""
+        total, cells = self.queries()
+        most = min(domain.size, self.max_edges)
+        return [
+            ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
+            ("graph", f"as many of {domain.size:,} cells, the largest with noise of {cells.noise[0]:.4g}"),
+            ("expected", f"as many edges as the noisy number says, and at most {most:,}"),
+        ]
+
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Return the slots that are edges afterwards."""
+        total = int(release.ask(EdgeTotalData(domain)))
+        wanted = max(0, min(total, domain.size, self.max_edges))
+        return release.ask(TopSlotsData(domain, wanted))
+
+
+def lap_graph(
+    graph: Graph,
+    *,
+    epsilon: float,
+    count_fraction: float = 0.01,
+    max_edges: int = MAX_EDGES,
+    **asked: Unpack[Asked],
+) -> Perturbed:
+    """Release a graph by :class:`LapGraph`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+
+    >>> import torch
+    >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
+    >>> lap_graph(path, unit="undirected-edge", epsilon=2.0).guarantee.releases
+    2
+    """
+    mechanism = LapGraph(epsilon=epsilon, count_fraction=count_fraction, max_edges=max_edges)
+    return release_graph(graph, mechanism, **asked)

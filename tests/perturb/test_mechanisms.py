@@ -1,0 +1,233 @@
+"""What mechanisms share: public edges stay, nobody unlisted gets one, and what is asked is booked."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil import perturb
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Adjacency, Graph
+from graphveil.graph.domain import Domain
+from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
+from graphveil.perturb.public_part import public_outside, public_share
+from graphveil.privacy import Guarantee, MemoryLedger, PrivateSlotEdge, UndirectedEdge, ledger_of
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
+from graphveil.release.edge_total import DiscreteLaplace
+
+NODES = 24
+PUBLIC = Adjacency.from_edges(range(10), range(1, 11), num_nodes=NODES, directed=False)
+LISTED = torch.arange(NODES) < 16
+PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": LISTED}
+NAMES = list(MECHANISMS)
+
+
+def graph_of(source: object = range(NODES - 1), target: object = range(1, NODES), **more: object) -> Graph:
+    return Graph.from_edges(
+        torch.eye(NODES),
+        [0, 1] * (NODES // 2),
+        source,
+        target,
+        directed=False,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def mechanism(name: str, epsilon: float = 2.0) -> GraphMechanism:
+    return MECHANISMS[name](epsilon=epsilon)
+
+
+def pairs(adjacency: Adjacency) -> set[tuple[int, int]]:
+    source, target = adjacency.edge_index().tolist()
+    return {(u, v) for u, v in zip(source, target, strict=True) if u < v}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_edges_stay_and_nobody_else_gets_any(name: str) -> None:
+    added = set[tuple[int, int]]()
+    for seed in range(8):
+        perturbed = release_graph(graph_of(), mechanism(name, 0.5), unsafe_noise_seed=seed, **PRIVATE)  # type: ignore[arg-type]
+        found = pairs(perturbed.graph.adjacency)
+        assert pairs(PUBLIC) <= found
+        assert all(v < 16 for _, v in found)  # the path goes on to 23, and none of it is in the list
+        added |= found - pairs(PUBLIC)
+    assert added
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_asked_is_booked_and_adds_up_to_epsilon(name: str) -> None:
+    graph = graph_of()
+    guarantee = release_graph(graph, mechanism(name), unit="undirected-edge").guarantee
+    (entry,) = ledger_of(graph.edge_set).entries
+    assert guarantee.epsilon == pytest.approx(2.0) and guarantee.delta == 0 and guarantee.valid
+    assert sum(part.epsilon for part in entry.event.events) == pytest.approx(2.0)  # type: ignore[union-attr]
+    assert guarantee_from_plain(guarantee_to_plain(guarantee)) == guarantee
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_statement_of_private_slots_is_verbatim(name: str) -> None:
+    guarantee = release_graph(graph_of(), mechanism(name), **PRIVATE).guarantee  # type: ignore[arg-type]
+    assert guarantee.statement().startswith(
+        "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
+        "differ in one pair inside that list and outside the public edges, the released graph and all "
+        "computed from it are (2, 0)-indistinguishable. Nothing else is hidden."
+    )
+    with pytest.raises(UnitError):
+        guarantee.group_epsilon(10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_graph_without_edges_is_released_like_any_other(name: str) -> None:
+    for source in (range(0), range(1)):
+        graph = graph_of(source, [place + 1 for place in source])
+        release_graph(graph, mechanism(name, 0.1), unit="undirected-edge")
+    one = Graph.from_edges(torch.eye(2), [0, 1], [], [], directed=False).subgraph(torch.tensor([True, False]))
+    assert release_graph(one, mechanism(name), unit="undirected-edge").graph.num_nodes == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_follow_from_public_numbers(name: str) -> None:
+    found = mechanism(name).facts(Domain.within(PUBLIC, LISTED))
+    assert any("110" in text for _, text in found)  # 16 of 24 nodes, and ten public edges
+
+
+def test_the_list_of_private_nodes_is_never_inferred() -> None:
+    graph = graph_of()
+    with pytest.raises(UnitError, match="never found out from the edges"):
+        perturb.edge_rand(graph, epsilon=1.0, unit="private-slot-edge", public_edges=PUBLIC)
+    with pytest.raises(UnitError, match="belong to unit 'private-slot-edge'"):
+        perturb.edge_rand(graph, epsilon=1.0, unit="undirected-edge", public_edges=PUBLIC)
+    assert not ledger_of(graph.edge_set).entries
+
+
+@pytest.mark.parametrize("name", ["lap-graph", "arr"])
+def test_a_number_of_edges_below_zero_is_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # section 14.16 of the specification: T = E + Laplace may be negative, and is then cut to 0
+    monkeypatch.setattr(EdgeTotalQuery, "answer", lambda self, private, data, key: torch.tensor([-50]))
+    perturbed = release_graph(graph_of(), mechanism(name), unit="undirected-edge")
+    assert perturbed.num_edges <= (0 if name == "lap-graph" else NODES)
+
+
+@pytest.mark.parametrize("name", ["lap-graph", "arr"])
+def test_the_noisy_number_alone_decides_the_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EdgeTotalQuery, "answer", lambda self, private, data, key: torch.tensor([40]))
+    sizes = [
+        release_graph(graph, mechanism(name, 60.0), unit="undirected-edge").num_edges
+        for graph in (graph_of(), graph_of(range(0), range(0)))
+    ]
+    assert sizes[0] == 40 if name == "lap-graph" else sizes[0] == NODES - 1
+    assert sizes[1] == 40 if name == "lap-graph" else sizes[1] <= 3  # noise of 1e-26 adds nothing
+
+
+@pytest.mark.parametrize("name", ["lap-graph", "arr"])
+def test_no_more_edges_come_out_than_there_is_room_for(name: str) -> None:
+    full = np.triu_indices(NODES, 1)
+    graph = graph_of(*full)
+    perturbed = release_graph(graph, MECHANISMS[name](epsilon=50.0, max_edges=20), unit="undirected-edge")
+    assert perturbed.num_edges <= (20 if name == "lap-graph" else 60)
+
+
+def test_golden_shares_of_arr() -> None:
+    for epsilon, density, share in (
+        (1, 0.0014395, 0.0049696569),
+        (2, 0.01, 0.0671077689),
+        (4, 0.1, 0.8245546106),
+    ):
+        assert perturb.ARR(epsilon=epsilon).share(density) == pytest.approx(share, rel=1e-7)
+    assert perturb.ARR(epsilon=1).share(0.5) == pytest.approx(1)
+    assert perturb.ARR(epsilon=1).share(0.9) == 1
+
+
+def test_arr_keeps_the_density() -> None:
+    for epsilon, density in ((1.0, 0.01), (3.0, 0.2)):
+        mechanism, truth = perturb.ARR(epsilon=epsilon), 1 / (1 + math.exp(-0.9 * epsilon))
+        share = mechanism.share(density)
+        assert (truth * density + (1 - truth) * (1 - density)) * share == pytest.approx(density)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "count", "cell"), [(0.1, 1000, 10.1010101), (1, 100, 1.01010101), (4, 25, 0.25252525)]
+)
+def test_golden_scales_of_lap_graph(epsilon: float, count: float, cell: float) -> None:
+    first, second = perturb.LapGraph(epsilon=epsilon).queries()
+    assert 1 / first.epsilon == pytest.approx(count)  # type: ignore[attr-defined]
+    assert 1 / second.epsilon == pytest.approx(cell)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["count_fraction", "density_fraction"])
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1])
+def test_a_share_lies_between_nothing_and_everything(name: str, value: float) -> None:
+    kind = perturb.LapGraph if name == "count_fraction" else perturb.ARR
+    with pytest.raises(ConfigError, match=name):
+        kind(epsilon=1.0, **{name: value})  # type: ignore[arg-type]
+
+
+def totals(epsilon: float, count: int) -> np.ndarray:
+    """Return noisy numbers of edges of one graph, each a release of its own."""
+    adjacency, plan = (
+        graph_of().adjacency,
+        ReleasePlan(UndirectedEdge(), (EdgeTotalQuery(epsilon),), delta=0.0),
+    )
+    domain = Domain.whole(NODES, directed=False)
+    return np.array(
+        [
+            int(Release(plan, adjacency, budget=MemoryLedger()).ask(EdgeTotalData(domain)))
+            for _ in range(count)
+        ]
+    )
+
+
+def the_number_of_edges_has_its_noise(epsilon: float = 0.2, count: int = 300) -> None:
+    """Mean and variance are those of the count and of discrete Laplace noise."""
+    found, deviation = totals(epsilon, count), DiscreteLaplace(epsilon).deviation
+    assert abs(found.mean() - (NODES - 1)) < 5 * deviation / math.sqrt(count)
+    assert 0.7 < found.std() / deviation < 1.4, "the number of edges has other noise"
+
+
+def test_the_number_of_edges_has_its_noise() -> None:
+    the_number_of_edges_has_its_noise()
+
+
+def test_edges_are_split_for_experiments() -> None:
+    adjacency = graph_of().adjacency
+    public = public_share(adjacency, 0.5, seed=1)
+    assert 3 < len(pairs(public)) < 20 and pairs(public) < pairs(adjacency)
+    assert pairs(public_share(adjacency, 0.0, seed=1)) == pairs(adjacency)
+    assert pairs(public_share(adjacency, 1.0, seed=1)) == set()
+    outside = pairs(public_outside(adjacency, LISTED))
+    assert outside == {(v, v + 1) for v in range(15, NODES - 1)}
+
+
+def test_a_private_edge_outside_the_list_is_left_out() -> None:
+    # Whether a private edge is outside the list is not protected, and it cannot be released either.
+    perturbed = perturb.edge_rand(graph_of([20], [21]), epsilon=30.0, **PRIVATE)  # type: ignore[arg-type]
+    assert pairs(perturbed.graph.adjacency) == pairs(PUBLIC)
+
+
+def test_two_mechanisms_on_one_graph_add_up() -> None:
+    graph = graph_of()
+    first, second = (release_graph(graph, mechanism(name), unit="undirected-edge") for name in NAMES[:2])
+    assert Guarantee.together([first.guarantee, second.guarantee]).epsilon == pytest.approx(4.0)
+    assert parsed(first.guarantee) == UndirectedEdge()
+
+
+def parsed(guarantee: Guarantee) -> object:
+    return guarantee.protected
+
+
+def test_the_unit_of_private_slots_is_one_of_all() -> None:
+    guarantee = perturb.arr(graph_of(), epsilon=1.0, **PRIVATE).guarantee  # type: ignore[arg-type]
+    assert guarantee.protected == PrivateSlotEdge()
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def the_number_of_edges_is_released_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DiscreteLaplace, "draw", lambda self, stream, count: np.zeros(count, dtype=np.int64))
+
+
+BUGS = [(the_number_of_edges_is_released_as_it_is, partial(the_number_of_edges_has_its_noise, count=60))]
