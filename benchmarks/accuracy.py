@@ -8,7 +8,6 @@ posteriors depend on the split only, so the runs of a split share them.
 """
 
 import argparse
-import shutil
 import statistics
 import tempfile
 import time
@@ -74,16 +73,8 @@ def measure(name: str, graph: Graph, epsilons: list[float], splits: int) -> None
 
 def _run(graph: Graph, epsilon: float, seed: int, folder: Path) -> float:
     """Return one test accuracy; the split's public posteriors are kept in the folder for the next epsilon."""
-    shared = folder / f"split-{seed}"
-    work = folder / "work"
-    shutil.copytree(shared, work) if shared.exists() else work.mkdir()
     model = ClassCode(unit="undirected-edge", epsilon=epsilon, delta=DELTA, seed=seed)
-    accuracy = model.fit(graph, workspace=work).score(graph)
-    shared.mkdir(exist_ok=True)
-    for stage in work.glob("posterior-*.safetensors"):
-        shutil.copy(stage, shared)
-    shutil.rmtree(work)
-    return accuracy
+    return model.fit(graph, cache=folder).score(graph)
 
 
 def _figure(values: list[float]) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
 _EDGES_PUBLIC = (NoUnit.name, NodeFeatures.name)
+_PUBLIC = "public"  # a run's folder of what method and baseline both learn from public data
 MLP = "mlp"  # the baseline's name
 STAGES = ("total", "calibrate", "encoder", "aggregate", "classifier")
 
@@ -112,7 +113,10 @@ def _run(
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     split = experiment.split(graph, index)
     model = experiment.model(index).fit(
-        split, on_progress=_labelled(show, prefix), workspace=workspace / "method"
+        split,
+        on_progress=_labelled(show, prefix),
+        workspace=workspace / "method",
+        cache=workspace / _PUBLIC,
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
@@ -142,7 +146,7 @@ def _fit_beside(
     if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
         baseline.fit_reports_of(model, split, on_progress=show)
     else:
-        baseline.fit(split, on_progress=show, workspace=workspace)
+        baseline.fit(split, on_progress=show, workspace=workspace, cache=workspace.parent / _PUBLIC)
 
 
 def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunRecord:

@@ -164,19 +164,22 @@ class Estimator(Predictor, ABC):
         on_progress: OnProgress = silent,
         workspace: Path | None = None,
         engine: Engine | None = None,
+        cache: Path | None = None,
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
         The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
         one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine``
-        schedules the blocks of edges (:mod:`graphveil.release.engines`); it changes no bit.
+        schedules the blocks of edges (:mod:`graphveil.release.engines`); it changes no bit. Nor does
+        ``cache``, a folder of what follows from public features and labels alone: fits that share it, other
+        budgets and other methods at the same seed, learn that once.
 
         Raises:
             UnitError: the unit does not fit the graph.
             GraphError: the graph has no split or a part of it is empty.
             BudgetError: the graph's ledger refuses the release.
         """
-        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine))
+        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine, cache))
 
     @one_thread()
     def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
@@ -261,7 +264,11 @@ class Estimator(Predictor, ABC):
         )
 
     def _session(
-        self, on_progress: OnProgress, workspace: Path | None = None, engine: Engine | None = None
+        self,
+        on_progress: OnProgress,
+        workspace: Path | None = None,
+        engine: Engine | None = None,
+        cache: Path | None = None,
     ) -> Session:
         """Return the session of a fit."""
         return Session(
@@ -271,6 +278,7 @@ class Estimator(Predictor, ABC):
             engine=engine,
             on_progress=on_progress,
             workspace=workspace,
+            cache=cache,
             configuration=self._configuration(),
             device=pick_device(self.device),
         )

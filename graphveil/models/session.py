@@ -53,6 +53,7 @@ class Session:
         on_booked: called when the release is recorded.
         on_progress: told of stages and epochs.
         workspace: holds a fit's checkpoints; a second fit there resumes the first.
+        cache: a folder, shared by fits, of what follows from public data alone.
         configuration: the public parameters as text: private training binds its noise to them.
         device: where networks are trained in the clear.
     """
@@ -67,6 +68,7 @@ class Session:
     on_booked: Callable[[], None] = unheard
     on_progress: OnProgress = silent
     workspace: Path | None = None
+    cache: Path | None = None
     configuration: str = ""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)

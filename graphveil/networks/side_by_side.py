@@ -20,7 +20,7 @@ _LEVELS = 1 << 16  # of a draw that decides on one entry
 class SideBySide(nn.Module):
     """K networks like :class:`FeedForward` with batch norm and ReLU, each with weights of its own.
 
-    What drops in a batch drops in all of them.
+    Which inputs drop in a batch is drawn for all of them together; which units, as ``apart`` says.
 
     Shapes: (B, widths[0]) -> (K, B, widths[-1]).
 
@@ -38,9 +38,11 @@ class SideBySide(nn.Module):
         generator: torch.Generator,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
+        apart: bool = False,
     ) -> None:
-        """Draw the weights of all layers, in order."""
+        """Draw the weights of all layers, in order; ``apart`` lets each drop units of its own."""
         super().__init__()
+        self._masks = count if apart else 1
         self._widths, self._count, self._generator = tuple(widths), count, generator
         self._dropout, self._input_dropout = dropout, input_dropout
         self._first = Linear(widths[0], count * widths[1], generator=generator)
@@ -59,7 +61,7 @@ class SideBySide(nn.Module):
         for norm, weight, bias in zip(self._norms, self._weights, self._biases, strict=True):
             h = torch.relu_(norm(h)).view(len(h), self._count, -1)
             if self.training and self._dropout:
-                h = h * kept((len(h), 1, h.shape[2]), self._dropout, self._generator).to(h.device)
+                h = h * kept((len(h), self._masks, h.shape[2]), self._dropout, self._generator).to(h.device)
             out = torch.baddbmm(bias, h.transpose(0, 1), weight)
             h = out.transpose(0, 1).flatten(1)
         return out

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from graphveil.graph import Features, Graph
+from graphveil.models.features.kept import kept, public_digest
 from graphveil.models.features.rows import as_fast, unit_rows
 from graphveil.models.features.similarity import with_similar_nodes
 from graphveil.models.membership import nodes_of
@@ -34,6 +35,7 @@ from graphveil.train import Schedule, train
 
 FOLDS = 5
 _BATCH, _RATE = 512, 0.01
+_VERSION = 1  # of the recipe: another one gives other posteriors, and no older ones may be taken from a cache
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,50 @@ class Posteriors:
     candidate: Candidate
     networks: tuple[FeedForward, ...]
 
+    def state(self) -> State:
+        """Return them as tensors by name."""
+        number = torch.tensor(CANDIDATES.index(self.candidate))
+        return {"log": self.log, "candidate": number, **parts_state("network", self.networks)}
+
+    @classmethod
+    def restore(cls, state: State) -> "Posteriors":
+        """Return what :meth:`state` was taken from."""
+        networks = tuple(restore_network(part_of(state, f"network/{k}/")) for k in range(FOLDS))
+        return cls(state["log"], CANDIDATES[int(state["candidate"])], networks)
+
 
 def public_posteriors(graph: Graph, session: Session) -> Posteriors:
-    """Return posteriors cross-fitted on the public labels: training and validation, no edges."""
+    """Return posteriors cross-fitted on the public labels: training and validation, no edges.
+
+    They depend on the graph's features, its public labels and the session's seed: in a session that has a
+    cache they are learned once, whoever asks.
+    """
+    if session.cache is None or session.streams.seed is None:  # no two sessions without a seed are alike
+        return _posteriors(graph, session)
+    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type))
+    digest = public_digest(graph, recipe, session.streams.derive("posterior"))
+    path = session.cache / f"posteriors-{digest}.safetensors"
+    if path.exists():
+        session.on_progress("posteriors from the cache", 1, 1)
+    state = kept(path, lambda: _posteriors(graph, session).state(), lambda state: _fits(state, graph))
+    return Posteriors.restore(state)
+
+
+def _posteriors(graph: Graph, session: Session) -> Posteriors:
     nodes = nodes_of(graph.mask("train") | graph.mask("val"))
-    fit = CrossFit(graph, session, "posterior", nodes, graph.y)
-    trained = fit.best()
+    trained = CrossFit(graph, session, "posterior", nodes, graph.y).best()
     return replace(trained, log=with_similar_nodes(trained.log, graph))
+
+
+def _fits(state: State, graph: Graph) -> bool:
+    """Whether these are posteriors of so many nodes, features and classes."""
+    try:
+        posteriors = Posteriors.restore(state)
+        ends = [ends_of(network) for network in posteriors.networks]
+    except (KeyError, IndexError, RuntimeError):  # a part is missing, or has another shape
+        return False
+    shape = (graph.num_nodes, graph.num_classes)
+    return posteriors.log.shape == shape and ends == [(graph.num_features, graph.num_classes)] * FOLDS
 
 
 def prepared(x: Features, candidate: Candidate) -> Features:

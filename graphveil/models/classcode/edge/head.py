@@ -54,7 +54,7 @@ class HeadsSideBySide(nn.Module):
         super().__init__()
         widths, dropout = head_shape(inputs, classes, small)
         self.alpha = nn.Parameter(torch.ones(SEEDS, 1, 1))
-        self.nets = SideBySide(widths, SEEDS, generator=generator, dropout=dropout)
+        self.nets = SideBySide(widths, SEEDS, generator=generator, dropout=dropout, apart=True)
 
     def forward(self, start: Tensor, inputs: Tensor) -> Tensor:
         """Return the logits of all heads, (heads, B, C)."""
