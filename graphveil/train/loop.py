@@ -67,6 +67,7 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int = 10,
     loss: Loss | None = None,
+    hopeless: Callable[[list[EpochRecord]], bool] = lambda history: False,
 ) -> list[EpochRecord]:
     """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
 
@@ -84,6 +85,7 @@ def train(
         checkpoint_every: epochs between two saves.
         loss: maps a batch of node indices to what a step lowers, by default the mean cross entropy of
             ``logits``.
+        hopeless: asked after each epoch whether to leave off; the epoch selected so far is kept.
 
     Returns:
         One record an epoch.
@@ -96,7 +98,7 @@ def train(
     if checkpoint is not None and checkpoint.exists():
         best, progress, rows = checkpoints.load(checkpoint, network, optimizer, generator)
         history = [EpochRecord(**row) for row in rows]
-    while progress.epoch < schedule.epochs and not _stopped(schedule, progress):
+    while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not hopeless(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
         val_loss, accuracy = evaluate(network, logits, labels, val_nodes)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from graphveil._random import PublicStreams
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
+from graphveil.models.features import crossfit
 from graphveil.models.features.crossfit import public_posteriors
 from graphveil.models.features.rows import unit_rows
 from graphveil.models.session import Session
@@ -16,8 +17,6 @@ def small() -> Graph:
 
 
 def test_changing_a_nodes_label_leaves_its_own_posterior_alone(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
-    from graphveil.models.features import crossfit
-
     monkeypatch.setattr(crossfit, "CANDIDATES", crossfit.CANDIDATES[:1])  # the choice may see labels
     graph = small()
     node = int(torch.nonzero(graph.mask("train"))[0])
@@ -45,3 +44,19 @@ def test_unit_rows_of_sparse_and_dense_features_agree() -> None:
     scaled = unit_rows(sparse.csr_array(dense.numpy()))
     assert not isinstance(scaled, torch.Tensor)
     torch.testing.assert_close(torch.from_numpy(scaled.toarray()), unit_rows(dense))
+
+
+def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_twice(monkeypatch) -> None:  # type: ignore[no-untyped-def]  # pytest's fixture
+    candidates = (crossfit.Candidate(8, hidden=8), crossfit.Candidate(8, hidden=8, weight_decay=1e4))
+    monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
+    stages: list[tuple[str, int]] = []
+    session = Session(streams=PublicStreams(0), on_progress=lambda *said: stages.append(said[:2]))
+    trained = public_posteriors(small(), session)
+    assert trained.candidate == candidates[0]
+    assert len(trained.networks) == crossfit.FOLDS
+    last = dict(stages)  # the last epoch that was told of each stage
+    assert last == {
+        "posterior candidate 1 of 2": 8,
+        "posterior candidate 2 of 2": 4,
+        "posterior, folds 2 to 5": 8,
+    }
