@@ -184,7 +184,7 @@ def edge_cases() -> Iterator[Case]:
         yield Case("mlp", unit, STEPS if unit == "node-owner" else QUICK, other=True)
     yield Case("mlp", "undirected-edge", QUICK, graph="sparse", other=True)
     yield Case("mlp", "directed-edge", QUICK | {"layers": 2, "batch_norm": True, "dropout": 0.2}, "directed")
-    for method in ("gcn", "sage"):
+    for method in ("gcn", "gat", "sage"):
         yield Case(method, "none", QUICK, other=True, grows=True)
         yield Case(method, "none", QUICK | {"dropout": 0.3, "hidden": 8}, graph="directed")
     yield Case("gap", "none", QUICK, other=True, grows=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphveil.models.base import Estimator
     from graphveil.models.classcode import ClassCode
     from graphveil.models.gap import GAP
+    from graphveil.models.gat import GAT
     from graphveil.models.gcn import GCN
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
@@ -33,6 +34,7 @@ _HOMES = {
     "ClassCode": "graphveil.models.classcode",
     "Estimator": "graphveil.models.base",
     "GAP": "graphveil.models.gap",
+    "GAT": "graphveil.models.gat",
     "GCN": "graphveil.models.gcn",
     "Graph": "graphveil.graph",
     "Guarantee": "graphveil.privacy",
@@ -56,6 +58,7 @@ _HOMES = {
 
 __all__ = [
     "GAP",
+    "GAT",
     "GCN",
     "LPGNN",
     "METHODS",

@@ -409,6 +409,7 @@ SHIPPED_REFUSED = {
         "take a larger epsilon",
     ),
     "a method for edges": (["gcn", *OWNER], "'none' only"),
+    "another one": (["gat", *OWNER], "'none' only"),
 }
 
 

@@ -119,6 +119,7 @@ METHODS = {
     "mlp": ["mlp", *EDGE, *SHORT],
     "classcode": ["classcode", *EDGE],
     "gcn": ["gcn", "--unit", "none", *SHORT],
+    "gat": ["gat", "--unit", "none", *SHORT],
     "sage": ["sage", "--unit", "none", *SHORT],
     "gap owner": ["gap", *OWNER, *BUDGET, *SHORT],
     "mlp owner": ["mlp", *OWNER, *SHORT],

@@ -15,6 +15,7 @@ PUBLIC = {
     "ClassCode",
     "Estimator",
     "GAP",
+    "GAT",
     "GCN",
     "Graph",
     "Guarantee",
@@ -63,7 +64,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
-    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "classcode", "lpgnn", "simgat"]
+    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "gat", "classcode", "lpgnn", "simgat"]
     for name, cls in gv.METHODS.items():
         assert cls.method == name
     with pytest.raises(KeyError):

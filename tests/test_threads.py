@@ -26,6 +26,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "gap, attention": ("gap", EDGES | {"epochs": 2, "weights": "attention", "attention_steps": 3}),
     "gap of records": ("gap", RECORDS | {"degree_budget": 4}),
     "gcn": ("gcn", {"unit": "none", "epochs": 2}),
+    "gat": ("gat", {"unit": "none", "epochs": 2}),
     "sage": ("sage", {"unit": "none", "epochs": 2}),
     "classcode": ("classcode", EDGES),
     "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),

@@ -14,6 +14,7 @@ _CLASSES = {
     "gap": ("graphveil.models.gap", "GAP"),
     "sage": ("graphveil.models.sage", "SAGE"),
     "gcn": ("graphveil.models.gcn", "GCN"),
+    "gat": ("graphveil.models.gat", "GAT"),
     "classcode": ("graphveil.models.classcode", "ClassCode"),
     "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
     "simgat": ("graphveil.models.simgat", "SimGAT"),

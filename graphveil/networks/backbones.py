@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
+from graphveil.networks.attention import HEADS, Attending, InEdges
 from graphveil.networks.inputs import Early, Inputs
 from graphveil.networks.layers import ACTIVATIONS, Dropout, Linear
 from graphveil.propagation import KProp, Propagation, propagate
-
-HEADS = 4  # of GAT's hidden layer, as in the paper
-_SLOPE = 0.2  # of GAT's leaky relu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,49 +120,14 @@ class GatBackbone(Backbone):
         )
 
     def on(self, adjacency: Adjacency) -> Self:
-        """Take the public edges, and a loop for every node."""
-        nodes = torch.arange(adjacency.num_nodes)
-        source, target = adjacency.edge_index()
-        self._source, self._target = torch.cat([source, nodes]), torch.cat([target, nodes])
+        """Take the public edges."""
+        self._edges = InEdges.of(adjacency)
         return self
 
     def _round(self, depth: int, inputs: Inputs) -> Tensor:
         attending = cast(Attending, self._rounds[depth])
         rows = inputs.times(attending.weight)
-        return cast(Tensor, attending(rows, self._source, self._target))
-
-
-class Attending(nn.Module):
-    """One round of attention over in-edges, after the linear map.
-
-    Shapes: (N, heads width) -> (N, heads width).
-    """
-
-    def __init__(self, inputs: int, width: int, heads: int, generator: torch.Generator) -> None:
-        """Draw the weights, as Glorot and Bengio do."""
-        super().__init__()
-        self._heads, self._width = heads, width
-        bound = (6 / (inputs + heads * width)) ** 0.5
-        self.weight = nn.Parameter(_uniform((inputs, heads * width), bound, generator))
-        bound = (6 / (heads + width)) ** 0.5
-        self._sends = nn.Parameter(_uniform((heads, width), bound, generator))
-        self._gets = nn.Parameter(_uniform((heads, width), bound, generator))
-        self._bias = nn.Parameter(torch.zeros(heads * width))
-
-    def forward(self, rows: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Return the weighted sums."""
-        h = rows.view(-1, self._heads, self._width)
-        sends, gets = (h * self._sends).sum(dim=2), (h * self._gets).sum(dim=2)
-        # Not sends[source]: its gradient adds in the order in which threads come, so no two runs agree.
-        heard, asked = sends.index_select(0, source), gets.index_select(0, target)
-        scores = nn.functional.leaky_relu(heard + asked, _SLOPE)
-        with torch.no_grad():  # what is subtracted cancels
-            most = torch.full_like(sends, -torch.inf)
-            most.scatter_reduce_(0, target[:, None].expand_as(scores), scores, "amax")
-        weights = (scores - most[target]).exp()
-        total = torch.zeros_like(sends).index_add(0, target, weights)
-        sums = torch.zeros_like(h).index_add(0, target, weights[:, :, None] * h.index_select(0, source))
-        return (sums / total[:, :, None]).flatten(1) + self._bias
+        return cast(Tensor, attending(rows, self._edges))
 
 
 class MlpBackbone(Backbone):
@@ -201,7 +164,3 @@ def backbone(
     if name not in BACKBONES:
         raise ConfigError(f"backbone={name!r} is not one of {', '.join(BACKBONES)}")
     return BACKBONES[name](widths, activation, dropout, generator)
-
-
-def _uniform(shape: tuple[int, int], bound: float, generator: torch.Generator) -> Tensor:
-    return torch.empty(shape).uniform_(-bound, bound, generator=generator)

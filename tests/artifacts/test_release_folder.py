@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gap": {"unit": "undirected-edge", "epsilon": 1.0, "epochs": 2},
     "sage": {"unit": "none", "epochs": 2},
     "gcn": {"unit": "none", "epochs": 2},
+    "gat": {"unit": "none", "epochs": 2},
     "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
     "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
     "simgat": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},

@@ -23,6 +23,7 @@ ALL: dict[str, dict[str, Any]] = {
     "gap": {"unit": "undirected-edge", "epsilon": 2.0, "epochs": 3},
     "sage": {"unit": "none", "epochs": 3},
     "gcn": {"unit": "none", "epochs": 3},
+    "gat": {"unit": "none", "epochs": 3},
 }
 PRIVATE = {"gap": ALL["gap"]}
 

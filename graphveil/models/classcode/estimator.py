@@ -109,7 +109,7 @@ class ClassCode(Estimator):
         if not terms.protects:
             raise UnitError(
                 "classcode is calibrated to a budget and has no non-private form: pass an edge unit and an "
-                "epsilon, or use sage, gcn or gap with unit='none' as the non-private reference"
+                "epsilon, or use sage, gcn, gat or gap with unit='none' as the non-private reference"
             )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         check_options(self.get_params(), defaults, terms)

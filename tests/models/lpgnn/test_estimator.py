@@ -70,7 +70,7 @@ class TestBudgets:
 
 
 class TestUnits:
-    @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "classcode"])
+    @pytest.mark.parametrize("method", ["mlp", "gap", "sage", "gcn", "gat", "classcode"])
     def test_methods_that_read_raw_records_refuse(self, method) -> None:
         with pytest.raises(UnitError, match="use 'lpgnn' or 'simgat'"):
             gv.METHODS[method](unit="node-features", epsilon=1.0)

@@ -1,0 +1,72 @@
+"""GAT: graph attention, a non-private reference."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphveil import _check
+from graphveil.models.base import Estimator
+from graphveil.models.full_graph import (
+    ClearFullGraph,
+    FullGraphKeywords,
+    depth_of,
+    refuse_private,
+    schedule_of,
+    style_of,
+)
+from graphveil.models.requirements import check_on_cpu
+from graphveil.networks.attention import HEADS
+from graphveil.networks.gat import GatShape
+
+
+@dataclass(kw_only=True, eq=False)
+class GAT(FullGraphKeywords, Estimator):
+    """Graph attention network (Veličković et al.: Graph attention networks, 2018).
+
+    Every node hears its in-neighbours and itself, and each head weighs them by what it learned:
+
+        h_v <- act(norm(b + sum_u a_uv W h_u)),   a_uv = softmax over u of leaky_relu(s . W h_u + g . W h_v).
+
+    The heads of a hidden layer stand side by side; the last layer has one head and is plain. Unlike in the
+    paper, ``dropout`` drops entries of hidden rows and no attention weights. Time grows with edges, heads and
+    width, memory with edges times heads.
+
+    Guarantee: none. Weights and sums are exact; a private unit is refused.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        heads: heads of the hidden layers, each of width ``hidden``.
+
+    Raises:
+        NotYetError: the unit is not ``"none"``.
+        ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
+
+    >>> from graphveil.graph.recipes import RECIPES
+    >>> from graphveil.graph.synthetic import synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> GAT(unit="none", seed=0, epochs=5).fit(graph).predict_proba().shape[0] == graph.num_nodes
+    True
+    """
+
+    method: ClassVar[str] = "gat"
+
+    heads: int = HEADS
+
+    def _check_config(self) -> None:
+        refuse_private(self)
+        super()._check_config()
+        self._configured()
+
+    def _configured(self) -> ClearFullGraph:
+        check_on_cpu(self.method, self.device)
+        style = style_of(self)
+        _check.width(heads=self.heads)
+        _check.width(**{"heads * hidden": self.heads * self.hidden})
+        shape = GatShape(hidden=self.hidden, heads=self.heads, depth=depth_of(self), style=style)
+        return ClearFullGraph(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            shape=shape,
+            schedule=schedule_of(self),
+        )
