@@ -10,8 +10,9 @@ compared in pairs; a reproducible noise has no guarantee, and none is needed her
 
 Questions: ``published``, the paper's cells with its own steps and learning parameters; ``mechanisms``, what
 randomises features, at epsilon_y inf; ``labels``, plain cross entropy, forward correction and Drop at
-epsilon_x 1; ``ours``, what beats the published figures at the same budget; ``baseline``, what an MLP that
-reads no edge makes of the reports of the published cells, with their learning parameters and with others.
+epsilon_x 1; ``ours``, what beats the published figures at the same budget; ``alone``, what the graph and one
+noisy label a person come to without any features, of the label posterior and by budget; ``baseline``, what an
+MLP that reads no edge makes of the reports of the published cells, with their learning parameters and others.
 
 PubMed's features are scaled column by column as in the paper, from everybody's data, but where a line says
 that each node scales its own row; binary features need no scaling.
@@ -21,7 +22,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ import torch
 from scipy import stats
 
 from graphveil.graph import RECIPES, Graph, load_dataset
+from graphveil.models.label_posterior import LabelPosterior
 from graphveil.models.lpgnn import LPGNN
+from graphveil.models.lpgnn.local import LocalEstimator
 
 INF = math.inf
 SCALED = {"pubmed": {"scaling": "columns", "data_dependent_bounds": True}}
@@ -72,6 +75,7 @@ GRID = {  # further learning parameters for the baseline: from none to much regu
     }
     for decay, dropout in ((0.0, 0.0), (0.001, 0.5), (0.01, 0.75), (0.1, 0.75))
 }
+HOPS = {"cora": 16, "pubmed": 16, "facebook_pages": 8}  # of the posterior's guess from afar
 OURS = {"x_steps": 16, "y_steps": 8, "posterior_steps": 16, "select": "likelihood", "m": "best"}
 
 DENSE = {"x_steps": 8, "y_steps": 4, "posterior_steps": 8}  # at a mean degree of 15 instead of 4
@@ -86,6 +90,7 @@ class Cell:
     setting: str
     parameters: dict[str, Any] = field(hash=False, compare=False)
     published: str = field(default="-", compare=False)
+    method: Callable[..., LocalEstimator] = field(default=LPGNN, hash=False, compare=False)
 
 
 def cells() -> Iterator[Cell]:
@@ -94,6 +99,7 @@ def cells() -> Iterator[Cell]:
     yield from _mechanisms()
     yield from _labels()
     yield from _ours()
+    yield from _alone()
     yield from _baseline()
 
 
@@ -134,11 +140,36 @@ def _ours() -> Iterator[Cell]:
         both = {"eps_x": 1.0, "eps_y": 1.0}
         ours = OURS | DENSE if dataset == "facebook_pages" else OURS
         yield Cell("ours", dataset, "posterior, (1, 1)", {**both, **ours, **learning}, paper)
+        mixture = {**both, **ours, **learning, "around": "mixture"}
+        ways = {"mixture": {}, "mixture, by evidence": {"posterior_use": "evidence"}}
+        for name, own in ways.items():
+            yield Cell("ours", dataset, f"{name}, (1, 1)", mixture | own, paper)
+            several = mixture | own | {"labels": "subset"}
+            yield Cell("ours", dataset, f"{name}, subset selection, (1, 1)", several, paper)
+        x, y = STEPS[dataset]
+        moved = {"eps_x": 0.1, "eps_y": 1.9, "x_steps": x, "y_steps": y, "m": "floor"}
+        own_way = {**moved, **NOISY[dataset], **_scaling(dataset)}
+        yield Cell("ours", dataset, "the paper's method, (0.1, 1.9)", own_way, paper)
+        moved = {**mixture, "eps_x": 0.1, "eps_y": 1.9, "posterior_use": "evidence"}
+        yield Cell("ours", dataset, "mixture, by evidence, (0.1, 1.9)", moved, paper)
         split = {**OURS, "eps_x": 0.1, "eps_y": 1.9, "x_steps": 8, "y_steps": 4, "posterior_steps": 0}
         yield Cell("ours", dataset, "split, (0.1, 1.9)", {**split, **learning}, paper)
         if dataset in SCALED:
             rows = {**NOISY["cora"], "scaling": "row"}
             yield Cell("ours", dataset, "posterior, own rows, (1, 1)", {**both, **OURS, **rows}, paper)
+
+
+def _alone() -> Iterator[Cell]:
+    ways: dict[str, dict[str, Any]] = {
+        "diffusion, as before": {"around": "diffusion"},
+        "mixture": {},
+        "mixture, subset selection": {"labels": "subset"},
+    }
+    for dataset, hops in HOPS.items():
+        for eps_y in (1.0, 1.9, 2.0):
+            for name, own in ways.items():
+                parameters = {"eps_y": eps_y, "posterior_steps": hops, **own}
+                yield Cell("alone", dataset, f"{name}, (0, {eps_y:g})", parameters, method=LabelPosterior)
 
 
 def _baseline() -> Iterator[Cell]:
@@ -158,7 +189,11 @@ def run(options: argparse.Namespace) -> None:
         (cell["question"], cell["dataset"], cell["setting"], cell["seed"]) for cell in read(options.results)
     }
     wanted = [
-        cell for cell in cells() if cell.question in options.questions and cell.dataset in options.datasets
+        cell
+        for cell in cells()
+        if cell.question in options.questions
+        and cell.dataset in options.datasets
+        and (options.settings is None or cell.setting in options.settings)
     ]
     recipe, graphs = RECIPES["lpgnn"].on_devices(), dict[str, Graph]()
     for seed in range(options.first, options.first + options.runs):
@@ -183,7 +218,7 @@ def measured(graph: Graph, cell: Cell, seed: int) -> dict[str, float]:
     beside = cell.question == "baseline"
     told = LPGNN(**{**settings, "epochs": 1}).fit(graph) if beside else None  # for its reports
     started = time.process_time()
-    model = LPGNN(**settings)
+    model = cell.method(**settings)
     model = model.fit(graph) if told is None else model.without_edges().fit_reports_of(told, graph)
     return {"accuracy": model.score(graph), "seconds": time.process_time() - started}
 
@@ -227,7 +262,7 @@ def interval(values: list[float]) -> str:
 
 
 HEAD = "| data set | setting | paper | here | runs | processor s |\n|---|---|---|---|---|---|"
-QUESTIONS = ("published", "mechanisms", "labels", "ours", "baseline")
+QUESTIONS = ("published", "mechanisms", "labels", "ours", "alone", "baseline")
 
 
 def main() -> None:
@@ -238,6 +273,7 @@ def main() -> None:
     asking.add_argument("results", type=Path)
     asking.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     asking.add_argument("--datasets", nargs="+", default=list(STEPS))
+    asking.add_argument("--settings", nargs="+", default=None, help="only these rows")
     asking.add_argument("--runs", type=int, default=5)
     asking.add_argument("--first", type=int, default=0, help="the first seed")
     asking.add_argument("--root", type=Path, default=None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphveil.models.gap import GAP
     from graphveil.models.gat import GAT
     from graphveil.models.gcn import GCN
+    from graphveil.models.label_posterior import LabelPosterior
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
     from graphveil.models.sage import SAGE
@@ -39,6 +40,7 @@ _HOMES = {
     "Graph": "graphveil.graph",
     "Guarantee": "graphveil.privacy",
     "LPGNN": "graphveil.models.lpgnn",
+    "LabelPosterior": "graphveil.models.label_posterior",
     "METHODS": "graphveil.models",
     "MLP": "graphveil.models.mlp",
     "MemoryLedger": "graphveil.privacy",
@@ -68,6 +70,7 @@ __all__ = [
     "Estimator",
     "Graph",
     "Guarantee",
+    "LabelPosterior",
     "MemoryLedger",
     "SimGAT",
     "attach_ledger",

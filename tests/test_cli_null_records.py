@@ -74,6 +74,7 @@ SHIPPED = {
     "mlp owner in paper mode": ["mlp", *OWNER, *FEW, "--mode", "paper"],
     "sage owner in paper mode": ["sage", *OWNER, *BUDGET, *FEW, "--mode", "paper"],
     "lpgnn": ["lpgnn", "--unit", "node-features", "--set", "eps_x=1", "--set", "eps_y=1", *SHORT],
+    "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
 }
 
 

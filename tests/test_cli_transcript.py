@@ -126,6 +126,7 @@ METHODS = {
     "classcode owner": ["classcode", *OWNER, *BUDGET],
     "lpgnn": ["lpgnn", *LOCAL, *SHORT],
     "simgat": ["simgat", *LOCAL, *SHORT],
+    "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
 }
 
 

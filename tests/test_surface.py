@@ -20,6 +20,7 @@ PUBLIC = {
     "Graph",
     "Guarantee",
     "LPGNN",
+    "LabelPosterior",
     "METHODS",
     "MLP",
     "MemoryLedger",
@@ -64,7 +65,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
-    assert list(gv.METHODS) == ["mlp", "gap", "sage", "gcn", "gat", "classcode", "lpgnn", "simgat"]
+    methods = ["mlp", "gap", "sage", "gcn", "gat", "classcode", "lpgnn", "label-posterior", "simgat"]
+    assert list(gv.METHODS) == methods
     for name, cls in gv.METHODS.items():
         assert cls.method == name
     with pytest.raises(KeyError):

@@ -32,6 +32,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
     "lpgnn": ("lpgnn", REPORTS),
     "simgat": ("simgat", REPORTS),
+    "label-posterior": ("label-posterior", {"unit": "node-features", "eps_y": 1.5}),
 }
 
 

@@ -33,7 +33,8 @@ Source = Annotated[str, _flag(_DATA, "--source", "Column of the edges' first end
 Target = Annotated[str, _flag(_DATA, "--target", "Column of the edges' second ends.")]
 Out = Annotated[Path, _flag(_RUN, "--out", "A new folder for the model and its predictions.")]
 Method = Annotated[
-    Literal["lpgnn", "simgat"], typer.Option("--method", help="What learns.", rich_help_panel=_RUN)
+    Literal["lpgnn", "simgat", "label-posterior"],
+    typer.Option("--method", help="What learns.", rich_help_panel=_RUN),
 ]
 
 
@@ -63,7 +64,7 @@ def learn(
     model = _model(method, asked, set or [], seed)
     columns = {"id": id, "source": source, "target": target}
     received, adjacency, public = receive_on_edges(
-        asked, messages, edges, **columns, directed=directed, nodes=nodes
+        asked, messages, edges, **columns, directed=directed, nodes=nodes, features=model.needs_features
     )
     if not (skip_bad and received.accepted):
         received.check()

@@ -25,6 +25,7 @@ def receive_on_edges(
     target: str,
     directed: bool,
     nodes: Path | None = None,
+    features: bool = True,
 ) -> tuple["Received", "Adjacency", "npt.NDArray[np.float32] | None"]:
     """Check messages, and return them with the public edges between their nodes, and public features.
 
@@ -41,7 +42,10 @@ def receive_on_edges(
     from graphveil.collect.files import read_messages, receive
     from graphveil.graph import Adjacency
 
-    _check_features(survey, nodes)
+    if features:
+        _check_features(survey, nodes)
+    elif nodes is not None:
+        raise ConfigError("the method reads no features; drop --nodes")
     ids, texts = read_messages(messages, id=id)
     ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
     others = {f"{name!r} of the edges": end for name, end in ends.items()}

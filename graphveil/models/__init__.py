@@ -17,6 +17,7 @@ _CLASSES = {
     "gat": ("graphveil.models.gat", "GAT"),
     "classcode": ("graphveil.models.classcode", "ClassCode"),
     "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
+    "label-posterior": ("graphveil.models.label_posterior", "LabelPosterior"),
     "simgat": ("graphveil.models.simgat", "SimGAT"),
 }
 

@@ -9,7 +9,7 @@ from graphveil.graph import Graph
 from graphveil.models.lpgnn.estimator import LPGNN, baseline_of
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
 from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.record_estimator import RecordEstimator
 from graphveil.models.lpgnn.through import KPropThrough, Through
 from graphveil.models.session import Session
 from graphveil.propagation import Chain, Propagation, SparseMap
@@ -22,7 +22,7 @@ WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 
 
 @dataclass(kw_only=True, eq=False)
-class SimGAT(LpgnnKeywords, LocalEstimator):
+class SimGAT(LpgnnKeywords, RecordEstimator):
     """Similarity aggregator on randomised features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 
     KProp averages noise out over K hops, and far nodes have little to do with a node. SimGAT takes fewer,

@@ -2,6 +2,7 @@
 
 from graphveil.structure.base import StructuralSimilarity
 from graphveil.structure.combine import averaging, union
+from graphveil.structure.communities import communities
 from graphveil.structure.edges import PublicEdges
 from graphveil.structure.embedding import DeepWalk, Embedding, Factorised, Node2Vec
 from graphveil.structure.multihop import MultiHop
@@ -17,6 +18,7 @@ __all__ = [
     "PublicEdges",
     "StructuralSimilarity",
     "averaging",
+    "communities",
     "parse_similarity",
     "union",
 ]

@@ -32,6 +32,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "classcode": {"unit": "undirected-edge", "epsilon": 1.0},
     "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
     "simgat": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
+    "label-posterior": {"unit": "node-features", "eps_y": 1.0, "labels": "subset"},
 }
 
 

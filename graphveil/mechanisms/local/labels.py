@@ -133,6 +133,10 @@ class LabelMechanism(ABC):
             said[part] = self._said(labels[part], stream.words(rows[part], words_per_row=count))
         return said
 
+    def silent(self, records: int) -> Integers:
+        """Return what stands for records that were not asked: -1 everywhere."""
+        return self._as_they_are(np.full(records, MISSING))
+
     def members(self, said: Integers) -> npt.NDArray[np.bool_]:
         """Return which classes records said, (records, c); of one that said nothing (-1), none.
 

@@ -10,11 +10,12 @@ import torch
 from scipy import sparse
 
 from graphveil.collect import Collector, Survey
-from graphveil.errors import ConfigError, GraphError, NotYetError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.splits import random_split
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
-from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, sparse_estimates
+from graphveil.mechanisms import FeatureRR, MultiBit, Weights
+from graphveil.models.lpgnn.label_reports import name_of
+from graphveil.models.lpgnn.randomised import Randomised, sparse_estimates
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import NodeFeatures
 
@@ -34,7 +35,28 @@ def agreed(survey: Survey, configuration: Mapping[str, Any]) -> dict[str, Any]:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: eps_x=3.0 contradicts the survey, whose answers have eps_x=1.0; drop it
     """
-    said = _said(survey)
+    return _completed(configuration, _said(survey))
+
+
+def agreed_label(survey: Survey, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration completed by what a survey of a label alone says.
+
+    Raises:
+        ConfigError: a keyword contradicts the survey, or it asks for no label, or for features, too.
+
+    >>> from graphveil.mechanisms import SubsetSelection
+    >>> agreed_label(Survey(label=SubsetSelection(epsilon=1.0, classes=7)), {})["labels"]
+    'subset'
+    """
+    if survey.features is not None:
+        raise ConfigError(
+            "the survey asks for features, too, and nothing would be learned from them; ask for the label "
+            "alone, or learn with 'lpgnn' or 'simgat'"
+        )
+    return _completed(configuration, _said_of_label(survey))
+
+
+def _completed(configuration: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in said.items():
         if name in configuration and configuration[name] != value:
             raise ConfigError(
@@ -46,16 +68,7 @@ def agreed(survey: Survey, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 def _said(survey: Survey) -> dict[str, Any]:
     """Return the constructor keywords that a survey decides."""
-    law, label = survey.features, survey.label
-    if label is None:
-        raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
-    if not isinstance(label, LabelRR):
-        raise NotYetError("learning from several classes of a label is not there yet; ask for one class")
-    common = {
-        "unit": NodeFeatures.name,
-        "eps_y": label.epsilon,
-        "unsafe_noise_seed": None,  # the devices' noise has no seed
-    }
+    law, common = survey.features, _said_of_label(survey)
     if law is None:
         return {**common, "eps_x": math.inf}  # public ones
     if law.bounds.from_data:
@@ -69,6 +82,18 @@ def _said(survey: Survey) -> dict[str, Any]:
         "high": law.bounds.high,
         **(_multi_bit(law) if isinstance(law, MultiBit) else _feature_rr(law)),
         "scaling": "none",
+    }
+
+
+def _said_of_label(survey: Survey) -> dict[str, Any]:
+    """Return the constructor keywords that a survey decides, whatever it asks about features."""
+    if survey.label is None:
+        raise ConfigError("the survey collects no labels, so there is nothing to learn; ask for them, too")
+    return {
+        "unit": NodeFeatures.name,
+        "eps_y": survey.label.epsilon,
+        "labels": name_of(survey.label),
+        "unsafe_noise_seed": None,  # the devices' noise has no seed
     }
 
 
@@ -112,12 +137,12 @@ def as_graph(
         )
     if answered.sum() < 2:
         raise GraphError("fewer than two nodes have answered: one to learn from, one to choose by; wait")
-    labels = np.full(collector.nodes, UNKNOWN)
+    labels = survey.label.silent(collector.nodes)
     labels[answered] = collector.labels()
-    estimates, y = estimates_of(collector) if public is None else public, torch.from_numpy(labels)
+    estimates, said = estimates_of(collector) if public is None else public, torch.from_numpy(labels)
     graph = Graph(
         x=estimates.deviations,
-        y=y,
+        y=said.reshape(collector.nodes, -1)[:, 0],  # of several classes one, to show who has answered
         adjacency=adjacency,
         num_classes=survey.label.classes,
         class_names=survey.class_names,
@@ -125,7 +150,7 @@ def as_graph(
         name="collected",
     )
     graph = random_split(graph, train=_TRAIN, val=1 - _TRAIN, seed=seed)
-    return graph, Randomised(estimates, y, release_id="", reproducible=False)
+    return graph, Randomised(estimates, said, release_id="", reproducible=False)
 
 
 def estimates_of(collector: Collector) -> Estimates:

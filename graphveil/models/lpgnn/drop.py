@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.randomised import known
 from graphveil.networks.backbones import Backbone
 from graphveil.networks.inputs import Inputs
 from graphveil.propagation import Propagation, propagate
@@ -27,11 +28,13 @@ class NoisyLabels:
     """What is known about labels, and how it came about.
 
     Args:
-        labels: randomised classes, int64 (N), -1 where none was told.
+        labels: randomised classes, int64 (N), or (N, k) of k that a node said; -1 where none was told.
         classes: C.
         train, val: the nodes to fit and to select on, int64.
-        keep: p, the probability that a label was kept: the most that agrees without learning the noise.
-        transition: T (C, C), row y the law of what is said for y; None to learn noisy labels as they are.
+        keep: p, the probability that the label is among what was said: the most that agrees without
+            learning the noise.
+        transition: T (C, C), row y the probabilities that each class is said for y; None to learn noisy
+            labels as they are.
         smoothing: what labels are propagated by; None for none.
     """
 
@@ -43,25 +46,51 @@ class NoisyLabels:
     transition: Tensor | None = None
     smoothing: Propagation | None = None
 
-    def one_hot(self) -> Tensor:
-        """Return Y', float32 (N, C): zero rows where no label was told."""
-        known = self.labels != UNKNOWN
-        return functional.one_hot(self.labels.clamp(min=0), self.classes).float() * known[:, None]
+    @cached_property
+    def said(self) -> Tensor:
+        """Y', float32 (N, C): one for each class that a node said, zero rows where no label was told."""
+        several = self.labels.reshape(len(self.labels), -1)
+        rows = functional.one_hot(several.clamp(min=0), self.classes).sum(dim=1)
+        return rows.float() * known(self.labels)[:, None]
+
+    @cached_property
+    def likelihood(self) -> Tensor:
+        """How likely what a node said is for each class, float32 (N, C), relative to saying any set alike."""
+        size = self.labels.reshape(len(self.labels), -1).shape[1]
+        inside = self.keep * self.classes / size
+        outside = (1 - self.keep) * self.classes / (self.classes - size)
+        told = self.said * (inside - outside) + outside
+        return torch.where(known(self.labels)[:, None], told, 1.0)
 
     def targets(self) -> Tensor:
         """Return the classes to learn at the training nodes: the largest of softmax(KProp(Y')).
 
-        A node that no label reaches keeps what it said itself.
+        A node that no label reaches keeps what it said itself (of several classes, the first).
         """
-        own = self.labels[self.train]
+        own = self.labels.reshape(len(self.labels), -1)[self.train, 0]
         if self.smoothing is None:
             return own
-        smooth = self.smoothing.apply(self.one_hot())[self.train]
+        smooth = self.smoothing.apply(self.said)[self.train]
         return torch.where(smooth.abs().sum(dim=1) > 0, smooth.argmax(dim=1), own)
 
-    def said(self, proba: Tensor) -> Tensor:
-        """Return P(y'|x) = P(y|x) T."""
+    def saying(self, proba: Tensor) -> Tensor:
+        """Return P(y'|x) = P(y|x) T, the probability that each class is said."""
         return proba if self.transition is None else proba @ self.transition
+
+    def surprise(self, proba: Tensor, nodes: Tensor) -> Tensor:
+        """Return the mean of -log of the probability of what nodes said, from a row each of P(y|x).
+
+        Of several classes it is that of the whole set, up to a constant; without T, that one of them is
+        right.
+        """
+        if self.labels.ndim == 1:
+            return negative_log(self.saying(proba), self.labels[nodes])
+        weights = self.said if self.transition is None else self.likelihood
+        return -((proba * weights[nodes]).sum(dim=1) + _TINY).log().mean()
+
+    def agreement(self, scores: Tensor, nodes: Tensor) -> float:
+        """Return how often the class of the largest score is among what nodes said."""
+        return float(self.said[nodes, scores[nodes].argmax(dim=1)].mean())
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the cross entropy of P(y~|x) = softmax(KProp(P(y'|x))) at the training nodes.
@@ -69,8 +98,8 @@ class NoisyLabels:
         Without smoothing it is that of P(y'|x) itself: the softmax belongs to the propagation.
         """
         if self.smoothing is None:
-            return negative_log(self.said(logits[self.train].softmax(dim=1)), targets)
-        smooth = propagate(self.smoothing, self.said(logits.softmax(dim=1)))
+            return self.surprise(logits[self.train].softmax(dim=1), self.train)
+        smooth = propagate(self.smoothing, self.saying(logits.softmax(dim=1)))
         return functional.cross_entropy(smooth[self.train], targets)
 
 
@@ -138,7 +167,7 @@ def fit_noisy(
         loss.backward()  # type: ignore[no-untyped-call]  # torch ships no annotation for it
         optimizer.step(rate=schedule.learning_rate)
         hidden = network.first(inputs)  # of the new weights: judged now, and learned from next
-        train_accuracy = _agreement(logits.detach(), noisy.labels, noisy.train)
+        train_accuracy = noisy.agreement(logits.detach(), noisy.train)
         judged = _judge(network, hidden, noisy, train_accuracy)
         history.append(EpochRecord(epoch, float(loss.detach()), judged.val_loss, judged.val_accuracy))
         if judged.replaces(kept, noisy.keep, select):
@@ -155,15 +184,10 @@ def _judge(network: Backbone, hidden: Tensor, noisy: NoisyLabels, train_accuracy
     logits = network.rest(hidden.detach().clone())
     if len(noisy.val) == 0:
         return Judged(math.nan, 0.0, train_accuracy)
-    said = noisy.said(logits[noisy.val].softmax(dim=1))
-    loss = negative_log(said, noisy.labels[noisy.val])
-    return Judged(float(loss), _agreement(logits, noisy.labels, noisy.val), train_accuracy)
+    loss = noisy.surprise(logits[noisy.val].softmax(dim=1), noisy.val)
+    return Judged(float(loss), noisy.agreement(logits, noisy.val), train_accuracy)
 
 
 def negative_log(proba: Tensor, labels: Tensor) -> Tensor:
     """Return the mean of -log of the probability of each row's label."""
     return -(proba.gather(1, labels[:, None]) + _TINY).log().mean()
-
-
-def _agreement(logits: Tensor, labels: Tensor, nodes: Tensor) -> float:
-    return float((logits[nodes].argmax(dim=1) == labels[nodes]).float().mean())

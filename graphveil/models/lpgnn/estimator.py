@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
 from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
-from graphveil.models.lpgnn.local import LocalEstimator
+from graphveil.models.lpgnn.record_estimator import RecordEstimator
 from graphveil.models.lpgnn.through import KPropThrough
 
 
 @dataclass(kw_only=True, eq=False)
-class LPGNN(LpgnnKeywords, LocalEstimator):
+class LPGNN(LpgnnKeywords, RecordEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 
     Every node randomises its features at ``eps_x`` and, if it is a training or validation node, its label at
@@ -70,7 +70,7 @@ class LPGNN(LpgnnKeywords, LocalEstimator):
         )
 
 
-def baseline_of(model: LocalEstimator) -> LPGNN:
+def baseline_of(model: RecordEstimator) -> LPGNN:
     """Return the baseline of a method that learns as LPGNN does, see :meth:`LPGNN.without_edges`."""
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}

@@ -15,7 +15,6 @@ from graphveil.mechanisms import (
     Bounds,
     FeatureMechanism,
     FeatureRR,
-    LabelRR,
     MultiBit,
     PerFeature,
     Sample,
@@ -154,18 +153,14 @@ FEATURES: dict[str, Callable[[FeatureReporting, int], FeatureMechanism]] = {
 WEIGHED = tuple(name for name in FEATURES if name not in ("multi-bit", "1bm", "agm"))
 
 
-def report_rows(mechanism: FeatureMechanism, label: LabelRR) -> tuple[ReleaseRow, ReleaseRow]:
-    """Return what leaves each node, as lines of a table."""
-    words = described(mechanism, label)
-    return (
-        ReleaseRow(
-            kind="features",
-            sensitivity=float(np.max(mechanism.bounds.width)),
-            noise_std=[math.sqrt(mechanism.worst_variance)],
-            values_per_node=_told(mechanism),
-            words=words[0],
-        ),
-        ReleaseRow(kind="label", sensitivity=1.0, noise_std=[], values_per_node=1, words=words[1]),
+def feature_row(mechanism: FeatureMechanism) -> ReleaseRow:
+    """Return what leaves each node of its features, as a line of a table."""
+    return ReleaseRow(
+        kind="features",
+        sensitivity=float(np.max(mechanism.bounds.width)),
+        noise_std=[math.sqrt(mechanism.worst_variance)],
+        values_per_node=_told(mechanism),
+        words=feature_words(mechanism),
     )
 
 
@@ -174,23 +169,17 @@ def _told(mechanism: FeatureMechanism) -> int:
     return int(getattr(mechanism, "samples", mechanism.dim))
 
 
-def described(mechanism: FeatureMechanism, label: LabelRR) -> tuple[str, str]:
-    """Return what each node does to its features and to its label, in words.
+def feature_words(mechanism: FeatureMechanism) -> str:
+    """Return what each node does to its features, in words.
 
-    >>> for words in described(MultiBit(epsilon=1.0, dim=500), LabelRR(epsilon=1.0, classes=3)):
-    ...     print(words)
-    MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]
-    kept with probability 0.5761, else another of 3
+    >>> feature_words(MultiBit(epsilon=1.0, dim=500))
+    'MultiBit, 1 of 500 features told, epsilon 1, cut to [0, 1]'
     """
     features = f"{type(mechanism).__name__}, {_told(mechanism)} of {mechanism.dim} features told"
     weighed = isinstance(getattr(mechanism, "allocation", None), Weights)
     features += " by public weights" if weighed else ""
     low, high = np.min(mechanism.bounds.low), np.max(mechanism.bounds.high)
     cut = f", cut to [{low:g}, {high:g}]"
-    kept = f"kept with probability {label.keep:.4g}, else another of {label.classes}"
-    return (
-        AS_IT_IS + cut
-        if math.isinf(mechanism.epsilon)
-        else f"{features}, epsilon {mechanism.epsilon:g}{cut}",
-        AS_IT_IS if math.isinf(label.epsilon) else kept,
-    )
+    if math.isinf(mechanism.epsilon):
+        return AS_IT_IS + cut
+    return f"{features}, epsilon {mechanism.epsilon:g}{cut}"

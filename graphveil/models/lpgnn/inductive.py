@@ -52,6 +52,11 @@ class TrainedOnReports(Trained):
         """Return None: nothing is asked of edges, which are public."""
         return None
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedOnRecords(TrainedOnReports):
+    """What was learned from whole records: nodes of another graph tell about their features, too."""
+
     @abstractmethod
     def price(self, graph: Graph, fitted: Guarantee) -> Guarantee:
         """Return what nodes of another graph pay, no more valid than the guarantee of the fit."""
@@ -138,9 +143,9 @@ def requests_of_people(books: Books, graph: Graph, words: Words) -> Sequence[Pre
     return [found]
 
 
-def _trained(books: Books) -> TrainedOnReports:
+def _trained(books: Books) -> TrainedOnRecords:
     trained = books.fitted.trained
-    assert isinstance(trained, TrainedOnReports)
+    assert isinstance(trained, TrainedOnRecords)
     return trained
 
 

@@ -1,18 +1,38 @@
 """Constructor keywords of the methods that learn from randomised records."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from graphveil.mechanisms.local.bounds import Ends
 from graphveil.mechanisms.local.feature_rr import Decode
 from graphveil.mechanisms.local.feature_rr import Mode as Rounding
 from graphveil.models.lpgnn.drop import Select
 from graphveil.models.lpgnn.feature_reports import BinCount, Samples
+from graphveil.models.lpgnn.label_reports import Labels
+from graphveil.models.lpgnn.mixture import Around
 from graphveil.models.lpgnn.scaling import Scaling
 from graphveil.propagation.kprop import Aggregator, Isolated
 
+PosteriorUse = Literal["product", "evidence"]
+POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence")
+
 
 @dataclass(kw_only=True, eq=False)
-class LocalKeywords:
+class LabelKeywords:
+    """How each node randomises its label.
+
+    Args:
+        eps_y: the budget of a node's label; inf sends it as it is.
+        labels: how it is randomised: ``"rr"`` (randomised response: one class is said) or ``"subset"``
+            (subset selection: several are, which tells more where there are many classes for the budget).
+    """
+
+    eps_y: float | None = None
+    labels: Labels = "rr"
+
+
+@dataclass(kw_only=True, eq=False)
+class LocalKeywords(LabelKeywords):
     """How each node randomises its record, whatever is learned from the reports.
 
     Under unit ``node-features`` every node randomises its features, and training and validation nodes their
@@ -24,7 +44,7 @@ class LocalKeywords:
 
     Args:
         eps_x: the budget of a node's features; inf sends them as they are.
-        eps_y: the budget of its label; inf sends it as it is.
+        eps_y, labels: see :class:`LabelKeywords`.
         features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
             ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
             ``"feature-rr"`` or ``"feature-rr-naive"``.
@@ -41,7 +61,6 @@ class LocalKeywords:
     """
 
     eps_x: float | None = None
-    eps_y: float | None = None
     features: str = "multi-bit"
     m: Samples = "best"
     theta: tuple[float, ...] | None = None
@@ -72,6 +91,11 @@ class LpgnnKeywords:
         posterior_steps: if above 0, the network's probabilities are multiplied by what the randomised labels
             around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
             for denser ones.
+        around: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbours are guessed to
+            be) or ``"mixture"`` (with belief propagation and communities, as in
+            :class:`~graphveil.models.label_posterior.LabelPosterior`).
+        posterior_use: ``"product"`` of both, or by ``"evidence"`` network, posterior or product: whatever
+            makes what validation nodes said likeliest, each without hearing it.
         select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
             what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
         hidden: width of the hidden layer (of each of four heads, for ``"gat"``).
@@ -91,6 +115,8 @@ class LpgnnKeywords:
     forward_correction: bool = True
     missing_labels: float = 0.0
     posterior_steps: int = 0
+    around: Around = "diffusion"
+    posterior_use: PosteriorUse = "product"
     select: Select = "paper"
     hidden: int = 16
     activation: str = "selu"

@@ -12,11 +12,12 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Graph, rows
 from graphveil.models.inference.cache import Answer
 from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
-from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports, joined
-from graphveil.models.lpgnn.keywords import LpgnnKeywords
+from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnRecords, joined
+from graphveil.models.lpgnn.keywords import POSTERIOR_USE, LpgnnKeywords, PosteriorUse
 from graphveil.models.lpgnn.method import LocalMethod
+from graphveil.models.lpgnn.mixture import AROUND, Around, Surroundings, likeliest, mixed_posterior
 from graphveil.models.lpgnn.posterior import combined, log_posterior
-from graphveil.models.lpgnn.randomised import UNKNOWN, told_in
+from graphveil.models.lpgnn.randomised import known, told_in
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.lpgnn.through import KPropThrough, Through
 from graphveil.models.method import Outcome, State
@@ -41,6 +42,8 @@ class Learning:
     forward_correction: bool
     missing_labels: float
     posterior_steps: int
+    around: Around
+    posterior_use: PosteriorUse
     select: Select
     schedule: Schedule
 
@@ -54,6 +57,13 @@ class Learning:
         _check.one_of(tuple(BACKBONES), backbone=given.backbone)
         _check.one_of(ACTIVATIONS, activation=given.activation)
         _check.one_of(SELECT, select=given.select)
+        _check.one_of(tuple(AROUND), around=given.around)
+        _check.one_of(POSTERIOR_USE, posterior_use=given.posterior_use)
+        if not given.posterior_steps and (given.around, given.posterior_use) != ("diffusion", "product"):
+            raise ConfigError(
+                "around and posterior_use say how a posterior is heeded, and posterior_steps=0 heeds none; "
+                "set it (16 for sparse graphs, 8 for denser ones), or drop them"
+            )
         _check.integer_at_least(0, posterior_steps=given.posterior_steps)
         _check.width(hidden=given.hidden)
         _check.within(0, 0.99, dropout=given.dropout, missing_labels=given.missing_labels)
@@ -65,6 +75,8 @@ class Learning:
             forward_correction=given.forward_correction,
             missing_labels=given.missing_labels,
             posterior_steps=given.posterior_steps,
+            around=given.around,
+            posterior_use=given.posterior_use,
             select=given.select,
             schedule=Schedule(
                 epochs=given.epochs, learning_rate=given.learning_rate, weight_decay=given.weight_decay
@@ -132,7 +144,10 @@ class LpgnnMethod(LocalMethod):
             trained=TrainedLpgnn(reports=records, method=self, network=network),
             proba=self.heeding(alone, graph, records.labels),
             released={"labels": records.labels} if self.terms.protects else {},
-            learned={"clipped": collected.clipped, "agreement": _agreement(alone, graph, records.labels)},
+            learned={
+                "clipped": collected.clipped,
+                "agreement": self._agreement(alone, graph, records.labels),
+            },
         )
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
@@ -153,8 +168,25 @@ class LpgnnMethod(LocalMethod):
         """Return probabilities that heed what was told around each node, if they are to."""
         if not self.learning.posterior_steps:
             return proba
-        steps, noisy = self.learning.posterior_steps, self.noisy(graph, labels)
-        return combined(proba, log_posterior(noisy, self._transition(graph), graph.adjacency, steps))
+        learning, noisy = self.learning, self.noisy(graph, labels)
+        if learning.around == "diffusion" and learning.posterior_use == "product":  # which needs no evidence
+            heard = log_posterior(noisy, self._transition(graph), graph.adjacency, learning.posterior_steps)
+            return combined(proba, heard)
+        found = mixed_posterior(
+            noisy,
+            self._transition(graph),
+            Surroundings(graph.adjacency, learning.posterior_steps),
+            PublicStreams(self.terms.seed or 0).torch("held-out labels"),
+            names=AROUND[learning.around],
+        )
+        if learning.posterior_use == "evidence":
+            return likeliest(proba, found, noisy)
+        return combined(proba, found.log_proba)
+
+    def _agreement(self, proba: Tensor, graph: Graph, labels: Tensor) -> dict[str, float]:
+        """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
+        noisy = self.noisy(graph, labels)
+        return {part: noisy.agreement(proba, told_in(graph, labels, part)) for part in ("train", "val")}
 
     def _transition(self, graph: Graph) -> Tensor:
         """Return the law of what is said for each class, where a share of those asked has no label."""
@@ -169,14 +201,8 @@ class LpgnnMethod(LocalMethod):
         return TrainedLpgnn(reports=None, method=self, network=network)
 
 
-def _agreement(proba: Tensor, graph: Graph, labels: Tensor) -> dict[str, float]:
-    """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
-    agrees = (proba.argmax(dim=1) == labels).float()
-    return {part: float(agrees[told_in(graph, labels, part)].mean()) for part in ("train", "val")}
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainedLpgnn(TrainedOnReports):
+class TrainedLpgnn(TrainedOnRecords):
     """A trained network, and the choices by which nodes of another graph randomise what it reads.
 
     Args:
@@ -214,7 +240,7 @@ class TrainedLpgnn(TrainedOnReports):
         )
         records = joined(before, new)
         proba = self.proba(graph, records.features, through)
-        if bool((records.labels != UNKNOWN).any()):  # labels are heeded if anybody told one
+        if bool(known(records.labels).any()):  # labels are heeded if anybody told one
             proba = self.method.heeding(proba, graph, records.labels)
         return CollectedReports(None, (), proba, records)
 

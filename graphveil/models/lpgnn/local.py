@@ -12,8 +12,7 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.collect import Collector, Survey
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph
-from graphveil.graph.features import as_features
-from graphveil.mechanisms import FeatureMechanism, LabelRR
+from graphveil.mechanisms import LabelMechanism
 from graphveil.models.base import Estimator
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
@@ -21,24 +20,17 @@ from graphveil.models.inference.requests import Requesting
 from graphveil.models.learned import Learned, nothing
 from graphveil.models.lpgnn.collected import Ids, agreed, as_graph
 from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnReports, requests_of_people
-from graphveil.models.lpgnn.keywords import LocalKeywords
+from graphveil.models.lpgnn.keywords import LabelKeywords
 from graphveil.models.lpgnn.method import LocalMethod, Received
-from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, asked, outside, told_in
-from graphveil.models.lpgnn.reporting import Reporting
-from graphveil.models.lpgnn.scaling import scaled
+from graphveil.models.lpgnn.randomised import Randomised, asked, known, told_in
 from graphveil.models.requirements import check_on_cpu
 from graphveil.models.session import OnProgress, silent
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Guarantee
 
-_OF_RECORDS = (  # the parameters that say what a report is
-    *("unit", "mode", "delta", "eps_x", "eps_y", "features", "m", "theta", "k", "rounding", "decode"),
-    *("low", "high", "scaling", "data_dependent_bounds"),
-)
-
 
 @dataclass(kw_only=True, eq=False)
-class LocalEstimator(LocalKeywords, Estimator):
+class LocalEstimator(LabelKeywords, Estimator):
     """Base of methods that learn from records which each node randomises, over public edges.
 
     A fit is one collection: booked before it, resumed without another one. Its reports serve further models,
@@ -48,6 +40,8 @@ class LocalEstimator(LocalKeywords, Estimator):
     """
 
     local: ClassVar[bool] = True
+    needs_features: ClassVar[bool] = True
+    of_reports: ClassVar[tuple[str, ...]]  # the parameters that say what a report is
 
     clipped_ = Learned[int | None](lambda fit: fit.learned.get("clipped"), nothing)
     agreement_ = Learned[dict[str, float]](lambda fit: dict(fit.learned.get("agreement", {})), dict)
@@ -67,19 +61,12 @@ class LocalEstimator(LocalKeywords, Estimator):
         check_on_cpu(self.method, self.device)
         self._configured()
 
-    def _reporting(self) -> Reporting:
-        return Reporting.of(self, self._terms(), self.method)
-
     @property
     def _spends(self) -> bool:
         """Whether a fit asks anything under a budget of the server's: a record pays before it leaves."""
         return False
 
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomises a vector of so many features."""
-        return self._configured().reporting.mechanism(dim)
-
-    def label_mechanism(self, classes: int) -> LabelRR:
+    def label_mechanism(self, classes: int) -> LabelMechanism:
         """Return what randomises a label of so many classes."""
         return self._configured().reporting.label(classes)
 
@@ -144,30 +131,18 @@ class LocalEstimator(LocalKeywords, Estimator):
                 public features are missing, not asked for, or outside ``low`` and ``high``.
             GraphError: the sizes differ, or fewer than two nodes have answered.
         """
-        agreed(collector.survey, self.get_params())
-        public = self._public(collector.survey, public_features)
+        self._agreed(collector.survey)
+        public = self._public(collector, public_features)
         graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids, public=public)
         return self._fit_received(graph, Received(records=received), on_progress)
 
-    def _public(self, survey: Survey, given: object) -> Estimates | None:
-        """Return public features in the place of estimates, where the survey asks for none."""
-        if (given is None) != (survey.features is not None):
-            raise ConfigError(
-                "the survey asks for no features, so public ones are needed: public_features=, one row per "
-                "node"
-                if given is None
-                else "the survey asks for features, and what was said is learned from; drop public_features"
-            )
-        if given is None:
-            return None
-        x = scaled(as_features(given), self.scaling)
-        if count := outside(self._configured().reporting.features.bounds, x):
-            raise ConfigError(
-                f"{count:,} values of the public features lie outside low={self.low!r} and "
-                f"high={self.high!r}, and would be cut; say their range (--set low=.. --set high=..), or "
-                "scaling='row'"
-            )
-        return Estimates(x)
+    def _agreed(self, survey: Survey) -> None:
+        """Refuse another survey than the one that the estimator is from."""
+        agreed(survey, self.get_params())
+
+    @abstractmethod
+    def _public(self, collector: Collector, given: object) -> Estimates | None:
+        """Return what takes the place of estimated features, where the survey asks for none."""
 
     @one_thread()
     def fit_reports_of(
@@ -194,7 +169,7 @@ class LocalEstimator(LocalKeywords, Estimator):
             )
         self._check_same_records(fitted.fitted)
         telling = asked(graph) if self._configured().hides_labels else asked(graph) & graph.labelled
-        if not torch.equal(reports.labels != UNKNOWN, telling):
+        if not torch.equal(known(reports.labels), telling):
             raise GraphError(
                 "the reports are of other nodes or another split; pass the graph that the other model was "
                 "fitted to"
@@ -204,8 +179,8 @@ class LocalEstimator(LocalKeywords, Estimator):
 
     def _check_same_records(self, fitted: Fitted) -> None:
         """Require that both models mean the same by a report."""
-        for name in _OF_RECORDS:
-            own, other = getattr(self, name), fitted.parameters[name]
+        for name in self.of_reports:
+            own, other = getattr(self, name), fitted.parameters.get(name)
             if own != other:
                 raise ConfigError(
                     f"{name}={own!r} is not how the reports were made, which is {name}={other!r}; take that, "
@@ -232,7 +207,8 @@ class LocalEstimator(LocalKeywords, Estimator):
         if len(said) != graph.num_nodes:
             raise GraphError("what training and validation nodes said is known of the fitted graph only")
         nodes = told_in(graph, said, split)
-        return float((self.predict()[nodes] == said[nodes]).float().mean())
+        own = self.predict()[nodes, None] == said.reshape(len(said), -1)[nodes]  # or one of several
+        return float(own.any(dim=1).float().mean())
 
     def _requesting(self) -> Requesting:
         """Return what nodes of another graph have to tell."""

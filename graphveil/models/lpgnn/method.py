@@ -27,7 +27,8 @@ from graphveil.release import ReleasePlan
 WHO_HAS_A_LABEL = (
     "a training or validation node without a label says a class at random, so eps_y covers who has one, too"
 )
-_PARTS: tuple[Literal["features", "label"], ...] = ("features", "label")
+NOTHING_OF_FEATURES = "nothing is told about features, so that their budget is not spent"
+_Part = Literal["features", "label"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -100,22 +101,24 @@ class LocalMethod(Method):
 
     def promised(self, features: int, classes: int) -> Guarantee:
         """Return the guarantee for records of so many features and classes, whatever the graph."""
-        claims = self.reporting.mechanism(features).claim, self.reporting.label(classes).claim
-        parts = [
-            LocalReport(part, claim.epsilon, claim.delta) for part, claim in zip(_PARTS, claims, strict=True)
-        ]
+        law = self.reporting.mechanism(features)
+        claims: dict[_Part, Claim] = {} if law is None else {"features": law.claim}
+        claims["label"] = self.reporting.label(classes).claim
+        parts = [LocalReport(part, claim.epsilon, claim.delta) for part, claim in claims.items()]
         return Guarantee.of(
             NodeFeatures(),
             compose(*parts),
-            delta=sum(claim.delta for claim in claims),
+            delta=sum(claim.delta for claim in claims.values()),
             releases=len(parts),
             mode=self.terms.mode,
-            deviations=self._deviations(claims[0]),
+            deviations=self._deviations(*claims.values()),
         )
 
     def price_of_features(self, graph: Graph, fitted: Guarantee) -> Guarantee:
         """Return the guarantee of one report on the features of each node, no more valid than the fit's."""
-        claim = self.reporting.mechanism(graph.num_features).claim
+        law = self.reporting.mechanism(graph.num_features)
+        assert law is not None  # or there would be nothing to pay
+        claim = law.claim
         alone = Guarantee.of(
             NodeFeatures(),
             compose(LocalReport("features", claim.epsilon, claim.delta)),
@@ -129,17 +132,19 @@ class LocalMethod(Method):
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what the statement has to add about the data."""
         notes = tuple(note for note in graph.notes if note != RANGES_PUBLIC)
+        if self.terms.protects and self.reporting.features is None:
+            notes = (*notes, NOTHING_OF_FEATURES)
         return (*notes, ROW_SCALED) if self.reporting.scaling == "row" else notes
 
     def rows(self, plan: ReleasePlan | None, sizes: PublicSizes) -> tuple[ReleaseRow, ...]:
         """Return what leaves each node."""
         return self.reporting.rows(sizes.width, sizes.classes) if self.terms.protects else ()
 
-    def _deviations(self, claim: Claim) -> tuple[str, ...]:
-        """Return why what a node tells about its features keeps no promise; empty if it does."""
+    def _deviations(self, *claims: Claim) -> tuple[str, ...]:
+        """Return why what a node tells keeps no promise; empty if it does."""
         paper = self.terms.paper_deviations if self.terms.paper else ()
         seeded = () if self.terms.unsafe_noise_seed is None else (SEEDED,)
-        return (*claim.deviations, *paper, *seeded)
+        return (*(why for claim in claims for why in claim.deviations), *paper, *seeded)
 
     # -- one collection ------------------------------------------------------------------------------------
 
@@ -152,7 +157,8 @@ class LocalMethod(Method):
             return Collected(no_reports(graph, x))
         randomiser = self.reporting.randomiser(graph.num_features, graph.num_classes)
         kept = None if session.workspace is None else session.workspace / "reports.safetensors"
-        clipped = outside(self.reporting.features.bounds, x)
+        given = self.reporting.features
+        clipped = None if given is None else outside(given.bounds, x)
         records = self.booked(
             graph,
             session,

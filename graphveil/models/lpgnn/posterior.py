@@ -8,12 +8,13 @@ from torch.nn import functional
 
 from graphveil.graph import Adjacency
 from graphveil.models.lpgnn.drop import NoisyLabels
-from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.models.lpgnn.randomised import known
 from graphveil.propagation import KProp, SparseMap
 
 _RAREST = 0.01  # no class is taken to be rarer: the estimate of its share is noisy
 _LEAST_ALIKE, _MOST_ALIKE = 0.05, 0.97  # of neighbours, above what chance gives
 _TINY = 1e-9
+_IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no number infinite
 
 
 def log_posterior(noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int) -> Tensor:
@@ -38,18 +39,26 @@ def log_posterior(noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, 
         adjacency: the public edges.
         steps: K.
     """
-    told = noisy.labels != UNKNOWN
-    said = noisy.one_hot()
-    mean = said[told].mean(dim=0)
-    lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
-    far = lazy.apply((said - mean) * told[:, None])
-    guess = (far / far.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
-    shares = class_shares(mean, transition)
-    evidence = torch.zeros_like(said)
-    evidence[told] = transition[:, noisy.labels[told]].t().log()
+    guess = distant_guess(noisy, adjacency, steps)
+    told = known(noisy.labels)
+    shares = class_shares(noisy.said[told].mean(dim=0), transition)
     neighbours = _sum_of_neighbours(adjacency).apply(guess)
     theta = _weight_of_a_neighbour(guess.argmax(dim=1), noisy, transition, adjacency)
-    return (shares.log() + evidence + theta * neighbours).log_softmax(dim=1)
+    return (shares.log() + log_likelihood(noisy) + theta * neighbours).log_softmax(dim=1)
+
+
+def distant_guess(noisy: NoisyLabels, adjacency: Adjacency, steps: int) -> Tensor:
+    """Return g, float32 (N, C)."""
+    told = known(noisy.labels)
+    mean = noisy.said[told].mean(dim=0)
+    lazy = KProp(adjacency=adjacency, steps=steps, self_loops=True)
+    far = lazy.apply((noisy.said - mean) * told[:, None])
+    return (far / far.std(dim=1, keepdim=True).clamp(min=_TINY)).softmax(dim=1)
+
+
+def log_likelihood(noisy: NoisyLabels) -> Tensor:
+    """Return the log of :attr:`NoisyLabels.likelihood`, finite, float32 (N, C)."""
+    return noisy.likelihood.clamp(min=_IMPOSSIBLE).log()
 
 
 def class_shares(said: Tensor, transition: Tensor) -> Tensor:
@@ -68,9 +77,8 @@ def _weight_of_a_neighbour(
     """Return theta."""
     classes = noisy.classes
     source, target = adjacency.edge_index()
-    known = noisy.labels[target] != UNKNOWN
     keep, change = float(transition[0, 0]), float(transition[0, 1])
-    agrees = (guess[source] == noisy.labels[target])[known].float()
+    agrees = noisy.said[target, guess[source]][known(noisy.labels)[target]]
     chance = 1 / classes
     alike = (float(agrees.mean()) - change) / (keep - change) if len(agrees) else chance
     alike = min(max(alike, chance + _LEAST_ALIKE), _MOST_ALIKE)

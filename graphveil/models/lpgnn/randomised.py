@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil.graph import Features, Graph, rows, to_dense
-from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR, LocalNoise, Reports
+from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LocalNoise, Reports
 from graphveil.models.membership import members
 from graphveil.networks.inputs import Estimates
 from graphveil.train import snapshot
@@ -30,8 +30,8 @@ State = dict[str, Tensor]
 class Randomised:
     """What the server has of all records.
 
-    Shapes: ``labels`` int64 (N), -1 for nodes that are not in train or val; where labels are not randomised,
-    for those without one, too.
+    Shapes: ``labels`` int64 (N), or (N, k) where nodes say k classes; -1 for nodes that are not in train or
+    val and, where labels are not randomised, for those without one.
     """
 
     features: Estimates
@@ -49,8 +49,8 @@ class Randomiser:
     final score only.
     """
 
-    mechanism: FeatureMechanism
-    label: LabelRR
+    mechanism: FeatureMechanism | None  # none if nothing is told about features
+    label: LabelMechanism
 
     def __call__(self, graph: Graph, x: Features, seed: int | None, kept: Path | None) -> Randomised:
         """Return the randomised records, or those that an interrupted fit kept in a file.
@@ -81,13 +81,13 @@ class Randomiser:
             occasion: the number of this collection: no two have the same noise, whatever the seed.
         """
         noise = LocalNoise(seed)
-        labels = np.full(x.shape[0], UNKNOWN)
+        labels = self.label.silent(x.shape[0])
         return self._received(self._told(labels, x, noise, f"features, collection {occasion}"), x)
 
     def _reports(self, graph: Graph, x: Features, telling: Any, seed: int | None) -> State:
         """Return what leaves all nodes, as tensors to be kept."""
         noise = LocalNoise(seed)
-        labels = np.full(graph.num_nodes, UNKNOWN)
+        labels = self.label.silent(graph.num_nodes)
         who = np.flatnonzero(telling)
         labels[who] = self.label.perturb(graph.y.numpy()[who], stream=noise.stream("labels"), rows=who)
         return self._told(labels, x, noise, "features")
@@ -99,7 +99,7 @@ class Randomiser:
             "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
             "reproducible": torch.tensor(bool(noise.deviations)),
         }
-        if math.isinf(self.mechanism.epsilon):
+        if self.mechanism is None or math.isinf(self.mechanism.epsilon):
             return found
         reports = perturbed(self.mechanism, x, noise, purpose)
         found["values"] = torch.from_numpy(reports.values)
@@ -117,6 +117,8 @@ class Randomiser:
 
     def _estimates(self, found: State, x: Features) -> Estimates:
         """Return the estimates of what was told; unprotected features are only cut to the range."""
+        if self.mechanism is None:
+            return Estimates(torch.zeros((x.shape[0], 0)))
         if "values" not in found:
             return Estimates(clipped(self.mechanism, x))
         if "indices" not in found:
@@ -148,7 +150,17 @@ def asked(graph: Graph) -> Tensor:
 def told_in(graph: Graph, labels: Tensor, split: str) -> Tensor:
     """Return the nodes of a part of the split that told a label, int64."""
     found = members(graph, split)
-    return found[labels[found] != UNKNOWN]
+    return found[known(labels)[found]]
+
+
+def known(labels: Tensor) -> Tensor:
+    """Return which nodes told a label, or several classes, bool (N)."""
+    return labels.reshape(len(labels), -1)[:, 0] != UNKNOWN
+
+
+def unsaid(labels: Tensor, nodes: int) -> Tensor:
+    """Return labels for so many nodes: those that there are, and of the nodes after them none."""
+    return torch.cat([labels, torch.full((nodes - len(labels), *labels.shape[1:]), UNKNOWN)])
 
 
 def _text_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

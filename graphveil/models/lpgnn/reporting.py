@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from graphveil import _check
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import Bounds, FeatureMechanism, LabelRR
+from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism
 from graphveil.mechanisms.claim import check_budget
-from graphveil.models.lpgnn.feature_reports import GAUSSIAN_DELTA, FeatureReporting, report_rows
-from graphveil.models.lpgnn.keywords import LocalKeywords
+from graphveil.models.lpgnn.feature_reports import GAUSSIAN_DELTA, FeatureReporting, feature_row
+from graphveil.models.lpgnn.keywords import LabelKeywords, LocalKeywords
+from graphveil.models.lpgnn.label_reports import LABELS, Labels, label_mechanism, label_row
 from graphveil.models.lpgnn.randomised import Randomiser
 from graphveil.models.lpgnn.scaling import SCALINGS, Scaling
 from graphveil.models.terms import Terms
@@ -20,19 +21,22 @@ class Reporting:
     """How a record is randomised, whatever is learned from it; see :class:`LocalKeywords`.
 
     Args:
-        features: how its features are.
+        features: how its features are; None if nothing is told about them.
         eps_y: the budget of its label; inf sends it as it is.
+        labels: how its label is, by name.
         scaling: how features come into their public range.
     """
 
-    features: FeatureReporting
+    features: FeatureReporting | None
     eps_y: float
-    scaling: Scaling
+    labels: Labels = "rr"
+    scaling: Scaling = "none"
 
     @classmethod
     def of(cls, given: LocalKeywords, terms: Terms, name: str) -> "Reporting":
         """Check the keywords under these terms, and fill in what they leave open."""
         _check_budgets(given, terms, name)
+        _check.one_of(tuple(LABELS), labels=given.labels)
         _check.one_of(SCALINGS, scaling=given.scaling)
         if (given.scaling == "columns") != given.data_dependent_bounds:
             raise ConfigError(
@@ -51,19 +55,27 @@ class Reporting:
             rounding=given.rounding,
             decode=given.decode,
         )
-        return cls(features=features, eps_y=_budget(given.eps_y), scaling=given.scaling)
+        return cls(features=features, eps_y=_budget(given.eps_y), labels=given.labels, scaling=given.scaling)
 
-    def mechanism(self, dim: int) -> FeatureMechanism:
-        """Return what randomises a vector of so many features."""
-        return self.features.mechanism(dim)
+    @classmethod
+    def of_labels(cls, given: LabelKeywords, terms: Terms, name: str) -> "Reporting":
+        """Return how a label alone is told, with nothing about features."""
+        _check.one_of(tuple(LABELS), labels=given.labels)
+        _check_terms({"eps_y": given.eps_y}, terms, name)
+        return cls(features=None, eps_y=_budget(given.eps_y), labels=given.labels)
 
-    def label(self, classes: int) -> LabelRR:
+    def mechanism(self, dim: int) -> FeatureMechanism | None:
+        """Return what randomises a vector of so many features; None if nothing is told about them."""
+        return None if self.features is None else self.features.mechanism(dim)
+
+    def label(self, classes: int) -> LabelMechanism:
         """Return what randomises a label of so many classes."""
-        return LabelRR(epsilon=self.eps_y, classes=classes)
+        return label_mechanism(self.labels, self.eps_y, classes)
 
     def rows(self, features: int, classes: int) -> tuple[ReleaseRow, ...]:
         """Return what leaves each node, as lines of a table."""
-        return report_rows(self.mechanism(features), self.label(classes))
+        law, label = self.mechanism(features), label_row(self.label(classes))
+        return (label,) if law is None else (feature_row(law), label)
 
     def randomiser(self, features: int, classes: int) -> Randomiser:
         """Return what randomises records of so many features and classes."""
@@ -77,11 +89,22 @@ def _budget(epsilon: float | None) -> float:
 
 def _check_budgets(given: LocalKeywords, terms: Terms, name: str) -> None:
     """Require both budgets where records are randomised, and none elsewhere."""
-    budgets = {"eps_x": given.eps_x, "eps_y": given.eps_y}
+    _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, terms, name)
+    if terms.protects and terms.delta != "auto" and given.features != "agm":
+        raise ConfigError(f"delta={terms.delta!r} is for features='agm'; {given.features!r} needs none")
+
+
+def _check_terms(budgets: dict[str, float | None], terms: Terms, name: str) -> None:
+    """Require these budgets under ``node-features``, and none elsewhere."""
     if terms.epsilon is not None:
+        flags = " ".join(f"--set {budget}=.." for budget in budgets)
         raise ConfigError(
-            f"epsilon={terms.epsilon:g}: {name} spends on features and on the label; pass eps_x= and eps_y= "
-            "(--set eps_x=.. --set eps_y=..), which add up"
+            f"epsilon={terms.epsilon:g}: {name} spends on "
+            + (
+                f"features and on the label; pass eps_x= and eps_y= ({flags}), which add up"
+                if len(budgets) > 1
+                else f"the label alone; pass eps_y= ({flags})"
+            )
         )
     if not terms.protects:
         if any(value is not None for value in budgets.values()):
@@ -90,18 +113,18 @@ def _check_budgets(given: LocalKeywords, terms: Terms, name: str) -> None:
                 "noise; drop them"
             )
         return
-    _refuse_missing([budget for budget, value in budgets.items() if value is None])
+    _refuse_missing([budget for budget, value in budgets.items() if value is None], tuple(budgets))
     check_budget(**{budget: value for budget, value in budgets.items() if value is not None})
-    if terms.delta != "auto" and given.features != "agm":
-        raise ConfigError(f"delta={terms.delta!r} is for features='agm'; {given.features!r} needs none")
 
 
-def _refuse_missing(missing: list[str]) -> None:
+def _refuse_missing(missing: list[str], needed: tuple[str, ...]) -> None:
     """Name the budgets that are missing."""
     if missing:
         verb, it = ("is", "it") if len(missing) == 1 else ("are", "them")
         flags = " ".join(f"--set {name}=1" for name in missing)
+        both = len(needed) > 1
         raise ConfigError(
-            f"unit 'node-features' needs the budgets eps_x of features and eps_y of the label, and "
+            f"unit 'node-features' needs the budget{'s eps_x of features and' if both else ''} eps_y of the "
+            f"label, and "
             f"{' and '.join(missing)} {verb} missing: pass {it} ({flags}; inf for no protection)"
         )

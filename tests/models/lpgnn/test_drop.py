@@ -31,8 +31,8 @@ def noisy(steps: int = 0, *, correct: bool = True) -> NoisyLabels:
 
 
 def test_unknown_labels_are_zero_rows() -> None:
-    assert noisy().one_hot()[5].tolist() == [0.0, 0.0]
-    assert noisy().one_hot()[2].tolist() == [0.0, 1.0]
+    assert noisy().said[5].tolist() == [0.0, 0.0]
+    assert noisy().said[2].tolist() == [0.0, 1.0]
 
 
 def test_targets_are_what_propagated_labels_say_most() -> None:
@@ -41,7 +41,7 @@ def test_targets_are_what_propagated_labels_say_most() -> None:
 
 
 def test_the_softmax_of_the_propagation_does_not_move_a_target() -> None:
-    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().one_hot()).softmax(dim=1)
+    smooth = KProp(adjacency=EDGES, steps=2).apply(noisy().said).softmax(dim=1)
     assert smooth[TRAIN[:4]].argmax(dim=1).tolist() == noisy(steps=2).targets()[:4].tolist()
 
 

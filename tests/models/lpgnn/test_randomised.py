@@ -10,7 +10,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.graph import Graph, to_dense
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
-from graphveil.models.lpgnn.feature_reports import FeatureReporting, report_rows
+from graphveil.models.lpgnn.feature_reports import FeatureReporting, feature_row
 from graphveil.models.lpgnn.posterior import class_shares
 from graphveil.models.lpgnn.randomised import UNKNOWN, Randomiser
 from tests.models.conftest import CLASSES, FEATURES, grouped
@@ -48,7 +48,7 @@ def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
 
 def test_the_row_of_a_release_has_the_worst_noise_of_any_value() -> None:
     law = FeatureReporting(name="three-outputs", epsilon=2.0, bounds=Bounds(0.0, 10.0)).mechanism(1)
-    features, _ = report_rows(law, LabelRR(epsilon=1.0, classes=3))
+    features = feature_row(law)
     grid = law.variance(np.linspace(0, 10, 20_001)[:, None])
     assert features.noise_std == [pytest.approx(math.sqrt(grid.max()), rel=1e-6)]
 
