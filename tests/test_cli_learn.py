@@ -196,3 +196,24 @@ def test_edges_that_cannot_be_used(
     answer = invoke("collect", "learn", *flags, *QUICK)
     assert (answer.code, why in answer.err) == (2, True)
     assert not Path("model").exists()
+
+
+@pytest.mark.parametrize("mechanism", ["rr", "subset"])
+def test_labels_alone_and_edges_to_a_posterior(invoke: Invoke, files: Files, mechanism: str) -> None:
+    names = ",".join(f"t{number}" for number in range(9))
+    asked = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]
+    invoke("collect", "survey", *asked, "--out", "s.json")
+    nodes = ["--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "answer", "--survey", "s.json", *nodes, "--out", "m.csv")
+    ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
+    flags = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", *ends]
+    learn = [*flags, "--method", "label-posterior"]
+    answer = invoke("collect", "learn", *learn, "--out", "model", "--json")
+    assert answer.code == 0, answer.err
+    guarantee = answer.json["guarantee"]
+    assert (guarantee["eps_x"], guarantee["eps_y"]) == (0, 0.5)
+    assert gv.load_model("model").predict_proba().shape == (NODES, 9)
+    refused = invoke("collect", "learn", *learn, "--nodes", files.nodes, "--out", "other")
+    assert (refused.code, "reads no features" in refused.err) == (2, True)
+    needs = invoke("collect", "learn", *flags, "--out", "other")
+    assert (needs.code, "public features (--nodes)" in needs.err) == (2, True)

@@ -65,7 +65,8 @@ def numbers(name: str, threads: int) -> Tensor:
     noise = {} if given["unit"] == "none" else {"unsafe_noise_seed": 11}
     own = graph(0)
     model = gv.METHODS[method](seed=7, **noise, **given).fit(own)
-    other = [] if name == "classcode of records" else [model.predict_proba(graph(1))]
+    of_one_graph = ("classcode of records", "label-posterior")
+    other = [] if name in of_one_graph else [model.predict_proba(graph(1))]
     return torch.cat([model.predict_proba(own), *other])
 
 

@@ -36,6 +36,7 @@ from models import (
     test_replay_records,
     test_replay_weights,
 )
+from models.lpgnn import test_mixture
 from perturb import test_mechanisms
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_one_process
@@ -367,6 +368,10 @@ def a_message_may_say_all_classes(patch: Patch) -> None:
     patch.setattr("graphveil.collect.message._label", label)
 
 
+def a_guess_hears_the_labels_that_weigh_it(patch: Patch) -> None:
+    patch.setattr("graphveil.models.lpgnn.mixture._silenced", lambda noisy, nodes: noisy)
+
+
 def a_message_belongs_to_nobody(patch: Patch) -> None:
     patch.setattr("graphveil.collect.message.node_tag", lambda survey, node: bytes(16))
 
@@ -397,6 +402,10 @@ OF_REPORTS = (
             test_message.test_another_number_of_classes_than_the_survey_asks_for_is_refused, said=(0, 1, 2)
         ),
         reason="DID NOT RAISE",
+    ),
+    Seeded(
+        a_guess_hears_the_labels_that_weigh_it,
+        test_mixture.test_what_a_node_said_is_not_heard_where_it_is_held_out,
     ),
     Seeded(a_message_belongs_to_nobody, a_message_counts_once),
 )

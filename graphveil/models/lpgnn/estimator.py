@@ -75,4 +75,5 @@ def baseline_of(model: RecordEstimator) -> LPGNN:
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
     nothing = {"x_steps": 0, "y_steps": 0, "posterior_steps": 0, "forward_correction": True}
+    nothing |= {"around": "diffusion", "posterior_use": "product"}  # of no posterior
     return LPGNN(**{**kept, "backbone": "mlp", **nothing})

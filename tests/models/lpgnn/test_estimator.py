@@ -15,7 +15,8 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError
 from graphveil.graph import to_dense
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
-from graphveil.mechanisms import Bounds, Weights
+from graphveil.mechanisms import Bounds, SubsetSelection, Weights
+from graphveil.models.lpgnn.drop import NoisyLabels
 from graphveil.models.lpgnn.feature_reports import FEATURES, WEIGHED
 from graphveil.models.lpgnn.randomised import outside
 from graphveil.models.session import Session
@@ -389,3 +390,65 @@ def test_values_outside_the_range_are_counted(graph, low) -> None:
     sparse_x = sparse.csr_array(x.numpy())
     assert outside(Bounds(low, 1.0), x) == outside(Bounds(low, 1.0), sparse_x) == (2 if low == 0 else 4)
     assert model().fit(graph).clipped_ == int(((graph.x < 0) | (graph.x > 1)).sum())
+
+
+class TestSeveralClassesOfALabel:
+    def several(self, **changed: object) -> gv.LPGNN:
+        return model(eps_y=0.5, labels="subset", epochs=3, **changed)
+
+    def many(self) -> gv.Graph:
+        """A graph that has room for nine classes."""
+        whole = synthetic("tiny")
+        many = gv.Graph.from_edges(
+            whole.x, whole.y, *whole.adjacency.edge_index(), directed=False, num_classes=9
+        )
+        return RECIPES["gap"].split(many, seed=0)
+
+    @pytest.mark.parametrize("backbone", ["sage", "mlp"])
+    @pytest.mark.parametrize("y_steps", [0, 2])
+    @pytest.mark.parametrize("forward_correction", [True, False])
+    def test_they_are_learned_from(self, backbone: str, y_steps: int, forward_correction: bool) -> None:
+        graph = self.many()
+        ways = {"backbone": backbone, "y_steps": y_steps, "forward_correction": forward_correction}
+        found = self.several(**ways).fit(graph)
+        said = found.aggregates_["labels"]
+        assert said.shape == (graph.num_nodes, 3)
+        assert ((said == -1).all(dim=1) == ~(graph.mask("train") | graph.mask("val"))).all()
+        assert 0 <= found.score(graph, "val") <= 1
+        assert torch.isfinite(found.predict_proba()).all()
+
+    def test_beside_a_posterior_and_without_edges_and_another_graph(self, tmp_path) -> None:
+        graph = self.many()
+        ways = {"posterior_steps": 4, "around": "mixture", "posterior_use": "evidence"}
+        found = self.several(**ways).fit(graph)
+        beside = found.without_edges().fit_reports_of(found, graph)
+        assert beside.labels == "subset"
+        assert found.predict_proba(grown(graph)).shape == (graph.num_nodes + 2, 9)
+        found.save(tmp_path / "model")
+        assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
+
+    def test_the_likelihood_counts_every_class_of_the_set(self) -> None:
+        law = SubsetSelection(epsilon=1.0, classes=7)
+        labels = torch.tensor([[1, 4], [-1, -1]])
+        nodes = torch.tensor([0])
+        noisy = NoisyLabels(
+            labels=labels,
+            classes=7,
+            train=nodes,
+            val=nodes,
+            keep=law.keep,
+            transition=torch.from_numpy(law.transition).float(),
+        )
+        inside, outside = law.ratios()
+        expected = torch.full((7,), outside).index_fill(0, torch.tensor([1, 4]), inside)
+        assert torch.allclose(noisy.likelihood[0], expected)
+        assert inside / outside == pytest.approx(math.e)
+        assert (noisy.likelihood[1] == 1).all()
+        sure = torch.eye(7)[[4]]
+        assert float(noisy.surprise(sure, nodes)) == pytest.approx(-math.log(inside))
+        assert noisy.agreement(sure, nodes) == 1
+
+    def test_what_heeds_no_posterior_is_refused(self) -> None:
+        for wrong in ({"around": "mixture"}, {"posterior_use": "evidence"}):
+            with pytest.raises(ConfigError, match="posterior_steps=0 heeds none"):
+                model(**wrong)

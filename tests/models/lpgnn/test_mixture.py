@@ -1,0 +1,131 @@
+"""Belief propagation against sums over all labellings, and weights by what is said by nodes left out."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.graph import Adjacency
+from graphveil.mechanisms import LocalNoise, SubsetSelection
+from graphveil.models.lpgnn.belief import PublicPairs, beliefs
+from graphveil.models.lpgnn.drop import NoisyLabels
+from graphveil.models.lpgnn.mixture import (
+    AROUND,
+    GUESSES,
+    Mixed,
+    Surroundings,
+    guesses,
+    likeliest,
+    mixed_posterior,
+    mixture_weights,
+)
+from graphveil.models.lpgnn.randomised import UNKNOWN
+from graphveil.structure import PublicEdges
+from tests.models.conftest import CLASSES, grouped
+
+TREE = Adjacency.from_edges([0, 1, 1, 3], [1, 2, 3, 4], num_nodes=6, directed=False)
+ALIKE = 0.7
+
+
+def pairs(adjacency: Adjacency) -> PublicPairs:
+    return PublicPairs(PublicEdges(adjacency, basis="drawn here"))
+
+
+def test_on_a_tree_beliefs_are_the_marginals_of_all_labellings() -> None:
+    evidence = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).float()
+    start = torch.full((6, 3), 1 / 3)
+    found = beliefs(evidence, pairs(TREE), alike=ALIKE, start=start, rounds=200).exp()
+    degrees = np.array([1, 3, 1, 2, 1, 0])
+    inside, outside = ALIKE * 3, (1 - ALIKE) * 3 / 2
+    crowd = degrees @ found.numpy() / degrees.sum()
+    field = -(inside - outside) * degrees[:, None] * crowd
+    marginals = np.zeros((6, 3))
+    for labels in product(range(3), repeat=6):
+        own = sum(float(evidence[v, c]) + field[v, c] for v, c in enumerate(labels))
+        edges = [(0, 1), (1, 2), (1, 3), (3, 4)]
+        alike = sum(labels[u] == labels[v] for u, v in edges)
+        weight = np.exp(own) * inside**alike * outside ** (len(edges) - alike)
+        for v, c in enumerate(labels):
+            marginals[v, c] += weight
+    assert found.numpy() == pytest.approx(marginals / marginals.sum(axis=1, keepdims=True), abs=1e-4)
+
+
+def test_without_edges_a_belief_is_the_evidence() -> None:
+    evidence = torch.randn(4, 3)
+    nobody = Adjacency.from_edges([], [], num_nodes=4, directed=False)
+    found = beliefs(evidence, pairs(nobody), alike=ALIKE, start=torch.full((4, 3), 1 / 3))
+    assert torch.allclose(found, evidence.log_softmax(dim=1), atol=1e-6)
+
+
+def test_directions_of_edges_are_ignored() -> None:
+    one_way = Adjacency.from_edges([0, 1, 3], [1, 2, 1], num_nodes=4, directed=True)
+    both = Adjacency.from_edges([0, 1, 3], [1, 2, 1], num_nodes=4, directed=False)
+    assert torch.equal(pairs(one_way).source, pairs(both).source)
+    assert torch.equal(pairs(one_way).target[pairs(one_way).reverse], pairs(one_way).source)
+
+
+# -- evidence ----------------------------------------------------------------------------------------------
+
+
+def told(seed: int = 0, nodes: int = 600) -> tuple[NoisyLabels, torch.Tensor, Surroundings, torch.Tensor]:
+    """Sets of classes that a group's nodes said, but for every fourth node."""
+    graph, law = grouped(nodes=nodes), SubsetSelection(epsilon=1.0, classes=7)
+    stream = LocalNoise(unsafe_noise_seed=seed).stream("labels")
+    labels = torch.from_numpy(law.perturb(graph.y.numpy(), stream=stream))
+    labels[::4] = UNKNOWN
+    known = (labels[:, 0] >= 0).nonzero()[:, 0]
+    noisy = NoisyLabels(labels=labels, classes=7, train=known[::2], val=known[1::2], keep=law.keep)
+    transition = torch.from_numpy(law.transition).float()
+    return noisy, transition, Surroundings(graph.adjacency, 4), graph.y
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_every_guess_is_a_law_and_knows_more_than_chance(name: str) -> None:
+    noisy, transition, around, truth = told()
+    (found,) = guesses(noisy, transition, around, [name])
+    assert torch.allclose(found.exp().sum(dim=1), torch.ones(600), atol=1e-4)
+    silent = found[::4].argmax(dim=1)
+    accuracy = float((silent == truth[::4]).float().mean())
+    assert accuracy < 0.5 if name == "nothing" else accuracy > 0.75
+
+
+def test_what_a_node_said_is_not_heard_where_it_is_held_out() -> None:
+    noisy, transition, around, _ = told()
+    deal = torch.Generator().manual_seed(0)
+    found = mixed_posterior(noisy, transition, around, deal, AROUND["nothing"]).held_out
+    heard = (noisy.labels[:, 0] != UNKNOWN).nonzero()[:, 0]
+    assert len(torch.unique(found[heard], dim=0)) == 3  # the shares of classes, a third of the nodes left out
+    labels = noisy.labels.clone()
+    labels[1] = torch.tensor([3, 5])
+    changed = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
+    deal = torch.Generator().manual_seed(0)
+    again = mixed_posterior(changed, transition, around, deal, AROUND["diffusion"])
+    before = mixed_posterior(noisy, transition, around, torch.Generator().manual_seed(0), AROUND["diffusion"])
+    assert torch.equal(again.held_out[1], before.held_out[1])
+    assert not torch.equal(again.log_proba[1], before.log_proba[1])
+
+
+def test_weights_follow_the_evidence_and_add_up_to_one() -> None:
+    likely = torch.tensor([[0.9, 0.2, 0.1]] * 300 + [[0.1, 0.8, 0.1]] * 100)
+    weights = mixture_weights(likely)
+    assert float(weights.sum()) == pytest.approx(1)
+    assert weights.argsort(descending=True).tolist() == [0, 1, 2]
+    assert weights[2] < 0.01
+
+
+def test_network_posterior_or_product_by_what_validation_nodes_said() -> None:
+    noisy, _, _, truth = told()
+    right = torch.nn.functional.one_hot(truth, 7) * 0.9 + 0.1 / 7
+    blind = torch.full((600, 7), 1 / 7)
+    wrong = torch.roll(right, 3, dims=1)
+
+    def chosen(network: torch.Tensor, posterior: torch.Tensor) -> torch.Tensor:
+        return likeliest(network, Mixed(posterior.log(), posterior.log(), {}), noisy)
+
+    assert torch.equal(chosen(right, wrong), right)
+    assert torch.allclose(chosen(wrong, right), right)
+    weak = right * 0.3 + blind * 0.7
+    both = chosen(weak, weak)
+    assert torch.allclose(both, (weak**2) / (weak**2).sum(dim=1, keepdim=True), atol=1e-6)
+    assert int(truth.max()) + 1 == CLASSES

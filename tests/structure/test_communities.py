@@ -1,0 +1,70 @@
+"""Communities: of graphs that can be drawn, and that a move is made only where modularity grows."""
+
+import numpy as np
+import pytest
+
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.structure import PublicEdges, communities
+from graphveil.structure.communities import undirected
+
+
+def public(adjacency: Adjacency) -> PublicEdges:
+    return PublicEdges(adjacency, basis="drawn here")
+
+
+def cliques(count: int, size: int) -> Adjacency:
+    """Return cliques in a ring, each with one edge to the next."""
+    source, target = [], []
+    for one in range(count):
+        first = one * size
+        inner = [(first + i, first + j) for i in range(size) for j in range(i)]
+        source += [i for i, _ in inner] + [first]
+        target += [j for _, j in inner] + [(first + size + 1) % (count * size)]
+    return Adjacency.from_edges(source, target, num_nodes=count * size, directed=False)
+
+
+def modularity(adjacency: Adjacency, found: np.ndarray, resolution: float) -> float:
+    graph = undirected(public(adjacency)).toarray()
+    degrees = graph.sum(axis=1)
+    gain = graph - resolution * np.outer(degrees, degrees) / degrees.sum()
+    return float((gain * (found[:, None] == found)).sum())
+
+
+def test_cliques_in_a_ring_are_communities() -> None:
+    found = communities(public(cliques(6, 5)))
+    assert found.tolist() == np.repeat(np.arange(6), 5).tolist()
+
+
+def test_a_low_resolution_joins_them() -> None:
+    few = communities(public(cliques(12, 4)), resolution=0.05)
+    assert 1 <= len(set(few.tolist())) < 12
+
+
+@pytest.mark.parametrize("resolution", [0.5, 1.0, 4.0])
+def test_modularity_is_higher_than_of_everybody_alone_or_together(resolution: float) -> None:
+    ends = np.random.default_rng(0).integers(60, size=(2, 200))
+    adjacency = Adjacency.from_edges(ends[0], ends[1], num_nodes=60, directed=True)
+    found = communities(public(adjacency), resolution=resolution)
+    own = modularity(adjacency, found, resolution)
+    assert own >= modularity(adjacency, np.arange(60), resolution)
+    assert own >= modularity(adjacency, np.zeros(60), resolution)
+    assert np.array_equal(np.unique(found), np.arange(found.max() + 1))
+
+
+def test_it_is_found_again_and_is_the_same() -> None:
+    edges = public(cliques(3, 4))
+    assert communities(edges) is communities(edges)
+    assert communities(edges).tolist() == communities(public(cliques(3, 4))).tolist()
+
+
+def test_nodes_without_edges_are_alone() -> None:
+    nobody = Adjacency.from_edges([], [], num_nodes=3, directed=False)
+    assert communities(public(nobody)).tolist() == [0, 1, 2]
+
+
+def test_what_may_be_secret_does_not_fit() -> None:
+    with pytest.raises(UnitError, match="takes PublicEdges, got Adjacency"):
+        communities(cliques(3, 4))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="resolution="):
+        communities(public(cliques(3, 4)), resolution=0)
