@@ -1,7 +1,7 @@
 """LPGNN: learns from records that were randomised one by one, over public edges."""
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphveil.models.lpgnn.keywords import LpgnnKeywords
 from graphveil.models.lpgnn.learning import Learning, LpgnnMethod
@@ -74,6 +74,6 @@ def baseline_of(model: RecordEstimator) -> LPGNN:
     """Return the baseline of a method that learns as LPGNN does, see :meth:`LPGNN.without_edges`."""
     own = {part.name for part in fields(LPGNN) if part.init}
     kept = {name: value for name, value in model.get_params().items() if name in own}
-    nothing = {"x_steps": 0, "y_steps": 0, "posterior_steps": 0, "forward_correction": True}
-    nothing |= {"around": "diffusion", "posterior_use": "product"}  # of no posterior
-    return LPGNN(**{**kept, "backbone": "mlp", **nothing})
+    nothing: dict[str, Any] = {"x_steps": 0, "y_steps": 0, "posterior_steps": 0, "forward_correction": True}
+    no_posterior = {"around": "diffusion", "posterior_use": "product"}
+    return LPGNN(**{**kept, "backbone": "mlp", **nothing, **no_posterior})
