@@ -17,6 +17,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"privacy", "graph"},
     {"mechanisms", "structure", "propagation", "ledger"},
     {"weights", "train"},
+    {"dendrogram"},
     {"release"},
     {"collect", "perturb", "networks", "artifacts", "aggregate"},
     {"models"},

@@ -12,6 +12,8 @@ GRAPH_MECHANISMS = (
     "edge-rand",
     "lap-graph",
     "arr",
+    "priv-hrg",
+    "edge-rr",
 )  # as in graphveil.perturb, which takes a second to import
 _DATA, _PRIVACY, _RUN = "Data", "Privacy", "Run"
 

@@ -189,7 +189,7 @@ def _facts(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", out: Pat
     unit = parse_unit(asked.get("unit"))
     domain = domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
     mechanism.check(graph, unit, domain)
-    guarantee = mechanism.guarantee(graph, unit, seeded=asked.get("unsafe_noise_seed") is not None)
+    guarantee = mechanism.guarantee(graph, unit, domain, seeded=asked.get("unsafe_noise_seed") is not None)
     return [
         ("data", f"{graph.name}: {graph.num_nodes:,} nodes"),
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),

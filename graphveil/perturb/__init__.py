@@ -10,26 +10,33 @@
 
 from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
+from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
 from graphveil.perturb.mechanism import GraphMechanism, release_graph
 from graphveil.perturb.origin import guarantee_of
 from graphveil.perturb.public_part import public_outside, public_share
 from graphveil.perturb.released import Perturbed, load
 
-MECHANISMS: dict[str, type[GraphMechanism]] = {one.name: one for one in (EdgeRand, LapGraph, ARR)}
+MECHANISMS: dict[str, type[GraphMechanism]] = {
+    one.name: one for one in (EdgeRand, LapGraph, ARR, PrivHRG, EdgeRR)
+}
 
 __all__ = [
     "ARR",
     "MECHANISMS",
+    "EdgeRR",
     "EdgeRand",
     "GraphMechanism",
     "LapGraph",
     "Perturbed",
+    "PrivHRG",
     "arr",
     "edge_rand",
+    "edge_rr",
     "guarantee_of",
     "lap_graph",
     "load",
+    "priv_hrg",
     "public_outside",
     "public_share",
     "release_graph",

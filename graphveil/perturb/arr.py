@@ -51,7 +51,7 @@ class ARR(GraphMechanism):
         super().__post_init__()
         share_of(self.epsilon, self.density_fraction, "density_fraction")
 
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the response."""
         first = self.density_fraction * self.epsilon
         return EdgeTotalQuery(first), EdgeResponseQuery(self.epsilon - first)
@@ -72,7 +72,7 @@ class ARR(GraphMechanism):
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the noise of the density, and the response."""
-        total = self.queries()[0]
+        total = self.queries(domain)[0]
         return [
             ("density", f"the number of edges, with noise of standard deviation {total.noise[0]:,.4g}"),
             (

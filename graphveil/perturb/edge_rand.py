@@ -28,7 +28,7 @@ class EdgeRand(GraphMechanism):
 
     name: ClassVar[str] = "edge-rand"
 
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the one response."""
         return (EdgeResponseQuery(self.epsilon),)
 

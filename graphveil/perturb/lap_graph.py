@@ -32,7 +32,7 @@ class LapGraph(GraphMechanism):
     Args:
         count_fraction: the share of epsilon for the number of edges.
 
-    >>> [round(query.epsilon, 4) for query in LapGraph(epsilon=4.0).queries()]
+    >>> [round(query.epsilon, 4) for query in LapGraph(epsilon=4.0).queries(Domain.whole(9, directed=False))]
     [0.04, 3.96]
     """
 
@@ -45,7 +45,7 @@ class LapGraph(GraphMechanism):
         super().__post_init__()
         share_of(self.epsilon, self.count_fraction, "count_fraction")
 
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
         first = self.count_fraction * self.epsilon
         return EdgeTotalQuery(first), TopSlotsQuery(self.epsilon - first)
@@ -56,7 +56,7 @@ class LapGraph(GraphMechanism):
 
     def facts(self, domain: Domain) -> list[tuple[str, str]]:
         """Return the noise of both answers, and the most edges that come out."""
-        total, cells = self.queries()
+        total, cells = self.queries(domain)
         most = min(domain.size, self.max_edges)
         return [
             ("number", f"of edges, with noise of standard deviation {total.noise[0]:,.4g}"),

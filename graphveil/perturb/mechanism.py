@@ -58,7 +58,7 @@ class GraphMechanism(ABC):
         _check.integer_at_least(1, max_edges=self.max_edges)
 
     @abstractmethod
-    def queries(self) -> tuple[Query, ...]:
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return what is asked, in order."""
 
     @abstractmethod
@@ -73,9 +73,13 @@ class GraphMechanism(ABC):
     def ask(self, release: Release, domain: Domain) -> Tensor:
         """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
 
-    def plan(self, unit: Unit) -> ReleasePlan:
+    def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
         """Return the release, whose noise is bounded and needs no delta."""
-        return ReleasePlan(unit, self.queries(), delta=0.0)
+        return ReleasePlan(unit, self.queries(domain), delta=0.0)
+
+    def deviations(self, domain: Domain) -> tuple[str, ...]:
+        """Return why the release keeps no promise, if it does not."""
+        return ()
 
     def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
         """Refuse what cannot be released, from public facts alone, before anything is spent.
@@ -84,7 +88,7 @@ class GraphMechanism(ABC):
             ConfigError: noise alone is expected to add more edges than ``max_edges``.
             UnitError: the unit is not that of the graph's edges.
         """
-        for query in self.queries():
+        for query in self.queries(domain):
             query.event(unit)
             query.check_unit(unit, directed=graph.directed)
         expected = self.expected_edges(domain)
@@ -95,15 +99,15 @@ class GraphMechanism(ABC):
                 "max_edges (--max-edges) if there is room for them, or ask for a larger epsilon"
             )
 
-    def guarantee(self, graph: Graph, unit: Unit, *, seeded: bool = False) -> Guarantee:
+    def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
         """Return what the released graph promises, before anything is asked; public facts alone are read."""
-        plan = self.plan(unit)
+        plan = self.plan(unit, domain)
         return Guarantee.of(
             unit,
             plan.event,
             delta=plan.delta,
             releases=len(plan.queries),
-            deviations=(*graph.deviations, *((SEEDED,) if seeded else ())),
+            deviations=(*self.deviations(domain), *graph.deviations, *((SEEDED,) if seeded else ())),
             notes=tuple(note for note in graph.notes if about_edges(note)),
             graph=True,
         )
@@ -126,10 +130,10 @@ def release_graph(
     protected = parse_unit(unit)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     mechanism.check(graph, protected, domain)
-    guarantee = mechanism.guarantee(graph, protected, seeded=unsafe_noise_seed is not None)
+    guarantee = mechanism.guarantee(graph, protected, domain, seeded=unsafe_noise_seed is not None)
     key = None if unsafe_noise_seed is None else ReleaseKey.from_seed(unsafe_noise_seed, mechanism.name)
     release = Release(
-        mechanism.plan(protected),
+        mechanism.plan(protected, domain),
         graph.adjacency,
         budget=ledger_of(graph.edge_set),
         key=key,

@@ -1,6 +1,7 @@
 """The only door to protected edges and records: what is asked, what it costs, and what answers."""
 
 from graphveil.release.accuracy_counts import AccuracyCountData, AccuracyCountQuery
+from graphveil.release.block_counts import BlockCountData, BlockCountQuery
 from graphveil.release.calibrate import calibrate_plan
 from graphveil.release.edge_counts import EdgeCountData, EdgeCountQuery
 from graphveil.release.edge_response import EdgeResponseData, EdgeResponseQuery
@@ -22,10 +23,13 @@ from graphveil.release.query import Data, Description, Query
 from graphveil.release.release import Release
 from graphveil.release.top_slots import TopSlotsData, TopSlotsQuery
 from graphveil.release.training_steps import DPSGDData, DPSGDQuery
+from graphveil.release.tree_search import TreeSearchData, TreeSearchQuery
 
 __all__ = [
     "AccuracyCountData",
     "AccuracyCountQuery",
+    "BlockCountData",
+    "BlockCountQuery",
     "BlockWork",
     "DPSGDData",
     "DPSGDQuery",
@@ -60,6 +64,8 @@ __all__ = [
     "RowRange",
     "TopSlotsData",
     "TopSlotsQuery",
+    "TreeSearchData",
+    "TreeSearchQuery",
     "calibrate_plan",
     "sum_in_neighbors",
     "weighted_sum_in_neighbors",

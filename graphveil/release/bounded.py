@@ -1,7 +1,7 @@
 """What queries have in common whose noise is no Gaussian: each bounds the loss of one edge by its epsilon."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ class BoundedQuery(Query):
                 "'undirected-edge'"
             )
 
-    def prepare(self, data: SlotData, public: Public) -> PreparedSlots:
+    def prepare(self, data: Any, public: Public) -> Prepared:
         """Check that the slots are those of the graph."""
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphveil._random import RowStream
 from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
+from graphveil.graph.slots import Integers
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData
 from graphveil.release.engines.base import BlockWork
@@ -40,16 +41,21 @@ class EdgeTotalQuery(BoundedQuery):
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
-        exact = int(private.total(ProtectedEdges(data.domain), (1,))[0])
+        exact = len(exact_slots(private, data.domain))
         return torch.tensor([exact + int(DiscreteLaplace(self.epsilon).draw(RowStream(key), 1)[0])])
+
+
+def exact_slots(private: PrivateEdges, domain: Domain) -> Integers:
+    """Return the protected edges as slots, ascending: exact, for queries that add noise to what they find."""
+    return private.exact(ProtectedEdges(domain)).numpy()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProtectedEdges(BlockWork):
-    """How many of a block's edges are protected, int64 (1): exact, which only the query asks for."""
+    """A block's protected edges as slots, int64: exact, which only queries of this path ask for."""
 
     domain: Domain
 
     def __call__(self, edges: Edges) -> Tensor:
-        """Return the exact count."""
-        return torch.tensor([len(self.domain.of(edges)[0])])
+        """Return the exact slots."""
+        return torch.from_numpy(self.domain.of(edges)[0])

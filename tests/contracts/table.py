@@ -17,6 +17,7 @@ import pytest
 import test_cli_transcript
 import torch
 from collect import test_message, test_server
+from dendrogram import test_chain, test_privacy
 from mechanisms import (
     test_discrete_laplace,
     test_edge_response,
@@ -37,7 +38,7 @@ from models import (
     test_replay_weights,
 )
 from models.lpgnn import test_mixture
-from perturb import test_mechanisms
+from perturb import test_edge_rr, test_mechanisms
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_one_process
 from torch import Tensor
@@ -482,6 +483,9 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_discrete_laplace.BUGS),
     *_all(test_noisy_cells.BUGS),
     *_all(test_mechanisms.BUGS),
+    *_all(test_edge_rr.BUGS),
+    *_all(test_chain.BUGS),
+    *_all(test_privacy.BUGS),
     *_all(test_replay_weights.BUGS),
     *_all(test_replay_other_graphs.BUGS),
     *_all(test_replay_records.BUGS, OF_RECORDS),

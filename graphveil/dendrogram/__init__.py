@@ -1,0 +1,1 @@
+"""Dendrograms over nodes, and random walks among them: data and loops; what is released is elsewhere."""

@@ -1,0 +1,230 @@
+"""EdgeRR: private edges drawn anew, block by block of a dendrogram, beside the public ones."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil._random import PublicStreams, RowStream
+from graphveil.dendrogram.blocks import Blocks
+from graphveil.dendrogram.chain import Chain, Schedule, none
+from graphveil.dendrogram.tree import Dendrogram
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Graph
+from graphveil.graph.domain import Domain
+from graphveil.perturb.block_edges import draw_edges
+from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
+from graphveil.perturb.released import Perturbed
+from graphveil.privacy import Unit
+from graphveil.release import (
+    BlockCountData,
+    BlockCountQuery,
+    Query,
+    Release,
+    ReleasePlan,
+    TreeSearchData,
+    TreeSearchQuery,
+)
+from graphveil.release.tree_search import public_pairs
+
+Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
+STRUCTURES: tuple[Structure, ...] = ("public", "lazy_audited", "joint_mh", "paper")
+_WHY = {
+    "joint_mh": (
+        "the budget of the tree holds for the limit of a Metropolis chain, and nothing is proved of the "
+        "finitely many steps that were taken"
+    ),
+    "paper": (
+        "steps on public and on private likelihoods alternate, so that neither law is the chain's limit, and "
+        "the private ones have twice the exponent of the exponential mechanism"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeRR(GraphMechanism):
+    """A dendrogram over the listed nodes, noisy counts of its blocks, and as many edges at random (HeteroRR).
+
+    The dendrogram groups nodes that are linked alike (hierarchical random graph: Clauset et al., 2008;
+    released privately by Xiao, Chen, Tan, 2014). How its structure is found:
+
+    =============== ============================================================ ====================
+    ``structure``   what runs                                                    guarantee of the tree
+    =============== ============================================================ ====================
+    public          Metropolis steps on the likelihood of public edges alone     costs nothing
+    lazy_audited    private lazy steps among public ones                         (eps_1, delta_1), proved
+    joint_mh        one chain on both likelihoods                                eps_1 in the limit only
+    paper           the source's alternation                                     none
+    =============== ============================================================ ====================
+
+    Guarantee: eps = eps_1 + eps_2 for one private edge; counts have eps_2 in total, since every slot is in
+    one block, and edges are drawn from noisy counts. Without a proof for the tree it is not valid.
+
+    Args:
+        structure: how the tree is found.
+        tree_share: eps_1 / eps, for all but ``public``, where it is 0.
+        rounds: steps of the chain for each listed node.
+        private_rounds: private steps for each listed node, under ``lazy_audited``.
+        delta: delta_1, under ``lazy_audited``.
+        seed: of public randomness: the first tree, public steps, and edges within blocks.
+    """
+
+    name: ClassVar[str] = "edge-rr"
+
+    structure: Structure = "public"
+    tree_share: float = 0.5
+    rounds: int = 200
+    private_rounds: int = 20
+    delta: float = 1e-7
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.one_of(STRUCTURES, structure=self.structure)
+        share_of(self.epsilon, self.tree_share, "tree_share")
+        _check.integer_at_least(1, rounds=self.rounds, private_rounds=self.private_rounds)
+        _check.integer_at_least(0, seed=self.seed)
+        _check.positive(delta=self.delta)
+        _check.within(0, 0.1, delta=self.delta)
+
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
+        """Return the search of the tree, unless it reads public edges alone, and the counts."""
+        if not self._searches(domain):
+            return (BlockCountQuery(self.epsilon),)
+        first = self.tree_share * self.epsilon
+        return self._search(domain, first), BlockCountQuery(self.epsilon - first)
+
+    def _searches(self, domain: Domain) -> bool:
+        """Whether there is a tree to choose, and private edges say which."""
+        return self.structure != "public" and domain.slots.nodes > 2
+
+    def _search(self, domain: Domain, epsilon: float) -> TreeSearchQuery:
+        steps, every, delta = self.rounds * domain.slots.nodes, 1, 0.0
+        if self.structure == "lazy_audited":
+            delta = self.delta
+            every = max(1, self.rounds // self.private_rounds)
+            if not len(domain.public):  # public steps would accept every move and undo what private ones find
+                steps, every = self.private_rounds * domain.slots.nodes, 1
+        assert self.structure != "public"
+        return TreeSearchQuery(epsilon, self.structure, steps, every, delta)
+
+    def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
+        """Return the release; only a walk that is watched step by step needs a delta."""
+        queries = self.queries(domain)
+        delta = max((getattr(query, "delta", 0.0) for query in queries), default=0.0)
+        return ReleasePlan(unit, queries, delta=delta)
+
+    def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
+        """Refuse what cannot be released; besides, directed edges, and fewer than two listed nodes."""
+        if domain.slots.directed:
+            raise UnitError(
+                f"{self.name} groups nodes by friendships, and this graph stores directed edges; use "
+                "directed=False, or 'edge-rand', 'lap-graph' or 'arr'"
+            )
+        if domain.slots.nodes < 2:
+            raise ConfigError(f"{self.name} needs two nodes that may have a private edge; list more")
+        super().check(graph, unit, domain)
+
+    def deviations(self, domain: Domain) -> tuple[str, ...]:
+        """Return why the tree's budget is not proved, if it is not."""
+        return (_WHY[self.structure],) if self._searches(domain) and self.structure in _WHY else ()
+
+    def expected_edges(self, domain: Domain) -> float:
+        """Return a bound on what noise adds to a graph without edges: 1 / (2 eps_2) for each count."""
+        return min(domain.size, max(1, domain.slots.nodes - 1) / (2 * self._counted(domain)))
+
+    def _counted(self, domain: Domain) -> float:
+        return (1 - self.tree_share) * self.epsilon if self._searches(domain) else self.epsilon
+
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return how the tree is found and what is counted."""
+        epsilon = self._counted(domain)
+        left = self.epsilon - epsilon
+        cost = f"epsilon {left:g}" if left else "nothing is spent on it"
+        return [
+            ("tree", f"over {domain.slots.nodes:,} listed nodes, structure {self.structure}: {cost}"),
+            (
+                "counts",
+                f"of disjoint blocks of {domain.size:,} slots, each with noise of scale {1 / epsilon:.4g}",
+            ),
+            ("expected", f"at most {self.expected_edges(domain):,.0f} private edges from noise alone"),
+        ]
+
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Return the slots that are private edges afterwards."""
+        if self._searches(domain):
+            tree = Dendrogram.from_parents(release.ask(TreeSearchData(domain)).numpy())
+        else:
+            tree = self.public_tree(domain)
+        counts = release.ask(BlockCountData(domain, tree=tree))
+        blocks = Blocks.of(tree, domain.public, self._counted(domain))
+        rng = PublicStreams(self.seed).numpy("edges in blocks")
+        return torch.from_numpy(draw_edges(blocks, counts.numpy(), domain, rng, self.max_edges))
+
+    def public_tree(self, domain: Domain) -> Dendrogram:
+        """Return the tree that steps on the likelihood of public edges find; no private edge is read."""
+        streams = PublicStreams(self.seed)
+        leaves = domain.slots.nodes
+        chain = Chain(Dendrogram.balanced(leaves, streams.numpy("tree")), public_pairs(domain), none())
+        key = streams.derive("public steps").to_bytes(32, "big")
+        chain.run(self.rounds * leaves, Schedule(), RowStream(key))
+        return chain.tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivHRG(EdgeRR):
+    """:class:`EdgeRR` where no edge is public (Xiao, Chen, Tan: Network data release, 2014).
+
+    There are no public edges to find a tree by, so ``structure`` is ``lazy_audited`` unless it is said
+    otherwise.
+    """
+
+    name: ClassVar[str] = "priv-hrg"
+
+    structure: Structure = "lazy_audited"
+
+
+def edge_rr(
+    graph: Graph,
+    *,
+    epsilon: float,
+    structure: Structure = "public",
+    seed: int = 0,
+    max_edges: int = MAX_EDGES,
+    **asked: Unpack[Asked],
+) -> Perturbed:
+    """Release a graph by :class:`EdgeRR`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+
+    >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
+    >>> public = path.adjacency.from_edges([0], [1], num_nodes=4, directed=False)
+    >>> listed = torch.ones(4, dtype=torch.bool)
+    >>> edge_rr(
+    ...     path, epsilon=2.0, unit="private-slot-edge", public_edges=public, private_nodes=listed
+    ... ).guarantee.epsilon
+    2.0
+    """
+    mechanism = EdgeRR(epsilon=epsilon, structure=structure, seed=seed, max_edges=max_edges)
+    return release_graph(graph, mechanism, **asked)
+
+
+def priv_hrg(
+    graph: Graph,
+    *,
+    epsilon: float,
+    structure: Structure = "lazy_audited",
+    seed: int = 0,
+    max_edges: int = MAX_EDGES,
+    **asked: Unpack[Asked],
+) -> Perturbed:
+    """Release a graph by :class:`PrivHRG`; arguments and errors as for :func:`~graphveil.perturb.edge_rand`.
+
+    >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
+    >>> guarantee = priv_hrg(path, epsilon=2.0, unit="undirected-edge").guarantee
+    >>> guarantee.epsilon, guarantee.delta
+    (2.0, 1e-07)
+    """
+    mechanism = PrivHRG(epsilon=epsilon, structure=structure, seed=seed, max_edges=max_edges)
+    return release_graph(graph, mechanism, **asked)

@@ -1,0 +1,212 @@
+"""EdgeRR: four ways to find a tree, counts that cost epsilon once, and edges drawn from them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil import perturb
+from graphveil.dendrogram.blocks import Blocks
+from graphveil.dendrogram.tree import Dendrogram
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Adjacency, Graph
+from graphveil.graph.domain import Domain
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.perturb.block_edges import draw_edges, expected_count
+from graphveil.perturb.edge_rr import STRUCTURES, EdgeRR
+from graphveil.privacy import ApproximateDP, MemoryLedger, PrivateSlotEdge, UndirectedEdge
+from graphveil.release import BlockCountData, BlockCountQuery, Release, ReleasePlan
+
+NODES = 20
+PUBLIC = Adjacency.from_edges(range(9), range(1, 10), num_nodes=NODES, directed=False)
+ALL = torch.ones(NODES, dtype=torch.bool)
+PRIVATE = {"unit": "private-slot-edge", "public_edges": PUBLIC, "private_nodes": ALL}
+
+
+def graph_of(*pairs: tuple[int, int]) -> Graph:
+    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    labels = [0, 1] * (NODES // 2)
+    return Graph.from_edges(torch.eye(NODES), labels, ends[:, 0], ends[:, 1], directed=False)
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_each_structure_says_what_it_costs(structure: str) -> None:
+    mechanism = EdgeRR(epsilon=2.0, structure=structure, rounds=20, private_rounds=4)  # type: ignore[arg-type]
+    perturbed = perturb.release_graph(graph_of((0, 5), (3, 9)), mechanism, **PRIVATE)  # type: ignore[arg-type]
+    guarantee = perturbed.guarantee
+    certified = structure in ("public", "lazy_audited")
+    assert guarantee.valid == certified
+    assert guarantee.statement().startswith("NOT A VALID") != certified
+    parts = guarantee.event.events  # type: ignore[union-attr]
+    if structure == "public":  # nothing is spent on the tree
+        assert parts == (ApproximateDP(2.0),)
+    else:
+        delta = 1e-7 if structure == "lazy_audited" else 0.0
+        assert parts == (ApproximateDP(1.0, delta), ApproximateDP(1.0))
+
+
+def test_the_public_tree_reads_no_private_edge() -> None:
+    domain, mechanism = Domain.within(PUBLIC, ALL), EdgeRR(epsilon=1.0, rounds=20)
+    assert (mechanism.public_tree(domain).left == mechanism.public_tree(domain).left).all()
+    assert (
+        mechanism.public_tree(domain).left != EdgeRR(epsilon=1.0, rounds=20, seed=1).public_tree(domain).left
+    ).any()
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_seed_repeats_the_graph(structure: str) -> None:
+    graph = graph_of((0, 5), (3, 9), (11, 12))
+    mechanism = EdgeRR(epsilon=1.0, structure=structure, rounds=20, private_rounds=4)  # type: ignore[arg-type]
+    found = [
+        perturb.release_graph(graph, mechanism, unsafe_noise_seed=3, **PRIVATE).graph.adjacency.edge_index()  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_public_edges_are_kept_whatever_is_drawn() -> (
+    None
+):  # section 14.18: the source's text overwrites them
+    full = [(u, v) for u in range(NODES) for v in range(u)]
+    for pairs in ([], full):
+        perturbed = perturb.edge_rr(graph_of(*pairs), epsilon=0.5, **PRIVATE)  # type: ignore[arg-type]
+        source, target = perturbed.graph.adjacency.edge_index().tolist()
+        assert {(v, v + 1) for v in range(9)} <= set(zip(source, target, strict=True))
+
+
+def test_much_budget_keeps_the_counts_of_the_graph() -> None:
+    pairs = [(u, v) for u in range(NODES) for v in range(u) if (u * v) % 7 == 1]
+    perturbed = perturb.edge_rr(graph_of(*pairs), epsilon=80.0, **PRIVATE)  # type: ignore[arg-type]
+    private = perturbed.num_edges - 9
+    assert abs(private - len([p for p in pairs if p[0] - p[1] > 1 or p[0] > 9])) <= 12
+
+
+def test_all_private_is_a_case_of_its_own() -> None:
+    guarantee = perturb.priv_hrg(graph_of((0, 1)), epsilon=2.0, unit="undirected-edge").guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.releases) == (2.0, 1e-7, 2)
+    assert guarantee.group_epsilon(2) > 4  # delta of a group is more than that of one edge
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"structure": "best"}, "structure"),
+        ({"tree_share": 1.0}, "tree_share"),
+        ({"rounds": 0}, "rounds"),
+        ({"delta": 0.0}, "delta"),
+    ],
+)
+def test_fields_are_checked(wrong: dict[str, object], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        EdgeRR(epsilon=1.0, **wrong)  # type: ignore[arg-type]
+
+
+def test_directed_edges_are_refused() -> None:
+    graph = Graph.from_edges(torch.eye(3), [0, 1, 0], [0], [1], directed=True)
+    with pytest.raises(UnitError, match="stores directed edges"):
+        perturb.priv_hrg(graph, epsilon=1.0, unit="directed-edge")
+
+
+# -- counts and draws --------------------------------------------------------------------------------------
+
+
+def counted(graph: Graph, tree: Dendrogram, epsilon: float) -> np.ndarray:
+    """Return the blocks' counts of one release."""
+    plan = ReleasePlan(PrivateSlotEdge(), (BlockCountQuery(epsilon),), delta=0.0)
+    release = Release(plan, graph.adjacency, budget=MemoryLedger())
+    return release.ask(BlockCountData(Domain.within(PUBLIC, ALL), tree=tree)).numpy()
+
+
+def one_edge_moves_one_count(epsilon: float) -> None:
+    """Without noise, any private edge moves one count by one, and a public one none."""
+    tree = Dendrogram.balanced(NODES, np.random.default_rng(4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DiscreteLaplace, "draw", lambda self, stream, count: np.zeros(count, dtype=np.int64))
+        before = counted(graph_of((0, 5)), tree, epsilon)
+        assert len(before) == len(Blocks.of(tree, Domain.within(PUBLIC, ALL).public, epsilon).slots)
+        for pair in [(1, 7), (0, 19), (3, 15), (4, 5)]:
+            change = np.abs(counted(graph_of((0, 5), pair), tree, epsilon) - before)
+            assert change.sum() == (0 if pair == (4, 5) else 1), "an edge moves the counts by more than one"
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 100.0])
+def test_one_private_edge_moves_one_count(epsilon: float) -> None:
+    one_edge_moves_one_count(epsilon)
+
+
+def test_a_subtree_that_is_one_block_has_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:  # section 14.8
+    asked: list[int] = []
+    draw = DiscreteLaplace.draw
+
+    def noted(self: DiscreteLaplace, stream: object, count: int) -> np.ndarray:
+        asked.append(count)
+        return draw(self, stream, count)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DiscreteLaplace, "draw", noted)
+    tree = Dendrogram.balanced(NODES, np.random.default_rng(4))
+    assert len(counted(graph_of((0, 5)), tree, 0.1)) == 1
+    assert len(counted(graph_of((0, 5)), tree, 2.0)) < NODES - 1
+    assert asked[0] == 1
+
+
+def test_golden_expected_counts() -> None:
+    golden = {(0, 10): 0.993262, (3, 10): 3.192933, (9, 10): 8.404578, (0, 1): 0.393469}
+    for (edges, slots), value in golden.items():
+        assert expected_count(edges, 2, slots) == pytest.approx(value, abs=1e-6)
+
+
+def test_edges_of_a_block_are_drawn_alike() -> None:
+    tree = Dendrogram.balanced(8, np.random.default_rng(0))
+    public = Adjacency.from_edges([0, 3], [1, 5], num_nodes=8, directed=False)
+    domain = Domain.within(public, torch.ones(8, dtype=torch.bool))
+    for epsilon in (0.01, 100.0):  # one block, or one for each node
+        blocks, rng = Blocks.of(tree, domain.public, epsilon), np.random.default_rng(1)
+        counts = np.ceil(blocks.slots / 3).astype(np.int64)
+        seen = np.zeros(28)
+        for _ in range(1500):
+            found = draw_edges(blocks, counts, domain, rng, 1000)
+            assert (np.diff(found) > 0).all() and domain.protects(found).all()
+            seen[found] += 1
+        assert (seen[domain.public] == 0).all()
+        source, target = domain.slots.ends(np.arange(28))
+        chance = (counts / blocks.slots)[blocks.owner[tree.meeting(source, target)]]
+        spread = np.abs(seen - 1500 * chance)[domain.protects(np.arange(28))]
+        assert spread.max() < 5 * np.sqrt(1500 * 0.25)
+
+
+def test_a_full_block_is_filled_and_an_empty_one_stays_empty() -> None:
+    tree = Dendrogram.balanced(6, np.random.default_rng(0))
+    domain = Domain.whole(6, directed=False)
+    blocks, rng = Blocks.of(tree, domain.public, 100.0), np.random.default_rng(1)
+    assert draw_edges(blocks, blocks.slots + 5, domain, rng, 1000).tolist() == list(range(15))
+    assert draw_edges(blocks, -blocks.slots, domain, rng, 1000).size == 0
+    assert len(draw_edges(blocks, blocks.slots, domain, rng, 4)) == 4
+
+
+def test_a_tree_over_other_nodes_is_refused() -> None:
+    from graphveil.errors import ReleaseError
+
+    with pytest.raises(ReleaseError, match="dendrogram over the listed nodes"):
+        counted(graph_of((0, 5)), Dendrogram.balanced(7, np.random.default_rng(0)), 1.0)
+
+
+def test_units_with_a_bound_are_those_of_edges() -> None:
+    assert BlockCountQuery(1.0).event(UndirectedEdge()) == ApproximateDP(1.0)
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def an_edge_is_counted_in_every_block_above_it(patch: pytest.MonkeyPatch) -> None:
+    counts = Blocks.counts
+
+    def twice(self: Blocks, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        found = counts(self, one, other)
+        found[0] = len(one)
+        return found
+
+    patch.setattr(Blocks, "counts", twice)
+
+
+BUGS = [(an_edge_is_counted_in_every_block_above_it, partial(one_edge_moves_one_count, epsilon=100.0))]
