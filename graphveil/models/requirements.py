@@ -104,7 +104,7 @@ def check_local(model: Configured, unit: Unit) -> None:
         raise UnitError(
             f"{model.method} reads everybody's features and labels in one place, and under {unit.name!r} "
             "they are randomised before anybody sees them: use 'lpgnn' or 'simgat', which learn from such "
-            "records, or another unit"
+            "records, 'label-posterior', which learns from labels alone, or another unit"
         )
     if model.local and not isinstance(unit, NodeFeatures | NoUnit):
         raise UnitError(
