@@ -106,6 +106,16 @@ def test_what_a_node_said_is_not_heard_where_it_is_held_out() -> None:
     assert not torch.equal(again.log_proba[1], before.log_proba[1])
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_the_likelihood_knows_of_missing_labels(missing: float) -> None:
+    law = SubsetSelection(epsilon=1.0, classes=7)
+    labels, nobody = torch.tensor([[0, 3]]), torch.empty(0, dtype=torch.int64)
+    noisy = NoisyLabels(labels=labels, classes=7, train=nobody, val=nobody, keep=law.keep_with(missing))
+    inside, outside = law.ratios(missing)
+    expected = torch.full((7,), outside).index_fill(0, labels[0], inside)
+    assert torch.allclose(noisy.likelihood[0], expected)
+
+
 def test_weights_follow_the_evidence_and_add_up_to_one() -> None:
     likely = torch.tensor([[0.9, 0.2, 0.1]] * 300 + [[0.1, 0.8, 0.1]] * 100)
     weights = mixture_weights(likely)
