@@ -102,3 +102,34 @@ def test_neighbouring_graphs_are_planned_in_the_same_words(
         plans.append(done.err.replace(str(tmp_path / name), "OUT"))
         files.edges.write_text("a,b\n", encoding="utf-8")  # all edges are gone
     assert plans[0] == plans[1]
+
+
+def test_train_on_a_released_graph_prints_its_plan_and_statement(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    flags = [*files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr", "--set", "epochs=3"]
+    done = invoke("train", "gcn", *flags, "--runs", 2, "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    assert "epsilon 4 at delta 0 (a released graph needs none)" in done.err
+    assert "number of edges: noise standard deviation" in done.err
+    assert done.json["guarantee_all_runs"]["epsilon"] == pytest.approx(8)
+    assert done.json["edges_stored"] is None
+    explained = invoke("explain", tmp_path / "run")
+    assert "a noisy graph        randomised at epsilon 3.6" in explained.out
+    assert "no prediction reads a true edge" in explained.out
+
+
+def test_methods_with_noise_of_their_own_take_no_released_graph(invoke: Invoke, files: Files) -> None:
+    done = invoke("train", "gap", *files.flags, *UNIT, "--epsilon", 4, "--perturb", "arr")
+    assert done.code == 2 and "'perturb' is not a parameter of gap" in done.err
+
+
+def test_training_on_the_folder_of_a_released_graph_spends_nothing_more(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    assert invoke(*asked(files, tmp_path / "out")).code == 0
+    flags = ["--nodes", files.nodes, "--edges", tmp_path / "out", *files.flags[4:], "--unit", "none"]
+    done = invoke("train", "gcn", *flags, "--set", "epochs=3", "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    assert "nothing more: the edges were released at epsilon 5" in done.err
+    assert done.json["guarantee"]["epsilon"] == 5 and done.json["guarantee"]["valid"]

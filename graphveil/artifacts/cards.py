@@ -31,6 +31,10 @@ _SECRET = {
 _KINDS = {
     "rows": "noisy rows",
     "counts": "counts of edges",
+    "graph": "a noisy graph",
+    "total": "the number of edges",
+    "tree": "a tree over the nodes",
+    "blocks": "counts of blocks of pairs",
     "steps": "training",
     "attention": "training on edges",
     "tally": "counts of correct predictions",

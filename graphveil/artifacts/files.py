@@ -69,7 +69,20 @@ class GuaranteeRecord(Record):
 class ReleaseRecord(Record):
     """One noisy answer about protected data."""
 
-    kind: Literal["rows", "counts", "steps", "attention", "tally", "outcomes", "features", "label"]
+    kind: Literal[
+        "rows",
+        "counts",
+        "steps",
+        "attention",
+        "tally",
+        "outcomes",
+        "features",
+        "label",
+        "graph",
+        "total",
+        "tree",
+        "blocks",
+    ]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]
     values_per_node: int | None

@@ -254,6 +254,16 @@ Theta = Annotated[
     ),
 ]
 
+Perturb = Annotated[
+    str | None,
+    typer.Option(
+        "--perturb",
+        metavar="MECHANISM",
+        help=f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it. "
+        "Predictions see the released graph, never the true one.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
 Runs = Annotated[
     int, typer.Option("--runs", help="How many runs, each with its own split.", rich_help_panel=_RUN)
 ]

@@ -17,6 +17,7 @@ _ASKED = {
     "push": "push along own edges",
     "hop": "sum over neighbours",
     "edge counts": "counts of edges",
+    "graph": "the graph",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
 }
@@ -55,6 +56,8 @@ def _budget(plan: "Preview") -> list[Fact]:
         given = plan.experiment.parameters.get("epsilon")
         unused = "" if given is None else f"; epsilon {given:g} has no effect without a --unit to protect"
         return [("budget", f"none: this is the reference without privacy{unused}")]
+    if guarantee.graph and not plan.releases:
+        return [("budget", f"nothing more: the edges were released at {_epsilon(guarantee)}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
     rows = [

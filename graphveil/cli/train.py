@@ -58,6 +58,8 @@ def train(
     replace_one: options.ReplaceOne = False,
     private_metrics: options.PrivateMetrics = False,
     theta: options.Theta = None,
+    perturb: options.Perturb = None,
+    max_edges: options.MaxEdges = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
@@ -83,6 +85,8 @@ def train(
         "replace_one": replace_one or None,  # a flag that was not given is no choice
         "private_metrics": private_metrics or None,
         "unsafe_noise_seed": unsafe_noise_seed,
+        "perturb": perturb,
+        "max_edges": max_edges,
     }
     parameters = configuration(method, privacy, set or [], theta)
     if "seed" in parameters:
@@ -110,7 +114,13 @@ def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
-    from graphveil.experiment.parameters import method_class, parse_settings, parse_value, read_theta
+    from graphveil.experiment.parameters import (
+        check_names,
+        method_class,
+        parse_settings,
+        parse_value,
+        read_theta,
+    )
 
     cls = method_class(method)
     parameters = parse_settings(cls, settings)
@@ -125,6 +135,7 @@ def configuration(
             continue
         if name in parameters:
             raise ConfigError(f"{name} is given twice, by its flag and by --set {name}; keep one")
+        check_names(cls, [name])
         parameters[name] = parse_value(name, value, float | str) if name == "delta" else value
     return parameters
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from graphveil.artifacts.rows import payers
-from graphveil.privacy import ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
+from graphveil.privacy import ApproximateDP, ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
 from graphveil.release import Query, ReleasePlan
@@ -52,6 +52,8 @@ class Stage:
     @property
     def noise(self) -> str:
         """The noise of each of its queries."""
+        if self.kind == "tree":
+            return "a random walk"
         if self.noise_multiplier is not None:
             return f"multiplier {self.noise_multiplier:.4g}"
         return f"std {', '.join(f'{std:.4g}' for std in dict.fromkeys(self.noise_std))}"
@@ -127,6 +129,8 @@ class _Cost:
         if total_mu(event) == 0:
             return cls()
         epsilon, mu = privacy_curve(event).epsilon(delta), total_mu(event)
+        if mu is None and any(isinstance(part, ApproximateDP) for part in event.events):
+            return cls(epsilon, epsilon, epsilon)  # such events add up, and have shares of epsilon
         if mu is None:
             mu = mu_of(epsilon, delta) if epsilon else 0.0
         return cls(epsilon, renyi.epsilon_of_event(event, delta), mu**2)

@@ -13,6 +13,7 @@ from graphveil.artifacts.cards import kind_words
 from graphveil.artifacts.rows import ReleaseRow, payers
 from graphveil.errors import ArtifactError
 from graphveil.privacy import (
+    ApproximateDP,
     ByGroup,
     Composed,
     Event,
@@ -25,6 +26,7 @@ from graphveil.privacy import (
 from graphveil.privacy.accountant import total_mu
 
 _STEPS, _REPORTS = ("steps", "attention"), ("features", "label")
+_BOUNDED = ("graph", "total", "tree", "blocks")
 _ROUNDING = 1e-6
 
 
@@ -98,6 +100,8 @@ def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple
 def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
     pays = payers(event, guarantee.protected)
     one = _worst(event)
+    if isinstance(one, ApproximateDP):
+        return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
     if isinstance(one, LocalReport):
         return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
     if isinstance(one, PoissonGaussian):
@@ -112,6 +116,10 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
     one = _worst(event)
     if (row.kind in _REPORTS) != isinstance(one, LocalReport):
         return False
+    if (row.kind in _BOUNDED) != isinstance(one, ApproximateDP):
+        return False
+    if isinstance(one, ApproximateDP):
+        return True
     if isinstance(one, LocalReport):
         return row.kind == one.part
     if isinstance(one, PoissonGaussian):

@@ -122,6 +122,8 @@ def _delta_source(model: "Estimator", guarantee: Guarantee, nodes: int) -> str:
         return ""
     if guarantee.unit == NodeFeatures.name:
         return "eps_x + eps_y" if not guarantee.delta else "eps_x + eps_y, delta of the mechanism"
+    if guarantee.graph:
+        return "of the random walk" if guarantee.delta else "a released graph needs none"
     if model.delta != "auto":
         return "as given"
     bound = f"B = {model.max_units:,} (--max-units)" if model.max_units else f"B = {nodes:,} nodes"

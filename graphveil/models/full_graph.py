@@ -40,6 +40,10 @@ class FullGraphKeywords:
         learning_rate: the step size of Adam.
         weight_decay: the penalty on squared weights.
         patience: stop after so many epochs without a better validation accuracy; None never stops.
+        perturb: the name of a mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``,
+            ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges: the model is trained on that
+            graph and sees no other where it predicts.
+        max_edges: with ``perturb``: the most edges that may be expected to come out; None for 20 million.
     """
 
     hidden: int = 16
@@ -51,6 +55,8 @@ class FullGraphKeywords:
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     patience: int | None = None
+    perturb: str | None = None
+    max_edges: int | None = None
 
 
 def refuse_private(model: Estimator) -> None:
@@ -59,7 +65,8 @@ def refuse_private(model: Estimator) -> None:
         check_local(model, parse_unit(model.unit, max_degree=model.assured_max_degree))
         raise NotYetError(
             f"{model.method} reads the exact edges in every training step and is available with unit "
-            f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges"
+            f"'none' only, got unit {model.unit!r}; use 'classcode' or 'gap' for private edges, or train on "
+            "a released graph (perturb=, --perturb)"
         )
 
 

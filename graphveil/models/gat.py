@@ -6,13 +6,13 @@ from typing import ClassVar
 from graphveil import _check
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
-    ClearFullGraph,
     FullGraphKeywords,
     depth_of,
-    refuse_private,
     schedule_of,
     style_of,
 )
+from graphveil.models.method import Method
+from graphveil.models.perturbed import check_perturbed, over_edges
 from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.attention import HEADS
 from graphveil.networks.gat import GatShape
@@ -30,7 +30,7 @@ class GAT(FullGraphKeywords, Estimator):
     paper, ``dropout`` drops entries of hidden rows and no attention weights. Time grows with edges, heads and
     width, memory with edges times heads.
 
-    Guarantee: none. Weights and sums are exact; a private unit is refused.
+    Guarantee: none, but on a released graph (``perturb``). Weights and sums are exact.
 
     Shapes: features (N, d) to probabilities (N, C).
 
@@ -38,7 +38,7 @@ class GAT(FullGraphKeywords, Estimator):
         heads: heads of the hidden layers, each of width ``hidden``.
 
     Raises:
-        NotYetError: the unit is not ``"none"``.
+        NotYetError: the unit is not ``"none"``, and no graph is released first.
         ConfigError: ``heads`` is no whole number above 0, or hidden layers are too wide with so many.
 
     >>> from graphveil.graph.recipes import RECIPES
@@ -53,20 +53,14 @@ class GAT(FullGraphKeywords, Estimator):
     heads: int = HEADS
 
     def _check_config(self) -> None:
-        refuse_private(self)
+        check_perturbed(self, self)
         super()._check_config()
         self._configured()
 
-    def _configured(self) -> ClearFullGraph:
+    def _configured(self) -> Method:
         check_on_cpu(self.method, self.device)
         style = style_of(self)
         _check.width(heads=self.heads)
         _check.width(**{"heads * hidden": self.heads * self.hidden})
         shape = GatShape(hidden=self.hidden, heads=self.heads, depth=depth_of(self), style=style)
-        return ClearFullGraph(
-            name=self.method,
-            terms=self._terms(),
-            device=self.device,
-            shape=shape,
-            schedule=schedule_of(self),
-        )
+        return over_edges(self, self, shape, schedule_of(self))

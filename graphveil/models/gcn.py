@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
-    ClearFullGraph,
     FullGraphKeywords,
     depth_of,
-    refuse_private,
     schedule_of,
     style_of,
 )
+from graphveil.models.method import Method
+from graphveil.models.perturbed import check_perturbed, over_edges
 from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.gcn import GcnShape
 
@@ -24,12 +24,12 @@ class GCN(FullGraphKeywords, Estimator):
 
         H <- act(norm(D^-1/2 (A + I)^T D^-1/2 H W + b)),   D = 1 + in-degree;   the last layer is plain.
 
-    Guarantee: none. Degrees and sums are exact; a private unit is refused.
+    Guarantee: none, but on a released graph (``perturb``). Degrees and sums are exact.
 
     Shapes: features (N, d) to probabilities (N, C).
 
     Raises:
-        NotYetError: the unit is not ``"none"``.
+        NotYetError: the unit is not ``"none"``, and no graph is released first.
 
     >>> from graphveil.graph.recipes import RECIPES
     >>> from graphveil.graph.synthetic import synthetic
@@ -41,16 +41,11 @@ class GCN(FullGraphKeywords, Estimator):
     method: ClassVar[str] = "gcn"
 
     def _check_config(self) -> None:
-        refuse_private(self)
+        check_perturbed(self, self)
         super()._check_config()
         self._configured()
 
-    def _configured(self) -> ClearFullGraph:
+    def _configured(self) -> Method:
         check_on_cpu(self.method, self.device)
-        return ClearFullGraph(
-            name=self.method,
-            terms=self._terms(),
-            device=self.device,
-            shape=GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self)),
-            schedule=schedule_of(self),
-        )
+        shape = GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self))
+        return over_edges(self, self, shape, schedule_of(self))

@@ -32,6 +32,7 @@ from mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_syste
 from models import (
     test_mlp_on_records,
     test_noisy_counts,
+    test_perturbed,
     test_replay_defaults,
     test_replay_other_graphs,
     test_replay_records,
@@ -484,6 +485,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_noisy_cells.BUGS),
     *_all(test_mechanisms.BUGS),
     *_all(test_edge_rr.BUGS),
+    *_all(test_perturbed.BUGS),
     *_all(test_chain.BUGS),
     *_all(test_privacy.BUGS),
     *_all(test_replay_weights.BUGS),

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError
+from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.full_graph import (
-    ClearFullGraph,
     FullGraphKeywords,
     depth_of,
-    refuse_private,
     schedule_of,
     style_of,
 )
 from graphveil.models.method import Method
+from graphveil.models.perturbed import check_perturbed, over_edges
 from graphveil.models.requirements import check_on_cpu
 from graphveil.models.sage.paper import CLIP_PER, PAPER_DEVIATIONS, ClipPer, SagePaper
 from graphveil.networks.sage import SageShape
@@ -32,7 +31,8 @@ class SAGE(FullGraphKeywords, Estimator):
 
         h <- act(norm(W_self h_v + W_in sum_{u -> v} h_u + b)).
 
-    Guarantee: none. It is the reference that private methods are measured against; a private unit is refused.
+    Guarantee: none; it is the reference that private methods are measured against. On a released graph it is
+    SAGE-EDP (``perturb="arr"``; Sajadmanesh et al.: GAP, 2023) or its like.
 
     Unit ``node-owner`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
     Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
@@ -79,7 +79,12 @@ class SAGE(FullGraphKeywords, Estimator):
 
     def _check_config(self) -> None:
         if self.unit != NodeOwner.name:
-            refuse_private(self)
+            check_perturbed(self, self)
+        elif self.perturb is not None:
+            raise UnitError(
+                f"perturb={self.perturb!r} releases edges, and unit {self.unit!r} protects records; use "
+                "'undirected-edge' or 'directed-edge'"
+            )
         elif self.mode != "paper":
             raise NotYetError(
                 f"{self.method} under unit {self.unit!r} is available in paper mode only: a record changes "
@@ -96,16 +101,10 @@ class SAGE(FullGraphKeywords, Estimator):
         _check.one_of(CLIP_PER, clip_per=self.clip_per)
         return self._over_subgraphs() if self.unit == NodeOwner.name else self._in_clear()
 
-    def _in_clear(self) -> ClearFullGraph:
+    def _in_clear(self) -> Method:
         if self.batch_size is not None:
             raise ConfigError(f"batch_size={self.batch_size} is for node units; full graphs have one batch")
-        return ClearFullGraph(
-            name=self.method,
-            terms=self._terms(),
-            device=self.device,
-            shape=self._shape(unit=False),
-            schedule=schedule_of(self),
-        )
+        return over_edges(self, self, self._shape(unit=False), schedule_of(self))
 
     def _over_subgraphs(self) -> SagePaper:
         """Return SAGE-NDP."""
