@@ -1,7 +1,7 @@
 """What the methods have in common that send messages along the exact edges in every training step."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
+
+
+Perturbation = Literal["edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -55,7 +58,7 @@ class FullGraphKeywords:
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     patience: int | None = None
-    perturb: str | None = None
+    perturb: Perturbation | None = None
     max_edges: int | None = None
 
 

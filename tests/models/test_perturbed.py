@@ -1,6 +1,7 @@
 """Networks on released graphs: booked once, and blind to true edges from then on."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from graphveil.graph import Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.base import Estimator
+from graphveil.models.full_graph import Perturbation
 from graphveil.perturb import MECHANISMS, EdgeRand
 from graphveil.privacy import ledger_of
 
@@ -34,6 +36,10 @@ def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
     said = model.guarantee.statement()
     assert "the released graph and everything computed from it" in said
     assert f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in said
+
+
+def test_the_names_of_mechanisms_are_those_that_there_are() -> None:
+    assert get_args(Perturbation) == tuple(MECHANISMS)
 
 
 @pytest.mark.parametrize("method", ["sage", "gcn", "gat"])
