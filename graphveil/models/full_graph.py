@@ -22,7 +22,6 @@ from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
 
-
 Perturbation = Literal["edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr"]
 
 
