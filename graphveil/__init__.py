@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphveil import errors, mechanisms, perturb
     from graphveil.experiment.calibration import calibrate
+    from graphveil.fidelity.comparison import compare
     from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
     from graphveil.models import METHODS
     from graphveil.models.base import Estimator
@@ -48,6 +49,7 @@ _HOMES = {
     "SimGAT": "graphveil.models.simgat",
     "attach_ledger": "graphveil.privacy",
     "calibrate": "graphveil.experiment.calibration",
+    "compare": "graphveil.fidelity",
     "errors": "",
     "ledger_of": "graphveil.privacy",
     "list_datasets": "graphveil.graph",
@@ -75,6 +77,7 @@ __all__ = [
     "SimGAT",
     "attach_ledger",
     "calibrate",
+    "compare",
     "errors",
     "ledger_of",
     "list_datasets",

@@ -21,7 +21,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"release"},
     {"collect", "perturb", "networks", "artifacts", "aggregate"},
     {"models"},
-    {"attacks", "audit"},
+    {"attacks", "audit", "fidelity"},
     {"experiment", "reproduce"},
     {"cli", "serve"},
 ]

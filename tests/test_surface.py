@@ -29,6 +29,7 @@ PUBLIC = {
     "attach_ledger",
     "ledger_of",
     "calibrate",
+    "compare",
     "errors",
     "list_datasets",
     "load_dataset",

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import collect, inspect, learn, perturb, predict, train
+from graphveil.cli import collect, compare, inspect, learn, perturb, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -26,6 +26,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.train,
     predict.predict,
     perturb.perturb,
+    compare.compare,
     inspect.calibrate,
     inspect.explain,
 )

@@ -1,11 +1,12 @@
 """``perturb``: a private graph in, a noisy one out that may be published."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
+from graphveil.cli.connections import Columns, ids_of, read_connections
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import spending
 from graphveil.errors import ConfigError
@@ -48,8 +49,8 @@ def perturb(
     screen = Screen(as_json=json)
     chosen = _mechanism(mechanism, epsilon, max_edges, set or [])
     check_new(out, "a released graph may have cost a budget; choose another --out")
-    columns = _Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
-    graph = _graph(dataset, root, columns)
+    columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
+    graph = read_connections(dataset, root, columns)
     asked: Asked = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
     if public_edges is not None or private_nodes is not None or private_fraction is not None:
         asked |= _public_part(graph, columns, public_edges, private_nodes, private_fraction, seed)
@@ -64,28 +65,6 @@ def perturb(
         screen.prose(perturbed.guarantee.statement())
         about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
         screen.emit(about | {"guarantee": perturbed.guarantee.as_dict()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Columns:
-    """Two tables and their columns, as flags name them."""
-
-    nodes: Path | None
-    edges: Path | None
-    id: str | None
-    source: str | None
-    target: str | None
-    directed: bool
-
-    @property
-    def given(self) -> list[str]:
-        """The flags that were given."""
-        return [f"--{name}" for name, value in vars(self).items() if value not in (None, False)]
-
-    @property
-    def missing(self) -> list[str]:
-        """The flags that two tables need besides."""
-        return [f"--{name}" for name, value in vars(self).items() if value is None]
 
 
 def _mechanism(
@@ -105,29 +84,9 @@ def _mechanism(
     return MECHANISMS[name](**given, **read_settings(settings, own, name))
 
 
-def _graph(dataset: str | None, root: Path | None, columns: _Columns) -> "Graph":
-    """Read who is connected with whom; of a table of nodes, their ids alone."""
-    from graphveil.graph import load_dataset
-    from graphveil.graph.files import read_topology
-
-    if dataset is not None:
-        if columns.given:
-            raise ConfigError(
-                f"--dataset and {', '.join(columns.given)} exclude each other: a named data set knows its "
-                "own columns; drop the one or the other"
-            )
-        return load_dataset(dataset, root=root, recipe=None)
-    if columns.missing:
-        raise ConfigError(
-            "a graph is a data set by name (--dataset NAME), or two files and the names of their columns: "
-            f"add {', '.join(columns.missing)}"
-        )
-    return read_topology(**vars(columns))
-
-
 def _public_part(
     graph: "Graph",
-    columns: _Columns,
+    columns: Columns,
     public_edges: Path | None,
     private_nodes: str | None,
     private_fraction: float | None,
@@ -153,27 +112,24 @@ def _public_part(
     return {"public_edges": public, "private_nodes": _listed(graph, columns, Path(private_nodes))}
 
 
-def _read_public(graph: "Graph", columns: _Columns, path: Path | None) -> Any:
+def _read_public(graph: "Graph", columns: Columns, path: Path | None) -> Any:
     """Return the table of public edges, which has the columns of the other one; None for no table."""
-    import numpy as np
-
     from graphveil.graph.files import read_edges
 
     if path is None:
         return None
-    ids = np.arange(graph.num_nodes) if graph.ids is None else graph.ids
+    ids = ids_of(graph)
     source, target = columns.source or "source", columns.target or "target"
     return read_edges(path, ids, source=source, target=target, directed=False)
 
 
-def _listed(graph: "Graph", columns: _Columns, path: Path) -> Any:
+def _listed(graph: "Graph", columns: Columns, path: Path) -> Any:
     """Return which nodes a public list names, bool (N)."""
-    import numpy as np
     import torch
 
     from graphveil.graph.files import read_ids
 
-    ids = np.arange(graph.num_nodes) if graph.ids is None else graph.ids
+    ids = ids_of(graph)
     listed = torch.zeros(graph.num_nodes, dtype=torch.bool)
     listed[torch.from_numpy(read_ids(path, ids, column=columns.id or "id"))] = True
     return listed

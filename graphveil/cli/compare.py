@@ -1,0 +1,112 @@
+"""``compare``: what a released graph kept of the true one, which is read exactly: all of it is internal."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.connections import Columns, ids_of, read_connections
+from graphveil.cli.console import Screen
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+
+_INTERNAL = "Internal: exact answers about the true graph, which no guarantee covers. Do not publish them."
+
+
+def compare(
+    graphs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPH RELEASED",
+            help="The true graph, a name from `graphveil datasets` or, with --nodes, a table of edges; then "
+            "a folder that `graphveil perturb` wrote, or a table of edges between the same nodes. GRAPH "
+            "may also be named by --dataset or --edges.",
+            show_default=False,
+        ),
+    ],
+    dataset: options.Dataset = None,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    id: options.Id = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
+    directed: options.Directed = False,
+    sources: Annotated[
+        int | None,
+        typer.Option(
+            "--sources",
+            min=1,
+            help="How many nodes shortest paths are measured from; by default all of up to 4,096, else 512.",
+            rich_help_panel="Run",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of everything that is sampled.", rich_help_panel="Run")
+    ] = 0,
+    json: options.Json = False,
+) -> None:
+    """Compare the structure of a released graph with the true one, in 15 queries; internal, books nothing."""
+    from graphveil.fidelity import HEAD
+    from graphveil.fidelity import compare as compare_graphs
+
+    screen = Screen(as_json=json)
+    columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
+    name, columns, other = _named(graphs, dataset, columns)
+    graph = read_connections(name, root, columns)
+    released = _released(graph, columns, other)
+    screen.note(f"released graph: {_origin(released)}")
+    with screen.busy("comparing"):
+        found = compare_graphs(graph, released, seed=seed, sources=sources)
+    screen.say(_INTERNAL, style="bold")
+    screen.table(HEAD, found.rows(), right=(1, 2, 3))
+    for note in found.notes:
+        screen.say(note)
+    screen.emit(found.as_dict())
+
+
+def _named(graphs: list[str], dataset: str | None, columns: Columns) -> tuple[str | None, Columns, Path]:
+    """Return what says which graph is the true one, and the place of the released one."""
+    named = dataset is not None or columns.edges is not None
+    if len(graphs) != (1 if named else 2):
+        raise ConfigError(
+            "compare takes two graphs: GRAPH RELEASED, or RELEASED alone where --dataset or --edges names "
+            f"the true graph; got {len(graphs)}{' beside it' if named else ''}"
+        )
+    released = Path(graphs[-1])
+    if named:
+        return dataset, columns, released
+    if columns.nodes is not None:
+        return None, replace(columns, edges=Path(graphs[0])), released
+    if Path(graphs[0]).is_file():
+        raise ConfigError(
+            f"{graphs[0]} is a file, which needs its nodes: add --nodes, --id, --source and --target"
+        )
+    return graphs[0], columns, released
+
+
+def _released(graph: "Graph", columns: Columns, place: Path) -> "Graph":
+    """Return the released edges between the nodes of the true graph."""
+    from graphveil.graph.files import read_edges
+
+    source, target = columns.source or "source", columns.target or "target"
+    edges = read_edges(place, ids_of(graph), source=source, target=target, directed=graph.directed)
+    return graph.replace(adjacency=edges)
+
+
+def _origin(graph: "Graph") -> str:
+    """Return by which mechanism edges were released, and with what guarantee."""
+    from graphveil.perturb import guarantee_of
+    from graphveil.perturb.origin import mechanism_of
+    from graphveil.privacy.figures import at_delta
+
+    guarantee = guarantee_of(graph)
+    if guarantee is None:
+        return "no mechanism released these edges"
+    budget = at_delta(guarantee.epsilon, guarantee.delta)
+    void = "" if guarantee.valid else "; the guarantee is void"
+    return f"{mechanism_of(graph)}, unit {guarantee.unit}, {budget}{void}"

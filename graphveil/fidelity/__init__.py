@@ -1,0 +1,39 @@
+"""How faithful a released graph is to the true one. Everything here reads true edges, and is internal."""
+
+from graphveil.fidelity.centrality import eigenvector_centrality
+from graphveil.fidelity.communities import communities, modularity
+from graphveil.fidelity.comparison import HEAD, Comparison, StructuralQuery, compare
+from graphveil.fidelity.degrees import assortativity, average_degree, degree_counts, degree_variance
+from graphveil.fidelity.measures import (
+    kl_divergence,
+    mean_absolute_error,
+    normalized_mutual_information,
+    relative_error,
+)
+from graphveil.fidelity.paths import PathLengths, path_lengths, sample_sources
+from graphveil.fidelity.simple_graph import SimpleGraph
+from graphveil.fidelity.triangles import Clustering, clustering
+
+__all__ = [
+    "HEAD",
+    "Clustering",
+    "Comparison",
+    "PathLengths",
+    "SimpleGraph",
+    "StructuralQuery",
+    "assortativity",
+    "average_degree",
+    "clustering",
+    "communities",
+    "compare",
+    "degree_counts",
+    "degree_variance",
+    "eigenvector_centrality",
+    "kl_divergence",
+    "mean_absolute_error",
+    "modularity",
+    "normalized_mutual_information",
+    "path_lengths",
+    "relative_error",
+    "sample_sources",
+]

@@ -1,0 +1,148 @@
+"""Each query against networkx, on graphs of different kinds."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from fidelity.drawn import GRAPHS, adjacency, pair
+from graphveil import fidelity
+from graphveil.fidelity import SimpleGraph
+
+Pair = tuple[nx.Graph, SimpleGraph]
+
+
+@pytest.fixture(params=GRAPHS)
+def both(request: pytest.FixtureRequest) -> Pair:
+    return pair(request.param)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def partition(labels: np.ndarray) -> list[set[int]]:
+    return [set(np.flatnonzero(labels == community).tolist()) for community in range(labels.max() + 1)]
+
+
+def test_sizes_and_degrees(both: Pair) -> None:
+    theirs, ours = both
+    degrees = np.array([degree for _, degree in theirs.degree()])
+    assert (ours.nodes, ours.edges) == (theirs.number_of_nodes(), theirs.number_of_edges())
+    assert fidelity.average_degree(ours) == pytest.approx(degrees.mean())
+    assert fidelity.degree_variance(ours) == pytest.approx(((degrees - degrees.mean()) ** 2).mean())
+    assert fidelity.degree_counts(ours).tolist() == nx.degree_histogram(theirs)
+
+
+def test_triangles_and_clustering(both: Pair) -> None:
+    theirs, ours = both
+    found = fidelity.clustering(ours, rng=rng())
+    assert found.triangles == sum(nx.triangles(theirs).values()) // 3
+    assert found.transitivity == pytest.approx(nx.transitivity(theirs))
+    assert found.average == pytest.approx(nx.average_clustering(theirs))
+    assert not found.sampled
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_triangles_are_counted_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    theirs, ours = pair("karate")
+    monkeypatch.setattr("graphveil.fidelity.triangles._CHUNK", chunk)
+    assert fidelity.clustering(ours, rng=rng()).average == pytest.approx(nx.average_clustering(theirs))
+
+
+@pytest.mark.parametrize("name", ["karate", "random", "complete", "star", "preferential"])
+def test_sampled_wedges_estimate_the_same(name: str) -> None:
+    theirs, ours = pair(name)
+    found = fidelity.clustering(ours, rng=rng(), exact_products=0)
+    assert found.sampled
+    assert found.transitivity == pytest.approx(nx.transitivity(theirs), abs=0.0025)  # five standard errors
+    assert found.average == pytest.approx(nx.average_clustering(theirs), abs=0.0025)
+    assert found.triangles == pytest.approx(sum(nx.triangles(theirs).values()) / 3, rel=0.05)
+
+
+def test_shortest_paths(both: Pair) -> None:
+    theirs, ours = both
+    lengths = [
+        length
+        for source, of in nx.all_pairs_shortest_path_length(theirs)
+        for target, length in of.items()
+        if source != target
+    ]
+    found = fidelity.path_lengths(ours, np.arange(ours.nodes))
+    assert found.counts.tolist() == np.bincount(lengths, minlength=1)[1:].tolist()
+    assert found.apart == ours.nodes * (ours.nodes - 1) - len(lengths)
+    assert found.average == (pytest.approx(np.mean(lengths)) if lengths else None)
+    assert found.diameter == max(
+        nx.diameter(theirs.subgraph(part)) for part in nx.connected_components(theirs)
+    )
+    assert found.complete
+
+
+def test_paths_from_some_nodes_are_those_of_these_nodes() -> None:
+    theirs, ours = pair("random")
+    sources = fidelity.sample_sources(ours.nodes, 70, rng=rng())
+    assert len(set(sources.tolist())) == 70
+    found = fidelity.path_lengths(ours, sources)
+    lengths = [
+        length
+        for source in sources.tolist()
+        for target, length in nx.single_source_shortest_path_length(theirs, source).items()
+        if target != source
+    ]
+    assert found.counts.tolist() == np.bincount(lengths)[1:].tolist()
+    assert not found.complete
+
+
+def test_many_nodes_are_sampled_and_few_are_not() -> None:
+    assert len(fidelity.sample_sources(4096, None, rng=rng())) == 4096
+    assert len(fidelity.sample_sources(4097, None, rng=rng())) == 512
+    assert len(fidelity.sample_sources(10, 512, rng=rng())) == 10
+
+
+@pytest.mark.filterwarnings(
+    "ignore:invalid value encountered:RuntimeWarning"
+)  # theirs, where it is undefined
+def test_assortativity(both: Pair) -> None:
+    theirs, ours = both
+    found = fidelity.assortativity(ours)
+    expected = nx.degree_assortativity_coefficient(theirs) if theirs.number_of_edges() else np.nan
+    assert found is None if np.isnan(expected) else found == pytest.approx(expected)
+
+
+def test_modularity_of_the_communities_that_are_found(both: Pair) -> None:
+    theirs, ours = both
+    labels = fidelity.communities(ours, rng=rng())
+    assert sorted(np.unique(labels)) == list(range(labels.max() + 1))
+    found = fidelity.modularity(ours, labels)
+    if not theirs.number_of_edges():
+        assert found is None and len(set(labels.tolist())) == ours.nodes
+        return
+    assert found == pytest.approx(nx.community.modularity(theirs, partition(labels), weight=None))
+    best = max(
+        nx.community.modularity(
+            theirs, nx.community.louvain_communities(theirs, weight=None, seed=seed), weight=None
+        )
+        for seed in range(3)
+    )
+    assert found > best - 0.03
+
+
+def test_communities_are_the_same_again() -> None:
+    _, ours = pair("random")
+    first, second = (fidelity.communities(ours, rng=np.random.default_rng(5)) for _ in range(2))
+    assert (first == second).all()
+
+
+def test_communities_that_are_there_are_found() -> None:
+    planted = nx.planted_partition_graph(6, 25, 0.4, 0.01, seed=1)
+    ours, groups = SimpleGraph.of(adjacency(planted)), np.arange(150) // 25
+    labels = fidelity.communities(ours, rng=rng())
+    assert fidelity.normalized_mutual_information(labels, groups) > 0.95
+    found, expected = fidelity.modularity(ours, labels), fidelity.modularity(ours, groups)
+    assert found is not None and expected is not None and found >= expected
+
+
+def test_eigenvector_centrality(both: Pair) -> None:
+    theirs, ours = both
+    found = fidelity.eigenvector_centrality(ours)
+    expected = nx.eigenvector_centrality(theirs, max_iter=5000, tol=1e-10, weight=None)
+    np.testing.assert_allclose(found, [expected[node] for node in theirs], atol=1e-6)
