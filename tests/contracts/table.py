@@ -371,7 +371,7 @@ def a_message_may_say_all_classes(patch: Patch) -> None:
 
 
 def a_guess_hears_the_labels_that_weigh_it(patch: Patch) -> None:
-    patch.setattr("graphveil.models.lpgnn.mixture._silenced", lambda noisy, nodes: noisy)
+    patch.setattr("graphveil.models.lpgnn.mixture.silenced", lambda noisy, nodes: noisy)
 
 
 def a_message_belongs_to_nobody(patch: Patch) -> None:

@@ -95,7 +95,7 @@ class LpgnnKeywords:
             be) or ``"mixture"`` (with belief propagation and communities, as in
             :class:`~graphveil.models.label_posterior.LabelPosterior`).
         posterior_use: ``"product"`` of both, or by ``"evidence"`` network, posterior or product: whatever
-            makes what validation nodes said likeliest, each without hearing it.
+            makes what nodes said likeliest that neither heard. That trains a network for each of three parts.
         select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass
             what is possible) or ``"likelihood"`` (the least loss on randomised validation labels).
         hidden: width of the hidden layer (of each of four heads, for ``"gat"``).

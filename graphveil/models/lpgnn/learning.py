@@ -15,8 +15,18 @@ from graphveil.models.lpgnn.drop import SELECT, NoisyLabels, Select, fit_noisy
 from graphveil.models.lpgnn.inductive import CollectedReports, TrainedOnRecords, joined
 from graphveil.models.lpgnn.keywords import POSTERIOR_USE, LpgnnKeywords, PosteriorUse
 from graphveil.models.lpgnn.method import LocalMethod
-from graphveil.models.lpgnn.mixture import AROUND, Around, Surroundings, likeliest, mixed_posterior
-from graphveil.models.lpgnn.posterior import combined, log_posterior
+from graphveil.models.lpgnn.mixture import (
+    AROUND,
+    Around,
+    Mixed,
+    Surroundings,
+    Way,
+    likeliest,
+    mixed_posterior,
+    predicted,
+    silenced,
+)
+from graphveil.models.lpgnn.posterior import log_posterior
 from graphveil.models.lpgnn.randomised import known, told_in
 from graphveil.models.lpgnn.scaling import scaled
 from graphveil.models.lpgnn.through import KPropThrough, Through
@@ -24,11 +34,13 @@ from graphveil.models.method import Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.networks.backbones import BACKBONES, Backbone, Widths, backbone
-from graphveil.networks.inputs import Estimates, propagated
+from graphveil.networks.inputs import Estimates, Inputs, propagated
 from graphveil.networks.layers import ACTIVATIONS
 from graphveil.privacy import Guarantee
 from graphveil.propagation import Propagation
-from graphveil.train import Schedule
+from graphveil.train import EpochRecord, Schedule
+
+_TOLD = ("train", "val")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,29 +138,47 @@ class LpgnnMethod(LocalMethod):
         records = collected.records
         with session.stage("aggregate"):
             inputs = propagated(records.features, through)
-        network = self.learning.build(self.sizes_of(graph), session.streams.torch(self.name))
-        network.on(graph.adjacency)
+        noisy = self.noisy(graph, records.labels)
         with session.stage("classifier"):
-            history = fit_noisy(
-                network,
-                inputs,
-                self.noisy(graph, records.labels),
-                self.learning.schedule,
-                select=self.learning.select,
-                on_epoch=session.epochs("classifier", self.learning.schedule.epochs),
-            )
+            network, history = self._trained(graph, inputs, noisy, session)
         session.record("classifier", history)
         with torch.no_grad():
             alone: Tensor = network(inputs).softmax(dim=1)
+        way: Way = "product"
+        if self.learning.posterior_use == "evidence":
+            with session.stage("evidence"):
+                way = self._way(graph, inputs, noisy, session)
+        agreement = {part: noisy.agreement(alone, told_in(graph, records.labels, part)) for part in _TOLD}
         return Outcome(
-            trained=TrainedLpgnn(reports=records, method=self, network=network),
-            proba=self.heeding(alone, graph, records.labels),
+            trained=TrainedLpgnn(reports=records, method=self, network=network, way=way),
+            proba=self.heeding(alone, graph, records.labels, way),
             released={"labels": records.labels} if self.terms.protects else {},
-            learned={
-                "clipped": collected.clipped,
-                "agreement": self._agreement(alone, graph, records.labels),
-            },
+            learned={"clipped": collected.clipped, "agreement": agreement, "way": way},
         )
+
+    def _trained(
+        self, graph: Graph, inputs: Inputs, noisy: NoisyLabels, session: Session
+    ) -> tuple[Backbone, list[EpochRecord]]:
+        """Return a network that learned from told labels, and its epochs."""
+        network = self.learning.build(self.sizes_of(graph), session.streams.torch(self.name))
+        network.on(graph.adjacency)
+        epochs = session.epochs("classifier", self.learning.schedule.epochs)
+        history = fit_noisy(
+            network, inputs, noisy, self.learning.schedule, select=self.learning.select, on_epoch=epochs
+        )
+        return network, history
+
+    def _way(self, graph: Graph, inputs: Inputs, noisy: NoisyLabels, session: Session) -> Way:
+        """Return what to predict by, by labels that no network and no guess heard: one network a part."""
+        found = self._surroundings(graph, noisy)
+        without = torch.full((graph.num_nodes, graph.num_classes), 1 / graph.num_classes)
+        for away in found.parts:
+            left = silenced(noisy, away)
+            if len(left.train) and len(left.val):
+                network, _ = self._trained(graph, inputs, left, session)
+                with torch.no_grad():
+                    without[away] = network(inputs).softmax(dim=1)[away]
+        return likeliest(without, found, noisy)
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return what is known about a graph's randomised labels."""
@@ -164,29 +194,27 @@ class LpgnnMethod(LocalMethod):
             smoothing=None if self.smoothing is None else self.smoothing.along(graph.adjacency),
         )
 
-    def heeding(self, proba: Tensor, graph: Graph, labels: Tensor) -> Tensor:
+    def heeding(self, proba: Tensor, graph: Graph, labels: Tensor, way: Way) -> Tensor:
         """Return probabilities that heed what was told around each node, if they are to."""
-        if not self.learning.posterior_steps:
+        if not self.learning.posterior_steps or way == "network":
             return proba
-        learning, noisy = self.learning, self.noisy(graph, labels)
-        if learning.around == "diffusion" and learning.posterior_use == "product":  # which needs no evidence
-            heard = log_posterior(noisy, self._transition(graph), graph.adjacency, learning.posterior_steps)
-            return combined(proba, heard)
-        found = mixed_posterior(
+        noisy = self.noisy(graph, labels)
+        if self.learning.around == "diffusion":
+            steps = self.learning.posterior_steps
+            heard = log_posterior(noisy, self._transition(graph), graph.adjacency, steps)
+        else:
+            heard = self._surroundings(graph, noisy).log_proba
+        return predicted(way, proba, heard)
+
+    def _surroundings(self, graph: Graph, noisy: NoisyLabels) -> Mixed:
+        """Return what is said around each node; the seed deals the parts that are held out."""
+        return mixed_posterior(
             noisy,
             self._transition(graph),
-            Surroundings(graph.adjacency, learning.posterior_steps),
+            Surroundings(graph.adjacency, self.learning.posterior_steps),
             PublicStreams(self.terms.seed or 0).torch("held-out labels"),
-            names=AROUND[learning.around],
+            names=AROUND[self.learning.around],
         )
-        if learning.posterior_use == "evidence":
-            return likeliest(proba, found, noisy)
-        return combined(proba, found.log_proba)
-
-    def _agreement(self, proba: Tensor, graph: Graph, labels: Tensor) -> dict[str, float]:
-        """Return how often the network alone predicts what nodes of a part said; the posterior heard them."""
-        noisy = self.noisy(graph, labels)
-        return {part: noisy.agreement(proba, told_in(graph, labels, part)) for part in ("train", "val")}
 
     def _transition(self, graph: Graph) -> Tensor:
         """Return the law of what is said for each class, where a share of those asked has no label."""
@@ -208,10 +236,12 @@ class TrainedLpgnn(TrainedOnRecords):
     Args:
         method: how records are randomised and propagated.
         network: its weights; which edges it is on is of no importance.
+        way: what predicts where labels were told: the network, the posterior or both.
     """
 
     method: LpgnnMethod
     network: Backbone
+    way: Way = "product"
 
     def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
         """Predict another graph from exact features and nobody's labels, without a unit."""
@@ -241,7 +271,7 @@ class TrainedLpgnn(TrainedOnRecords):
         records = joined(before, new)
         proba = self.proba(graph, records.features, through)
         if bool(known(records.labels).any()):  # labels are heeded if anybody told one
-            proba = self.method.heeding(proba, graph, records.labels)
+            proba = self.method.heeding(proba, graph, records.labels, self.way)
         return CollectedReports(None, (), proba, records)
 
     @torch.no_grad()

@@ -1,5 +1,6 @@
 """Several guesses of what is around a node, mixed by how well each foretells labels that it was not told."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,8 @@ from graphveil.models.lpgnn.randomised import UNKNOWN, known
 from graphveil.structure import PublicEdges, communities
 
 Around = Literal["mixture", "diffusion", "nothing"]
+Way = Literal["network", "posterior", "product"]
+WAYS: tuple[Way, ...] = ("network", "posterior", "product")
 
 ALIKE = (0.45, 0.65)  # neighbours of one class: two guesses, of which evidence weighs the better one
 RESOLUTIONS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -68,13 +71,15 @@ class Mixed:
 
     Args:
         log_proba: log P(y_v | what was told), float32 (N, C).
-        held_out: the same for nodes that told a label, without their own and a third of the others.
+        held_out: the same for nodes that told a label, without what their own part told.
         weights: of the guesses, by name.
+        parts: the nodes of each part.
     """
 
     log_proba: Tensor
     held_out: Tensor
     weights: dict[str, float]
+    parts: tuple[Tensor, ...] = ()
 
 
 def mixed_posterior(
@@ -104,45 +109,52 @@ def mixed_posterior(
         names: which of :data:`GUESSES` are mixed.
     """
     told = known(noisy.labels).nonzero()[:, 0]
-    part = torch.randperm(len(told), generator=generator) % FOLDS
+    dealt = torch.randperm(len(told), generator=generator) % FOLDS
+    parts = tuple(told[dealt == fold] for fold in range(FOLDS))
     whole = guesses(noisy, transition, around, names)
     without = torch.zeros_like(whole)
-    for fold in range(FOLDS):
-        away = told[part == fold]
+    for away in parts:
         if 0 < len(away) < len(told):
-            without[:, away] = guesses(_silenced(noisy, away), transition, around, names)[:, away]
+            without[:, away] = guesses(silenced(noisy, away), transition, around, names)[:, away]
     likely = (without[:, told].exp() * noisy.likelihood[told]).sum(dim=2).t()
     weights = mixture_weights(likely)
     return Mixed(
         log_proba=_mixed(whole, weights),
         held_out=_mixed(without, weights),
         weights=dict(zip(names, weights.tolist(), strict=True)),
+        parts=parts,
     )
 
 
-def likeliest(network: Tensor, found: Mixed, noisy: NoisyLabels) -> Tensor:
-    """Return a network's probabilities, the posterior's, or their product: the likeliest, float32 (N, C).
+def likeliest(network: Tensor, found: Mixed, noisy: NoisyLabels) -> Way:
+    """Return what to predict by: a network, the posterior, or their product.
 
-    What counts is the probability of what validation nodes said, sum_c P(y_v = c) P(said_v | c), where the
-    posterior did not hear it and the network did not learn it. A product counts what both heard twice, which
-    shows there.
+    What counts is the probability of what nodes said, sum_c P(y_v = c) P(said_v | c), where neither network
+    nor posterior heard it. The posterior is left only for what is better by more than one standard error of
+    the difference: what labels say of a point of accuracy is a few nats, and the posterior has no network to
+    be trained by the noise. A product counts what both heard twice, which shows there.
 
     Args:
-        network: probabilities (N, C).
+        network: probabilities (N, C), those of each part by a network that did not hear it.
         found: the posterior.
         noisy: the told labels.
     """
-    ways: dict[str, Callable[[Tensor], Tensor]] = {
-        "network": lambda heard: network,
-        "posterior": lambda heard: heard.exp(),
-        "product": lambda heard: combined(network, heard),
+    told = known(noisy.labels)
+    evidence = {
+        way: (predicted(way, network, found.held_out) * noisy.likelihood)[told].sum(dim=1).clamp(min=_TINY)
+        for way in WAYS
     }
+    best: Way = max(WAYS, key=lambda way: float(evidence[way].log().sum()))
+    gain = evidence[best].log() - evidence["posterior"].log()
+    error = float(gain.std()) * math.sqrt(len(gain))
+    return best if float(gain.sum()) > error else "posterior"
 
-    def evidence(way: str) -> float:
-        likely = (ways[way](found.held_out) * noisy.likelihood)[noisy.val].sum(dim=1)
-        return float(likely.clamp(min=_TINY).log().sum())
 
-    return ways[max(ways, key=evidence)](found.log_proba)
+def predicted(way: Way, network: Tensor, heard: Tensor) -> Tensor:
+    """Return probabilities from a network's and a log posterior, (N, C) each, in one of three ways."""
+    if way == "network":
+        return network
+    return heard.exp() if way == "posterior" else combined(network, heard)
 
 
 def guesses(noisy: NoisyLabels, transition: Tensor, around: Surroundings, names: Sequence[str]) -> Tensor:
@@ -174,11 +186,12 @@ def _mixed(guessed: Tensor, weights: Tensor) -> Tensor:
     return (guessed + weights.log()[:, None, None]).logsumexp(dim=0)
 
 
-def _silenced(noisy: NoisyLabels, nodes: Tensor) -> NoisyLabels:
-    """Return told labels without those of some nodes."""
+def silenced(noisy: NoisyLabels, nodes: Tensor) -> NoisyLabels:
+    """Return told labels without those of some nodes, which neither train nor select then."""
     labels = noisy.labels.clone()
     labels[nodes] = UNKNOWN
-    return replace(noisy, labels=labels)
+    left = known(labels)
+    return replace(noisy, labels=labels, train=noisy.train[left[noisy.train]], val=noisy.val[left[noisy.val]])
 
 
 # -- the guesses -------------------------------------------------------------------------------------------

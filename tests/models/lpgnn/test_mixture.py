@@ -19,10 +19,12 @@ from graphveil.models.lpgnn.mixture import (
     likeliest,
     mixed_posterior,
     mixture_weights,
+    predicted,
+    silenced,
 )
 from graphveil.models.lpgnn.randomised import UNKNOWN
 from graphveil.structure import PublicEdges
-from tests.models.conftest import CLASSES, grouped
+from tests.models.conftest import grouped
 
 TREE = Adjacency.from_edges([0, 1, 1, 3], [1, 2, 3, 4], num_nodes=6, directed=False)
 ALIKE = 0.7
@@ -124,18 +126,28 @@ def test_weights_follow_the_evidence_and_add_up_to_one() -> None:
     assert weights[2] < 0.01
 
 
-def test_network_posterior_or_product_by_what_validation_nodes_said() -> None:
-    noisy, _, _, truth = told()
+def test_network_posterior_or_product_by_what_nobody_heard() -> None:
+    noisy, _, _, truth = told(nodes=3000)
     right = torch.nn.functional.one_hot(truth, 7) * 0.9 + 0.1 / 7
-    blind = torch.full((600, 7), 1 / 7)
     wrong = torch.roll(right, 3, dims=1)
+    weak = right * 0.3 + 0.7 / 7
 
-    def chosen(network: torch.Tensor, posterior: torch.Tensor) -> torch.Tensor:
+    def chosen(network: torch.Tensor, posterior: torch.Tensor) -> str:
         return likeliest(network, Mixed(posterior.log(), posterior.log(), {}), noisy)
 
-    assert torch.equal(chosen(right, wrong), right)
-    assert torch.allclose(chosen(wrong, right), right)
-    weak = right * 0.3 + blind * 0.7
-    both = chosen(weak, weak)
+    assert chosen(right, wrong) == "network"
+    assert chosen(wrong, right) == "posterior"
+    assert chosen(weak, weak) == "product"
+    sure = torch.nn.functional.one_hot(truth, 7) * (1 - 1e-6) + 1e-6 / 7
+    assert chosen(sure, sure) == "posterior"  # nothing is better
+    both = predicted("product", weak, weak.log())
     assert torch.allclose(both, (weak**2) / (weak**2).sum(dim=1, keepdim=True), atol=1e-6)
-    assert int(truth.max()) + 1 == CLASSES
+
+
+def test_who_is_held_out_neither_trains_nor_selects() -> None:
+    noisy, *_ = told()
+    away = torch.tensor([1, 2, 3, 5])
+    left = silenced(noisy, away)
+    assert (left.labels[away] == UNKNOWN).all()
+    for before, after in ((noisy.train, left.train), (noisy.val, left.val)):
+        assert set(after.tolist()) == set(before.tolist()) - set(away.tolist())
