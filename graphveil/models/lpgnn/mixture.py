@@ -131,8 +131,8 @@ def likeliest(network: Tensor, found: Mixed, noisy: NoisyLabels) -> Way:
 
     What counts is the probability of what nodes said, sum_c P(y_v = c) P(said_v | c), where neither network
     nor posterior heard it. The posterior is left only for what is better by more than one standard error of
-    the difference: what labels say of a point of accuracy is a few nats, and the posterior has no network to
-    be trained by the noise. A product counts what both heard twice, which shows there.
+    the difference, and by a nat: what labels say of a point of accuracy is a few nats, and the posterior has
+    no network to be trained by the noise. A product counts what both heard twice, which shows there.
 
     Args:
         network: probabilities (N, C), those of each part by a network that did not hear it.
@@ -147,7 +147,7 @@ def likeliest(network: Tensor, found: Mixed, noisy: NoisyLabels) -> Way:
     best: Way = max(WAYS, key=lambda way: float(evidence[way].log().sum()))
     gain = evidence[best].log() - evidence["posterior"].log()
     error = float(gain.std()) * math.sqrt(len(gain))
-    return best if float(gain.sum()) > error else "posterior"
+    return best if float(gain.sum()) > max(error, 1.0) else "posterior"
 
 
 def predicted(way: Way, network: Tensor, heard: Tensor) -> Tensor:
