@@ -8,7 +8,7 @@ from graphveil.errors import ReleaseError
 from graphveil.graph import Graph, rows
 from graphveil.models.classcode.owner.encoder import encoder_descent
 from graphveil.models.classcode.owner.messages import Messages
-from graphveil.models.classcode.owner.pushes import AggregatedCodes, listen
+from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, AggregatedCodes, listen
 from graphveil.models.classcode.owner.reader import (
     Combiner,
     combiner_inputs,
@@ -71,7 +71,7 @@ def fit_owner(
     with session.stage("aggregate"):
         messages = Messages(graph.y, fit.labelled, graph.num_classes, fit.pushes[0].bounds[OTHER])
         sigmas = [push.sigma for push in fit.pushes]
-        aggregated = listen(fit.push, sigmas, messages, log_posteriors, released)
+        aggregated = listen(fit.push, sigmas, messages, log_posteriors, released, fit.favoured)
     with session.stage("classifier"):
         if not read_own_edges:
             weighing = fit.weighing(log_posteriors, aggregated)
@@ -95,6 +95,8 @@ class _Fit:
         self.first, self.last = steps[0], steps[1] if len(steps) > 1 else None
         self.labelled = teachers(graph, plan)
         self._nodes = self.labelled.nonzero()[:, 0]
+        # A plan that can tell rows apart from the first push on gives more to those that nobody knows yet.
+        self.favoured = ~self.labelled & (len(self.pushes[0].levels) > len(FLAT_LEVELS))
 
     def push(self, vectors: Tensor, levels: Tensor) -> Tensor:
         """Answer the next push."""

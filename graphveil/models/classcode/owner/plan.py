@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from graphveil.models.classcode.owner.division import Division, encoder_share
-from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, LEVELS
+from graphveil.models.classcode.owner.pushes import FIRST_LEVELS, FLAT_LEVELS, LEVELS
 from graphveil.models.classcode.owner.weighing import WEIGHTS
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, TRAIN, VAL
 from graphveil.models.training.record_plan import outcome_counts
@@ -82,7 +82,8 @@ class OwnerPlan:
         )
 
     def _push(self, number: int, sigma: float, bounds: tuple[float, ...]) -> PushQuery:
-        levels = LEVELS if number else FLAT_LEVELS
+        alike = self.reads_own_edges or not self.weighs  # nobody waits for more than the others
+        levels = LEVELS if number else FLAT_LEVELS if alike else FIRST_LEVELS
         loudest = math.sqrt(max(levels) / 16) * max(bounds)
         return PushQuery(
             dim=self.classes - 1,

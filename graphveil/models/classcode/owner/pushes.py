@@ -14,8 +14,10 @@ Push = Callable[[Tensor, Tensor], Tensor]  # vectors (N, d) and levels (N) to no
 
 # Squared weights in sixteenths. Level 0 is a row that is not released; from there on factors of sqrt 2.
 LEVELS = (0, *(round(16 * 2 ** (k / 2)) for k in range(20)))
-FLAT_LEVELS = LEVELS[:2]  # all that the first push needs: released at weight one, or not
-_FLAT = 1
+FLAT_LEVELS = LEVELS[:2]  # released at weight one, or not
+FIRST_LEVELS = LEVELS[:10]  # up to weight four
+_FLAT, _FAVOURED = 1, 8
+_LATER = 64.0
 _DOUBT = 0.05
 
 
@@ -39,12 +41,15 @@ def listen(
     messages: Messages,
     log_posteriors: Tensor,
     released: Tensor,
+    favoured: Tensor,
 ) -> AggregatedCodes:
     """Push once for every sigma and decode all rows together.
 
-    The first push treats released rows alike. The next ones give more of every source's bounded weight to
-    rows that are weak and unclear so far: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels.
-    Sources whose class is not known send a better guess each time. Rows add up by their precision.
+    The first push gives favoured rows four times the weight of others: nodes whose class is known need less
+    to be told about theirs. The next ones give more of every source's bounded weight to rows that are weak
+    and unclear so far: g_v = E[s_v]^-1/2 (H_v + 0.05)^1/2, rounded to public levels, and eight times that for
+    favoured ones, whose strengths are larger for their weight. Sources whose class is not known send a
+    better guess each time. Rows add up by their precision.
 
     Args:
         push: answers one query; it bounds every source's weights and adds noise.
@@ -52,10 +57,11 @@ def listen(
         messages: who sends what.
         log_posteriors: from the features, (N, C).
         released: public set of rows, bool (N).
+        favoured: public set of rows that matter more than the rest, bool (N).
     """
     codes = simplex_codes(messages.classes)
     vectors = messages.first(log_posteriors)
-    levels = torch.where(released, _FLAT, 0)
+    levels = torch.where(released, torch.where(favoured, _FLAT + _FAVOURED, _FLAT), 0)
     total, precision = torch.zeros(len(released), codes.shape[1], dtype=torch.float64), 0.0
     for number, sigma in enumerate(sigmas, start=1):
         total += push(vectors, levels).to(torch.float64) / sigma**2
@@ -65,20 +71,21 @@ def listen(
         likely[released] = decoded.log_likelihoods
         if number < len(sigmas):
             vectors = messages.later(log_posteriors + likely)
-            levels[released] = steered_levels(decoded)
+            levels[released] = steered_levels(decoded, favoured[released])
     strengths = torch.zeros(len(released), dtype=torch.float64)
     strengths[released] = decoded.strengths
     return AggregatedCodes(likely, strengths, total / precision, precision**-0.5)
 
 
-def steered_levels(decoded: Decoded) -> Tensor:
+def steered_levels(decoded: Decoded, favoured: Tensor) -> Tensor:
     """Return the level of each decoded row, the smallest weight being one.
 
     >>> even, faint = torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.25])
-    >>> steered_levels(Decoded(torch.zeros(2, 3), faint, even)).tolist()
+    >>> nobody = torch.zeros(2, dtype=torch.bool)
+    >>> steered_levels(Decoded(torch.zeros(2, 3), faint, even), nobody).tolist()
     [1, 5]
     """
-    squared = (decoded.doubts + _DOUBT) / decoded.strengths
+    squared = (decoded.doubts + _DOUBT) / decoded.strengths * torch.where(favoured, _LATER, 1.0)
     return level_of(squared / squared.min()) if len(squared) else _FLAT + torch.zeros(0, dtype=torch.int64)
 
 

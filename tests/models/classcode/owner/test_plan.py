@@ -49,6 +49,10 @@ def test_recipe_s_is_encoder_and_three_pushes() -> None:
     assert [push.noise[0] for push in pushes] == pytest.approx([6.2177, 7.1796, 7.1796], abs=1e-4)
     assert all(push.bounds == pytest.approx((1, 1.054093, 1.054093)) for push in pushes)
     assert pushes[0].levels == (0, 16) and len(pushes[1].levels) == 21
+    weighed = [query for query in make().queries(0.5) if isinstance(query, PushQuery)]
+    assert (min(weighed[0].levels), max(weighed[0].levels)) == (0, 256)  # rows of unlabelled nodes: weight 4
+    reading = [query for query in make(reads_own_edges=True).queries(0.5) if isinstance(query, PushQuery)]
+    assert reading[0].levels == (0, 16)
 
 
 def test_recipe_s_weighs_with_a_small_share() -> None:
