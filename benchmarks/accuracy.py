@@ -132,7 +132,7 @@ def table(runs: Runs, datasets: list[str], methods: list[str], epsilons: list[fl
             rows = [runs.get(Cell(name, method, epsilon), {}) for epsilon in levels]
             if not all(rows):
                 continue
-            cells = [_figure(row, floor if method not in FREE else {}) for row in rows]
+            cells = [figure(row, floor if method not in FREE else {}) for row in rows]
             blank = [""] * (len(epsilons) if method in FREE else 1)
             seconds = statistics.median(run[1] for row in rows for run in row.values())
             order = [*cells, *blank] if method in FREE else [*blank, *cells]
@@ -154,11 +154,12 @@ def compared(runs: Runs, others: Runs) -> Iterator[str]:
         yield f"| {cell.data} | {cell.method} | {cell.epsilon:g} | {means} | {fell} |"
 
 
-def _figure(row: dict[int, tuple[float, float]], floor: dict[int, tuple[float, float]]) -> str:
+def figure(row: dict[int, tuple[float, float]], floor: dict[int, tuple[float, float]]) -> str:
+    """Return mean and standard error, and in brackets those of the gain over the floor, if there is one."""
     values = [100 * accuracy for accuracy, _ in row.values()]
-    figure = f"{statistics.fmean(values):.1f} ± {_error(values):.1f}"
+    own = f"{statistics.fmean(values):.1f} ± {_error(values):.1f}"
     gains = [100 * (row[split][0] - floor[split][0]) for split in row if split in floor]
-    return figure if not gains else f"{figure} ({statistics.fmean(gains):+.1f} ± {_error(gains):.1f})"
+    return own if not gains else f"{own} ({statistics.fmean(gains):+.1f} ± {_error(gains):.1f})"
 
 
 def _error(values: list[float]) -> float:

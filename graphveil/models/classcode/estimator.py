@@ -66,7 +66,8 @@ class ClassCode(Estimator):
         read_own_edges: unit ``node-owner``: predict a node from the rows of its own neighbours, too, which
             is worth most at small epsilon, and makes its prediction depend on its list.
         targets: unit ``node-owner``: whose rows are released; fewer rows are less noisy. None for all, or
-            ``"unlabelled"``, ``"test"``, or node ids. Other nodes are predicted from their features.
+            ``"unlabelled"``, ``"test"``, or node ids. Other nodes are predicted from their features. With
+            None, rows of nodes that teach have a quarter of the weight: their class is known.
         unlabelled_send: unit ``node-owner``: whether nodes that do not teach send messages.
         encoder_share: unit ``node-owner``: share of mu^2 that goes to the encoder; None for 0.2 with
             ``read_own_edges``, and otherwise for what budget, records and weights suggest.

@@ -57,7 +57,7 @@ class OwnerPlan:
         """Return how a total mu is divided."""
         if self.reads_own_edges:
             return Division.reading() if self.share is None else Division.reading(self.share)
-        suits = encoder_share(mu, (self.features + 1) * self.classes, self.records)
+        suits = encoder_share(mu, (self.features + 1) * self.classes, self.records, self.classes)
         weighing = _WEIGHING_SHARE if self.weighs else 0.0
         return Division.strict(suits if self.share is None else self.share, weighing)
 

@@ -89,6 +89,9 @@ def test_the_encoders_share_falls_with_budget_and_records_and_grows_with_width()
     assert encoder_share(0.3, 2600, 14000) > encoder_share(0.6, 2600, 14000)
     assert encoder_share(0.3, 2600, 14000) > encoder_share(0.3, 2600, 28000)
     assert encoder_share(0.3, 2600, 14000) < encoder_share(0.3, 7600, 14000)
-    assert (encoder_share(9, 2600, 14000), encoder_share(0.01, 2600, 14000)) == (0.1, 0.6)
+    assert (encoder_share(9, 2600, 14000), encoder_share(0.01, 2600, 14000)) == (0.1, 0.8)
+    assert encoder_share(0.1, 2600, 14000) == 0.6
+    assert encoder_share(9, 2600, 14000, classes=2) == pytest.approx(0.3)  # few classes: k = 3
+    assert encoder_share(9, 2600, 14000, classes=40) == 0.1
     assert make(share=0.3).division(1.0).encoder == 0.3
     assert make(reads_own_edges=True).division(1.0).encoder == 0.2
