@@ -35,7 +35,9 @@ RELEASE = {
 # -- help --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["demo", "datasets", "train", "predict", "calibrate", "explain"])
+@pytest.mark.parametrize(
+    "command", ["demo", "datasets", "train", "predict", "perturb", "compare", "calibrate", "explain"]
+)
 def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
     assert command in invoke("--help").out
     answer = invoke(command, "--help")

@@ -174,8 +174,9 @@ Unit = Annotated[
         "--unit",
         help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
         "features, label and own edges), node-promise (all its edges, if no degree passes a promised one), "
-        "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), or "
-        "none.",
+        "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), "
+        "private-slot-edge (of a released graph: each pair on a public list that is no public edge), "
+        "or none.",
         rich_help_panel=_PRIVACY,
     ),
 ]
