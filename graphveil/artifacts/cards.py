@@ -35,6 +35,7 @@ _KINDS = {
     "total": "the number of edges",
     "tree": "a tree over the nodes",
     "blocks": "counts of blocks of pairs",
+    "neighbor_counts": "counts of neighbours by class",
     "steps": "training",
     "attention": "training on edges",
     "tally": "counts of correct predictions",

@@ -82,6 +82,7 @@ class ReleaseRecord(Record):
         "total",
         "tree",
         "blocks",
+        "neighbor_counts",
     ]
     sensitivity: float = Field(gt=0, allow_inf_nan=False)
     noise_std: list[float]

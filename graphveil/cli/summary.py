@@ -18,6 +18,7 @@ _ASKED = {
     "hop": "sum over neighbours",
     "edge counts": "counts of edges",
     "graph": "the graph",
+    "neighbor counts": "counts of neighbours by class",
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
 }

@@ -12,6 +12,7 @@ from typing import Any
 from graphveil.artifacts.cards import kind_words
 from graphveil.artifacts.rows import ReleaseRow, payers
 from graphveil.errors import ArtifactError
+from graphveil.mechanisms.geometric import sigma_of
 from graphveil.privacy import (
     ApproximateDP,
     ByGroup,
@@ -21,6 +22,7 @@ from graphveil.privacy import (
     LocalReport,
     PairwiseGaussian,
     PoissonGaussian,
+    PureDP,
     compose,
 )
 from graphveil.privacy.accountant import total_mu
@@ -107,6 +109,8 @@ def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
     if isinstance(one, PoissonGaussian):
         noise, rate = one.noise_multiplier, one.sampling_rate
         return EventLine(kind=kind, relative_noise=noise, steps=one.steps, sampling_rate=rate, pays=pays)
+    if isinstance(one, PureDP):
+        return EventLine(kind=kind, relative_noise=sigma_of(one.epsilon), pays=pays)
     mu = _mu(one)
     return EventLine(kind=kind, relative_noise=1 / mu if mu else None, pays=pays)
 
@@ -128,6 +132,8 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
         return row.steps is not None
     if not row.noise_std or not all(0 < std < math.inf for std in row.noise_std):
         return False
+    if isinstance(one, PureDP):
+        return math.isclose(row.noise_std[0], sigma_of(one.epsilon), rel_tol=_ROUNDING)
     least, most = (row.sensitivity / std for std in (max(row.noise_std), min(row.noise_std)))
     return least * (1 - _ROUNDING) <= _mu(one) <= most * (1 + _ROUNDING)
 

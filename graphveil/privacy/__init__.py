@@ -14,6 +14,7 @@ from graphveil.privacy.events import (
     LocalReport,
     PairwiseGaussian,
     PoissonGaussian,
+    PureDP,
     compose,
     within_partition,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "PoissonGaussian",
     "PrivacyLedger",
     "PrivateSlotEdge",
+    "PureDP",
     "UndirectedEdge",
     "Unit",
     "attach_ledger",

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.stats import binom
 
 from graphveil._local_words import exact_sum
 from graphveil.errors import PrivacyError
@@ -28,6 +29,7 @@ from graphveil.privacy.events import (
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
+    PureDP,
     cases_of,
     compose,
 )
@@ -36,6 +38,7 @@ SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
 CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
+MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
 MOST_CASES = 8  # combinations of groups that are told apart
 
 
@@ -157,6 +160,64 @@ class ShiftedCurve(Curve):
         if self.more > MOST_LOSS:
             return 1.0
         return min(1.0, math.exp(self.more) * rate + self.lost)
+
+
+@dataclass(frozen=True)
+class PureCurve(Curve):
+    """The exact curve of a composition of pure releases, each with the loss of randomised response.
+
+    A loss is +epsilon with probability e^epsilon / (1 + e^epsilon), and otherwise -epsilon; losses of several
+    releases add up. With loss l of probability p_l,
+
+        delta(x) = sum over l > x of p_l (1 - e^(x - l)).
+
+    Args:
+        losses: all values of the sum, the largest first.
+        masses: their probabilities.
+
+    >>> one = PureCurve.of(((1.0, 1),))
+    >>> one.epsilon(0.0), round(one.delta(0.0), 6), round(one.true_positive_rate(0.01), 6)
+    (1.0, 0.462117, 0.027183)
+    """
+
+    losses: tuple[float, ...]
+    masses: tuple[float, ...]
+
+    @classmethod
+    def of(cls, releases: Iterable[tuple[float, int]]) -> "PureCurve":
+        """Return the curve of releases: how many there are at each epsilon."""
+        masses = {0.0: 1.0}
+        for epsilon, count in releases:
+            if epsilon:
+                masses = _spread(masses, epsilon, count)
+        ordered = sorted(masses, reverse=True)
+        return cls(tuple(ordered), tuple(masses[each] for each in ordered))
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta at this epsilon, 0 from the largest loss on."""
+        found = zip(self.losses, self.masses, strict=True)
+        return min(
+            1.0, math.fsum(-mass * math.expm1(epsilon - each) for each, mass in found if each > epsilon)
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon: the largest loss at delta 0, whose deltas are lines in e^epsilon."""
+        if delta < 0:
+            return math.inf
+        if delta == 0:
+            return max(0.0, self.losses[0])
+        above, weighed = 0.0, 0.0
+        for one, mass in zip(self.losses, self.masses, strict=True):
+            if above - math.exp(one) * weighed > delta:
+                break
+            above, weighed = above + mass, weighed + mass * math.exp(-one)
+        if above <= delta:
+            return 0.0
+        return max(0.0, math.log((above - delta) / weighed))
+
+    def true_positive_rate(self, false_positive_rate: float) -> float:
+        """Return the least of e^x FPR + delta(x), which is attained at one of the losses."""
+        return min(1.0, *(math.exp(x) * false_positive_rate + self.delta(x) for x in self.losses))
 
 
 @dataclass(frozen=True)
@@ -354,15 +415,41 @@ def _curve(total: Total, interval: float) -> Curve:
         return _local_curve(total.rest)
     if any(isinstance(part, ApproximateDP) for part in total.rest):
         return _shifted_curve(total, interval)
+    if all(isinstance(part, PureDP) for part in total.rest) and not total.mu_squared:
+        if _pure_epsilon(total) > MOST_LOSS:
+            return LocalCurve(_pure_epsilon(total))  # their sum, at any delta
+        if math.prod(count + 1 for count in total.rest.values()) <= MOST_LOSSES:
+            return PureCurve.of(_pure(total))
     for part in total.rest:
-        if not isinstance(part, PoissonGaussian | NonPrivate):
+        if not isinstance(part, PoissonGaussian | PureDP | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
-    training = _training_loss(tuple(total.rest.items()), interval)
+    composed = _losses(tuple(total.rest.items()), interval)
     if total.mu_squared:
-        training = training.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
-    return PldCurve(training, _ROUNDING * sum(total.rest.values()))
+        composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
+    return PldCurve(composed, _ROUNDING * sum(total.rest.values()))
+
+
+def _spread(masses: dict[float, float], epsilon: float, count: int) -> dict[float, float]:
+    """Return the losses and their probabilities after so many more releases; sums are exact."""
+    won = binom.pmf(np.arange(count + 1), count, 1 / (1 + math.exp(-epsilon))).tolist()
+    spread: dict[float, float] = defaultdict(float)
+    for loss_before, mass in masses.items():
+        for wins, share in enumerate(won):
+            more = [math.copysign(epsilon, 2 * wins - count)] * abs(2 * wins - count)
+            spread[float(exact_sum([loss_before, *more]))] += mass * share
+    return spread
+
+
+def _pure_epsilon(total: Total) -> float:
+    """Return the sum of the pure releases' epsilons; it is exact, so that 0.1 three times is 0.3."""
+    return float(exact_sum([epsilon for epsilon, count in _pure(total) for _ in range(count)]))
+
+
+def _pure(total: Total) -> list[tuple[float, int]]:
+    """Return the epsilons of pure releases, and how many there are of each."""
+    return [(part.epsilon, count) for part, count in total.rest.items() if isinstance(part, PureDP)]
 
 
 def _local_curve(reports: Counter[Event]) -> LocalCurve:
@@ -387,8 +474,10 @@ def _shifted_curve(total: Total, interval: float) -> Curve:
 
 def _out_of_bounds(total: Total) -> bool:
     """Whether the loss is unbounded, or so large that its distribution would take all memory."""
-    expected = total.mu_squared / 2
+    expected = total.mu_squared / 2 + _pure_epsilon(total)
     for part, steps in total.rest.items():
+        if isinstance(part, PureDP):
+            continue
         if not isinstance(part, PoissonGaussian) or loss.unsampled_loss(part) > MOST_LOSS:
             return True
         expected += steps * loss.expected_loss(part)
@@ -396,8 +485,14 @@ def _out_of_bounds(total: Total) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _training_loss(kinds: tuple[tuple[PoissonGaussian, int], ...], interval: float) -> Any:
+def _losses(kinds: tuple[tuple[PoissonGaussian | PureDP, int], ...], interval: float) -> Any:
     # Of several bounds on where to cut the tails, one may overflow and is then not the smallest.
     with np.errstate(over="ignore"):
-        composed = [loss.step_loss(kind, interval).self_compose(steps) for kind, steps in kinds]
+        composed = [_loss(kind, interval).self_compose(count) for kind, count in kinds]
     return reduce(lambda one, other: one.compose(other), composed)
+
+
+def _loss(kind: PoissonGaussian | PureDP, interval: float) -> Any:
+    if isinstance(kind, PureDP):
+        return loss.pure_loss(kind.epsilon, interval)
+    return loss.step_loss(kind, interval)

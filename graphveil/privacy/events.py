@@ -58,6 +58,24 @@ class PairwiseGaussian:
 
 
 @dataclass(frozen=True)
+class PureDP:
+    """A release that is (epsilon, 0)-indistinguishable for every neighbouring pair, and no better.
+
+    What the exact law of its noise is worth at larger deltas is not kept: binary randomised response at the
+    same epsilon, which reveals at least as much, takes its place (Kairouz, Oh, Viswanath, 2015).
+
+    >>> PureDP(0.5)
+    PureDP(epsilon=0.5)
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.non_negative(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True)
 class PoissonGaussian:
     """``steps`` Gaussian releases, each on a Poisson sample with the given rate (DP-SGD).
 
@@ -186,6 +204,7 @@ class Composed:
 Event = (
     Gaussian
     | PairwiseGaussian
+    | PureDP
     | PoissonGaussian
     | NonPrivate
     | LocalReport

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from graphveil.privacy.accountant import Total, bound_on, privacy_curve, totals_of
-from graphveil.privacy.events import ApproximateDP, Event, Gaussian, NonPrivate, PoissonGaussian, compose
+from graphveil.privacy.events import (
+    ApproximateDP,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PoissonGaussian,
+    PureDP,
+    compose,
+)
 from graphveil.privacy.gaussian import epsilon_of
 
 _LARGE = 500.0  # of a loss: beyond, no delta is left
@@ -37,7 +45,7 @@ def epsilon_of_edges(event: Event, edges: int, longest: float, delta: float) -> 
     what costs at least as much as any of its cases.
     """
     total = bound_on(totals_of(event))
-    pure = not total.mu_squared and all(isinstance(part, ApproximateDP) for part in total.rest)
+    pure = not total.mu_squared and all(isinstance(part, ApproximateDP | PureDP) for part in total.rest)
     if delta <= 0 and not (pure and delta == 0):
         return math.inf
     mu = longest * math.sqrt(total.mu_squared)
@@ -51,6 +59,9 @@ def _repeated(total: Total, edges: int) -> Iterator[Event]:
     for part, count in total.rest.items():
         if isinstance(part, ApproximateDP):
             yield from [_group(part, edges)] * count
+            continue
+        if isinstance(part, PureDP):  # one edge after the other: each costs epsilon once more
+            yield PureDP(edges * count * part.epsilon)
             continue
         if not isinstance(part, PoissonGaussian):
             yield NonPrivate()  # no bound is proved for several edges of any other kind of event

@@ -12,7 +12,8 @@ from graphveil._local_words import exact_sum, local_statement
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
-from graphveil.privacy.events import ApproximateDP, Event, OneOf, compose, within_partition
+from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
+from graphveil.privacy.figures import figure_up
 from graphveil.privacy.friendships import epsilon_of_edges, epsilon_of_friendships
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.reports import budgets_of, reports_of, worst_reports
@@ -341,8 +342,11 @@ class Guarantee:
         """What other releases of the same data cost together with this one."""
         if self.local_budgets:
             return wording.LOCAL_ADDS_UP
-        pure = any(isinstance(part, ApproximateDP) for part in compose(self.event).events)
-        return wording.EPSILON_ADDS_UP if pure else wording.ADDS_UP
+        parts = [part for case in cases_of(self.event) for part in case.events]
+        if parts and all(isinstance(part, PureDP) for part in parts):
+            return wording.PURE.format(pure=figure_up(self.curve.epsilon(0.0)))
+        budgets = any(isinstance(part, ApproximateDP | PureDP) for part in parts)
+        return wording.EPSILON_ADDS_UP if budgets else wording.ADDS_UP
 
     @property
     def _left(self) -> float:

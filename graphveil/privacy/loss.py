@@ -120,6 +120,20 @@ def gaussian_loss(mu: float, interval: float) -> Any:
     return PrivacyLossDistribution(grid.through(deltas_of(grid.points, mu)))
 
 
+@lru_cache(maxsize=64)
+def pure_loss(epsilon: float, interval: float) -> Any:
+    """Return the loss distribution of a pure release: that of randomised response, the worst one.
+
+    Its divergence at x is (e^epsilon - e^x) / (1 + e^epsilon) from -epsilon to epsilon.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    grid = _Grid(-epsilon - interval, epsilon + interval, interval)
+    inside = (math.exp(epsilon) - np.exp(grid.points)) / (1 + math.exp(epsilon))
+    divergence = np.where(grid.points < -epsilon, -np.expm1(grid.points), np.maximum(inside, 0.0))
+    return PrivacyLossDistribution(grid.through(divergence))
+
+
 class _Grid:
     """Multiples of an interval that cover a range."""
 

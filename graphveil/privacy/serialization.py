@@ -22,16 +22,18 @@ from graphveil.privacy.events import (
     OneOf,
     PairwiseGaussian,
     PoissonGaussian,
+    PureDP,
     compose,
 )
 from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
 from graphveil.privacy.wording import EDGE_USES
 
-_Simple = Gaussian | PairwiseGaussian | PoissonGaussian | NonPrivate | LocalReport | ApproximateDP
+_Simple = Gaussian | PairwiseGaussian | PureDP | PoissonGaussian | NonPrivate | LocalReport | ApproximateDP
 _KINDS: dict[str, type[_Simple]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
+    "pure_dp": PureDP,
     "poisson_gaussian": PoissonGaussian,
     "non_private": NonPrivate,
     "local_report": LocalReport,

@@ -98,6 +98,10 @@ EPSILON_ADDS_UP = "Other releases of the same data add up: r equal ones have r t
 ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )
+PURE = (
+    "All noise here has pure epsilon: at delta 0 it is {pure}, and k friendships of one person together cost "
+    "k times as much. Other runs on the same data add up: r equal releases have at most r times the epsilon."
+)
 
 LOCAL_ADDS_UP = (
     "Other releases that randomise the same records again add up: r of them have r times the budgets."

@@ -14,6 +14,7 @@ from graphveil.release.exact_sums import sum_in_neighbors, weighted_sum_in_neigh
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.journal import FolderJournal, Journal, MemoryJournal
 from graphveil.release.keys import KeyStore, ReleaseKey
+from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery
 from graphveil.release.neighbor_sums import NeighborSumData, NeighborSumQuery
 from graphveil.release.outcome_counts import OutcomeCountData, OutcomeCountQuery
 from graphveil.release.plan import ReleasePlan
@@ -50,6 +51,8 @@ __all__ = [
     "Journal",
     "KeyStore",
     "MemoryJournal",
+    "NeighborCountData",
+    "NeighborCountQuery",
     "NeighborSumData",
     "NeighborSumQuery",
     "OutcomeCountData",

@@ -28,9 +28,18 @@ def used_once(sources: Ids, targets: Ids, learns: Mask) -> Mask:
     >>> bool((used_once(up, down, nobody) ^ used_once(down, up, nobody)).all())
     True
     """
-    rises = _coin(np.minimum(sources, targets), np.maximum(sources, targets))
-    between_equals = (targets > sources) == rises
-    return np.where(learns[sources] == learns[targets], between_equals, learns[targets])
+    return np.where(learns[sources] == learns[targets], rises(sources, targets), learns[targets])
+
+
+def rises(sources: Ids, targets: Ids) -> Mask:
+    """Return which stored edges a hash of both ends' numbers chooses: of a friendship's two, exactly one.
+
+    >>> up, down = np.array([0, 0, 1]), np.array([1, 2, 2])
+    >>> bool((rises(up, down) ^ rises(down, up)).all())
+    True
+    """
+    coin = _coin(np.minimum(sources, targets), np.maximum(sources, targets))
+    return np.asarray((targets > sources) == coin)
 
 
 def _coin(low: Ids, high: Ids) -> Mask:

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from graphveil._random import RowStream
 from graphveil.mechanisms import IntegerNoise
+from graphveil.mechanisms.geometric import TwoSidedGeometric
 from graphveil.privacy import Unit
-from graphveil.release import ReleasePlan
+from graphveil.release import NeighborCountQuery, ReleasePlan
 from graphveil.release.plan import Query
 
 Rows = npt.NDArray[np.int64]
@@ -31,6 +32,26 @@ class NoNoise(IntegerNoise):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
+class SilentLaplace(TwoSidedGeometric):
+    """The law of a discrete Laplace that draws zero."""
+
+    def draw(self, stream: RowStream, rows: Rows, dim: int) -> npt.NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros((len(rows), dim), dtype=np.int64)
+
+
+class SilentCounts(NeighborCountQuery):
+    """Counts of neighbours as they are."""
+
+    @property
+    def law(self) -> SilentLaplace:
+        """The law of the noise, which draws none."""
+        return SilentLaplace(self.epsilon)
+
+
 def unnoised(unit: Unit, queries: tuple[Query, ...]) -> ReleasePlan:
     """Return the plan whose answers are the sums themselves."""
-    return ReleasePlan(unit, queries, delta=1e-3, sampler=NoNoise)
+    silent = tuple(
+        SilentCounts(**vars(query)) if isinstance(query, NeighborCountQuery) else query for query in queries
+    )
+    return ReleasePlan(unit, silent, delta=1e-3, sampler=NoNoise)

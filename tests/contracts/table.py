@@ -41,7 +41,7 @@ from models import (
 from models.lpgnn import test_mixture
 from perturb import test_edge_rr, test_mechanisms
 from release import test_edge_response as test_graph_release
-from release import test_edge_training, test_keys, test_one_process
+from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
 from torch import Tensor
 from train import test_dpsgd
 
@@ -488,6 +488,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_perturbed.BUGS),
     *_all(test_chain.BUGS),
     *_all(test_privacy.BUGS),
+    *_all(test_neighbor_counts.BUGS),
     *_all(test_replay_weights.BUGS),
     *_all(test_replay_other_graphs.BUGS),
     *_all(test_replay_records.BUGS, OF_RECORDS),

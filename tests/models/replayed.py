@@ -16,9 +16,9 @@ import torch
 from contracts.doubles import unnoised
 from torch import Tensor
 
-from graphveil.privacy import MemoryLedger, PairwiseGaussian, UndirectedEdge, Unit, compose
+from graphveil.privacy import MemoryLedger, PairwiseGaussian, PureDP, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
-from graphveil.release import EdgeAttentionData, NeighborSumQuery, Release
+from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
 from graphveil.release.query import Query
 
 Pair = tuple[int, int]
@@ -73,6 +73,8 @@ class Replay:
         """Return what the events charge for this pair, query by query; together no more than is booked."""
         events = [query.event(unit) for query in self.queries]
         u, v = (0, 0) if self.groups is None else (int(self.groups[end]) for end in pair)
+        if all(isinstance(event, PureDP) for event in events):
+            return [1 / query.noise[0] for query in self.queries]  # one whole number, by one
         squared = [event.mu_squared[u][v] for event in events if isinstance(event, PairwiseGaussian)]
         assert len(squared) == len(events)
         assert math.sqrt(sum(squared)) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
@@ -88,9 +90,10 @@ def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> flo
     sums = zip(before.queries, before.asked, before.sums, after.sums, prices, strict=True)
     for query, asked, was, now, price in sums:
         change = now - was
-        moved = float(change.norm())
+        counted = isinstance(query, NeighborCountQuery)
+        moved = float(change.abs().sum() if counted else change.norm())
         assert moved <= price * (1 + 1e-6), f"it moves {moved:.6f}, priced {price:.6f}"
-        if isinstance(query, NeighborSumQuery):
+        if counted or isinstance(query, NeighborSumQuery):
             skipped = len(asked[0]) - len(change)  # nodes that keep their rows
             assert {row + skipped for row in change.nonzero()[:, 0].tolist()} <= ends, "a third row changed"
             largest = max(largest, moved / price if price else 0.0)

@@ -8,7 +8,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.edge.method import ClassCodeEdge
-from graphveil.models.classcode.edge.plan import EdgePlan
+from graphveil.models.classcode.edge.plan import EdgePlan, Noise
 from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.models.classcode.options import check_options
 from graphveil.models.classcode.owner.method import ClassCodeOwner
@@ -54,6 +54,9 @@ class ClassCode(Estimator):
     Args:
         count_share: share of a labelled pair's budget that goes to class-pair counts (rho).
         few_labels: use the two-round variant for few labels; None: when under half of the nodes have one.
+        noise: at edge level: ``"laplace"`` counts each node's neighbours by class, under discrete Laplace
+            noise at the full epsilon; ``"gaussian"`` sums codes; ``"auto"`` counts wherever labels are not
+            few and messages have no weights.
         back: weight from targets back to labelled nodes in that variant (b).
         distil: train the feature networks a second time, on what the rows said, before the last decision;
             None: with fewer than 5,000 labelled nodes, where features have the most left to learn.
@@ -87,6 +90,7 @@ class ClassCode(Estimator):
 
     count_share: float = 0.05
     few_labels: bool | None = None
+    noise: Noise = "auto"
     back: float = 0.3
     distil: bool | None = None
     weights: str = "one"
@@ -106,6 +110,7 @@ class ClassCode(Estimator):
             )
         _check.within(0.001, 0.5, count_share=self.count_share)
         _check.within(0, 1, back=self.back)
+        _check.one_of(("auto", "laplace", "gaussian"), noise=self.noise)
         terms = self._terms()
         if not terms.protects:
             raise UnitError(
@@ -135,6 +140,7 @@ class ClassCode(Estimator):
             few_labels=self.few_labels,
             reverse_weight=self.back,
             weighting=weighting,
+            noise=self.noise,
         )
         return ClassCodeEdge(
             name=self.method, terms=terms, device=self.device, asked=asked, distil=self.distil

@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.models.terms import Terms
 
 _ON_RECORDS = ("read_own_edges", "targets", "unlabelled_send", "encoder_share")
-_ON_EDGES = ("few_labels", "distil", "count_share", "back")
+_ON_EDGES = ("few_labels", "distil", "count_share", "back", "noise")
 _NAMED = ("unlabelled", "test")  # of targets
 
 
@@ -33,6 +33,18 @@ def check_options(given: Mapping[str, Any], defaults: Mapping[str, Any], terms: 
             )
     if terms.on_records:
         _check_on_records(given)
+    if given["noise"] == "laplace":
+        _check_counting(given, defaults)
+
+
+def _check_counting(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse what belongs to sums of codes."""
+    for name in ("few_labels", "count_share", "back", "weights", "weight_rows"):
+        if given[name] != defaults[name]:
+            raise ConfigError(
+                f"{name}={given[name]!r} is for sums of codes and has no effect where neighbours are counted "
+                "(noise='laplace'); drop it, or pass noise='gaussian'"
+            )
 
 
 def _check_on_records(given: Mapping[str, Any]) -> None:

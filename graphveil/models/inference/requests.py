@@ -17,7 +17,7 @@ from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.session import Session
 from graphveil.privacy import Guarantee, NodeFeatures, joint_ledger
-from graphveil.release import NeighborSumQuery, ReleasePlan
+from graphveil.release import NeighborCountQuery, NeighborSumQuery, ReleasePlan
 from graphveil.release.release import check_weights
 
 
@@ -177,7 +177,10 @@ def _of_step(fitted: Fitted, new: Batch, plan: ReleasePlan, disjoint: bool) -> G
 def _rows_alone(plan: ReleasePlan) -> ReleasePlan:
     """Return the plan for new rows, with the noise of the old ones: what else a fit asked holds for them."""
     return replace(
-        plan, queries=tuple(query for query in plan.queries if isinstance(query, NeighborSumQuery))
+        plan,
+        queries=tuple(
+            query for query in plan.queries if isinstance(query, NeighborSumQuery | NeighborCountQuery)
+        ),
     )
 
 

@@ -36,7 +36,7 @@ def test_a_public_number_of_labels_decides_about_few_labels_and_records_have_non
     edges, records = ClassCode(**EDGES)._configured(), ClassCode(**RECORDS)._configured()
     assert [edges.sizes_of(one).labelled for one in (graph, few)] == [120, 18]
     assert records.sizes_of(few).labelled is None
-    assert [len(ClassCode(**EDGES).preview(one).plan.queries) for one in (graph, few)] == [2, 3]
+    assert [len(ClassCode(**EDGES).preview(one).plan.queries) for one in (graph, few)] == [1, 3]
 
 
 def test_parameters_that_are_set_later_reach_neither_price_nor_prediction() -> None:

@@ -9,7 +9,7 @@ from graphveil.graph import Graph
 from graphveil.models.classcode.edge.distilling import distilled_posteriors
 from graphveil.models.classcode.edge.head import Head, fit_gate, fit_heads
 from graphveil.models.classcode.edge.likelihood import SHAPES, Affinity, Shape, fit_shape
-from graphveil.models.classcode.edge.rounds import Rounds
+from graphveil.models.classcode.edge.rounds import AnyRounds
 from graphveil.models.features.crossfit import Posteriors
 from graphveil.models.membership import nodes_of
 from graphveil.models.session import Session
@@ -38,38 +38,35 @@ class Decider:
         graph: labels and split.
         session: randomness and progress.
         public: posteriors from features.
-        affinity: what the counts said.
         distils: whether features are learned a second time, from what was decided, before a last decision.
     """
 
-    def __init__(
-        self, graph: Graph, session: Session, public: Posteriors, affinity: Affinity, *, distils: bool
-    ) -> None:
+    def __init__(self, graph: Graph, session: Session, public: Posteriors, *, distils: bool) -> None:
         """Begin with the public posteriors as the prior."""
         self._graph, self._session, self._distils = graph, session, distils
-        self._public, self._prior, self._affinity = public, public, affinity
+        self._public, self._prior = public, public
 
     @property
     def imitating(self) -> Posteriors | None:
         """The posteriors that imitate what was decided; None where nothing was distilled."""
         return None if self._prior is self._public else self._prior
 
-    def decide(self, rounds: Rounds, number: int) -> Decision:
-        """Return what is decided after so many rounds."""
-        decision = self._decide(rounds)
+    def decide(self, rounds: AnyRounds, number: int, affinity: Affinity) -> Decision:
+        """Return what is decided after so many rounds, by how classes are connected."""
+        decision = self._decide(rounds, affinity)
         if not self._distils:
             return decision
         with self._session.stage("classifier"):
             self._prior = distilled_posteriors(
                 self._graph, self._session, self._public, decision.log, f"distilled-{number}"
             )
-        return self._decide(rounds)
+        return self._decide(rounds, affinity)
 
-    def _decide(self, rounds: Rounds) -> Decision:
+    def _decide(self, rounds: AnyRounds, affinity: Affinity) -> Decision:
         graph, session, prior = self._graph, self._session, self._prior.log
         train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
         with session.stage("classifier"):
-            rows, signal = rounds.heard(self._affinity)
+            rows, signal = rounds.heard(affinity)
             shape, likely = fit_shape(rows, signal, prior.to(torch.float64), graph.y, train_nodes)
             inputs = rounds.inputs(likely, prior, rows, signal)
             heads, headed = fit_heads(likely, inputs, graph.y, train_nodes, val_nodes, session)

@@ -8,6 +8,8 @@ from graphveil.graph import Graph
 
 TRAIN, VAL, TARGET = 0, 1, 2
 GROUPS = 3
+PARTITION = "train/val/target"
+RANKS = (0, 1, 2)  # of the groups: between two an edge counts at the end of the higher rank
 
 
 def groups_of(graph: Graph) -> Tensor:

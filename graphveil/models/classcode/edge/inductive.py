@@ -13,7 +13,7 @@ from torch import Tensor
 from graphveil.errors import ArtifactError
 from graphveil.graph import Graph
 from graphveil.models.classcode.edge.likelihood import Affinity, Shape, fit_length, row_log_likelihood
-from graphveil.models.classcode.edge.rounds import Rounds
+from graphveil.models.classcode.edge.rounds import AnyRounds
 from graphveil.models.features.crossfit import (
     Posteriors,
     fits,
@@ -64,7 +64,7 @@ class InductiveReader:
             public = ((public + imitated) / 2).log_softmax(dim=1)
         return public.to(torch.float64)
 
-    def read(self, rounds: Rounds, prior: Tensor) -> Tensor:
+    def read(self, rounds: AnyRounds, prior: Tensor) -> Tensor:
         """Return log-posteriors of the nodes that have rows, from their features and rows."""
         rows, signal = rounds.heard(self.affinity, unlabelled=True)
         fitted = fit_length(rows, signal, self.shape, prior)
@@ -72,7 +72,7 @@ class InductiveReader:
         return (prior + self.shape.temper * likelihood).log_softmax(dim=1)
 
     def predict(
-        self, rounds: Rounds, graph: Graph, session: Session, kept: Answer | None, *, previous: bool
+        self, rounds: AnyRounds, graph: Graph, session: Session, kept: Answer | None, *, previous: bool
     ) -> Tensor:
         """Ask all rounds and return probabilities, of nodes that are kept as they are, (N, C).
 

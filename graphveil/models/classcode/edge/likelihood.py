@@ -45,13 +45,25 @@ def affinity_from_counts(
         upper = torch.triu(cells.to(torch.float64))
         ordered = upper + upper.T  # an edge inside a class has both ends there: its cell doubles
         variance += torch.diag(3 * variance.diagonal())
+    return affinity_from_ends(ordered, variance, labels, len(labels) / num_nodes)
+
+
+def affinity_from_ends(ordered: Tensor, variance: Tensor, labels: Tensor, share: float) -> Affinity:
+    """Estimate affinities from noisy counts of neighbours, shrunk as above.
+
+    Args:
+        ordered: by the class that hears and the class that is heard, (C, C).
+        variance: of each cell's noise, (C, C).
+        labels: the classes of the nodes that hear.
+        share: of all their neighbours that is heard.
+    """
+    classes = len(ordered)
     total = ordered.sum().clamp_min(1.0)
     same = (ordered.diagonal().sum() / total).clamp(0.02, 0.98)
     prior = total * _prior_shares(torch.bincount(labels, minlength=classes).to(torch.float64), same)
     weight = (prior / 2).square() / ((prior / 2).square() + variance)
     counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
-    labelled = len(labels)
-    mean_degree = float(counts.sum()) / labelled / (labelled / num_nodes)
+    mean_degree = float(counts.sum()) / len(labels) / share
     return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree)
 
 

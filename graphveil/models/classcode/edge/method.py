@@ -11,15 +11,16 @@ from graphveil.models.classcode.edge.deciding import Decider, Decision
 from graphveil.models.classcode.edge.groups import groups_of, labelled_count, public_labels
 from graphveil.models.classcode.edge.head import restore_heads
 from graphveil.models.classcode.edge.inductive import InductiveReader
+from graphveil.models.classcode.edge.likelihood import Affinity
 from graphveil.models.classcode.edge.plan import EdgePlan
-from graphveil.models.classcode.edge.rounds import Rounds, ask_counts, parts_of
+from graphveil.models.classcode.edge.rounds import AnyRounds, affinity_of, ask_counts, rounds_for
 from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.models.classcode.edge.weights import learned_weigher, restore_weigher
 from graphveil.models.features.crossfit import Posteriors, public_posteriors
 from graphveil.models.method import Method, Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.release import ReleasePlan
+from graphveil.release import EdgeCountQuery, ReleasePlan
 
 _FEW_TO_LEARN_FROM = 5000  # labelled nodes
 
@@ -55,26 +56,28 @@ class ClassCodeEdge(Method):
         with session.stage("encoder"):
             public = public_posteriors(graph, session)
             weigher = learned_weigher(self.asked.weighting, graph, public.log, session)
-        groups, (cells, hops) = groups_of(graph), parts_of(session.plan)
-        release = session.open(graph, groups)
-        with session.stage("aggregate"):
-            counts, affinity = ask_counts(release, cells, graph, groups)
-        rounds = Rounds(graph, groups, public_labels(graph, groups), hops, release, weigher)
-        decider = Decider(graph, session, public, affinity, distils=self._distils(graph))
-        decision = self._decided(rounds, decider, public, session)
+        groups, queries = groups_of(graph), session.plan.queries
+        release, known, counts = session.open(graph, groups), None, {}
+        if isinstance(queries[0], EdgeCountQuery):
+            with session.stage("aggregate"):
+                counts["counts"], known = ask_counts(release, queries[0], graph, groups)
+            queries = queries[1:]
+        rounds = rounds_for(queries, graph, groups, public_labels(graph, groups), release, weigher)
+        decider = Decider(graph, session, public, distils=self._distils(graph))
+        decision = self._decided(rounds, decider, public, session, known)
         release.close()
         trained = TrainedClassCode(
             terms=self.terms,
             asked=self.asked,
             classes=graph.num_classes,
-            reader=InductiveReader.of(public, decider.imitating, affinity, decision.shape),
+            reader=InductiveReader.of(public, decider.imitating, affinity_of(rounds, known), decision.shape),
             weigher=weigher,
             heads=decision.heads,
             gate=decision.gate,
         )
         rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
         proba = decision.log.exp().to(torch.float32)
-        return Outcome(trained=trained, proba=proba, released={"counts": counts, **rows})
+        return Outcome(trained=trained, proba=proba, released={**counts, **rows})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedClassCode:
         """Return the fit with these weights.
@@ -92,7 +95,14 @@ class ClassCodeEdge(Method):
             gate=tuple(state["gate"].tolist()),
         )
 
-    def _decided(self, rounds: Rounds, decider: Decider, public: Posteriors, session: Session) -> Decision:
+    def _decided(
+        self,
+        rounds: AnyRounds,
+        decider: Decider,
+        public: Posteriors,
+        session: Session,
+        known: Affinity | None,
+    ) -> Decision:
         """Return the decision after all rounds, each of which sends what was decided before it."""
         decision = Decision.of(public.log)
         for number, _ in enumerate(rounds.hops, start=1):
@@ -100,7 +110,7 @@ class ClassCodeEdge(Method):
             seen = decision.likely if self.asked.reads_previous else public.log
             with session.stage("aggregate"):
                 rounds.listen(decision.log, seen, session.streams.torch(f"weighed-pairs-{number}"))
-            decision = decider.decide(rounds, number)
+            decision = decider.decide(rounds, number, affinity_of(rounds, known))
         return decision
 
     def _distils(self, graph: Graph) -> bool:

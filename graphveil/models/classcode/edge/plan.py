@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+from graphveil.mechanisms.geometric import MAX_EPSILON, MIN_EPSILON
+from graphveil.models.classcode.edge.groups import PARTITION, RANKS
 from graphveil.models.classcode.edge.queries import Steering
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
-from graphveil.release import ReleasePlan, calibrate_plan
+from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
 from graphveil.release.plan import Query
+
+Noise = Literal["auto", "laplace", "gaussian"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +25,17 @@ class EdgePlan:
         few_labels: whether the variant for few labels is used; None decides by how many nodes have one.
         reverse_weight: weight from targets back to labelled nodes in that variant (b).
         weighting: what weighs messages; None for weights of one.
+        noise: ``"laplace"`` for counts of neighbours under pure noise, ``"gaussian"`` for sums of codes, or
+            ``"auto"``: counts where labels are not few, and nothing weighs messages.
 
     >>> from graphveil.privacy import UndirectedEdge
     >>> terms = Terms(unit=UndirectedEdge(), epsilon=1.0)
     >>> sizes = PublicSizes(nodes=1000, classes=3, labelled=100)
     >>> [query.kind for query in EdgePlan().of_fit(terms, sizes).queries]
     ['counts', 'rows', 'rows']
-    >>> [query.kind for query in EdgePlan(few_labels=False).of_rows(terms, sizes).queries]
+    >>> [query.kind for query in EdgePlan(few_labels=False).of_fit(terms, sizes).queries]
+    ['neighbor_counts']
+    >>> [query.kind for query in EdgePlan(few_labels=False, noise="gaussian").of_rows(terms, sizes).queries]
     ['rows']
     """
 
@@ -34,6 +43,7 @@ class EdgePlan:
     few_labels: bool | None = None
     reverse_weight: float = 0.3
     weighting: Weighting | None = None
+    noise: Noise = "auto"
 
     @property
     def reads_previous(self) -> bool:
@@ -46,17 +56,33 @@ class EdgePlan:
             return self.few_labels
         return sizes.labelled is not None and 2 * sizes.labelled < sizes.nodes
 
+    def counts_neighbors(self, terms: Terms, sizes: PublicSizes) -> bool:
+        """Whether neighbours are counted by class, instead of codes summed: pure noise fits whole numbers."""
+        if self.noise != "auto":
+            return self.noise == "laplace"
+        return self.weighting is None and not self.few(sizes) and terms.budget >= MIN_EPSILON
+
     def of_fit(self, terms: Terms, sizes: PublicSizes) -> ReleasePlan:
-        """Return the counts and the rounds of rows, as one release."""
+        """Return all that a fit asks, as one release."""
+        if self.counts_neighbors(terms, sizes):
+            return counting(terms, sizes)
         return _calibrated(terms, sizes, self._steering(terms, sizes, self.count_share).queries)
 
     def of_rows(self, terms: Terms, sizes: PublicSizes) -> ReleasePlan:
         """Return rounds of rows alone: what a fit learns from counts holds for other graphs, too."""
+        if self.counts_neighbors(terms, sizes):
+            return counting(terms, sizes)
         return _calibrated(terms, sizes, self._steering(terms, sizes, 0.0).rows)
 
     def _steering(self, terms: Terms, sizes: PublicSizes, count_share: float) -> Steering:
         similarity = None if self.weighting is None else self.weighting.similarity
         return Steering.choose(terms.unit, count_share, self.few(sizes), self.reverse_weight, similarity)
+
+
+def counting(terms: Terms, sizes: PublicSizes) -> ReleasePlan:
+    """Return one query for counts of neighbours, which spends epsilon, or the most that is of any use."""
+    query = NeighborCountQuery(PARTITION, RANKS, min(terms.budget, MAX_EPSILON), sizes.classes)
+    return ReleasePlan(terms.unit, (query,), terms.delta_for(sizes.nodes))
 
 
 def _calibrated(

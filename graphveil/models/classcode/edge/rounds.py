@@ -5,6 +5,7 @@ One round is the rule; the variant for few labels has two, and its second round 
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,27 +18,20 @@ from graphveil.models.classcode.edge.groups import TARGET
 from graphveil.models.classcode.edge.head import head_inputs
 from graphveil.models.classcode.edge.likelihood import Affinity, Signal, affinity_from_counts
 from graphveil.models.classcode.edge.queries import expected_length, in_noise_units
+from graphveil.models.classcode.edge.tallies import TallyRounds
 from graphveil.models.classcode.edge.weights import Moments, Weigher, weighted
 from graphveil.propagation import safe_unit
 from graphveil.release import (
     EdgeCountData,
     EdgeCountQuery,
+    NeighborCountQuery,
     NeighborSumData,
     NeighborSumQuery,
     Release,
-    ReleasePlan,
 )
 from graphveil.release.plan import Query
 
 _LEVEL_FLOOR = 0.1  # of the mean length: a head is shown no row that is noise alone at more than 10 times
-
-
-def parts_of(plan: ReleasePlan) -> tuple[EdgeCountQuery, list[NeighborSumQuery]]:
-    """Return a fit's questions: its counts and its rounds of rows."""
-    cells, *hops = plan.queries
-    if not isinstance(cells, EdgeCountQuery):
-        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
-    return cells, rounds_of(hops)
 
 
 def rounds_of(queries: Sequence[Query]) -> list[NeighborSumQuery]:
@@ -161,3 +155,30 @@ class Rounds:
         total = classes.sum(dim=0).clamp_min(1e-9)
         each = [(classes * into[:, None]).T @ codes.to(torch.float64) for into in weights.T]
         return torch.stack(each) / total[:, None]
+
+
+AnyRounds: TypeAlias = Rounds | TallyRounds
+
+
+def rounds_for(
+    queries: Sequence[Query],
+    graph: Graph,
+    groups: Tensor,
+    labels: Tensor,
+    release: Release,
+    weigher: Weigher | None = None,
+    first: int = 0,
+) -> AnyRounds:
+    """Return the rounds that a plan's queries of rows ask for, before the first; see :class:`Rounds`."""
+    if len(queries) == 1 and isinstance(queries[0], NeighborCountQuery):
+        return TallyRounds(graph, groups, labels, (queries[0],), release, first)
+    return Rounds(graph, groups, labels, rounds_of(queries), release, weigher, first)
+
+
+def affinity_of(rounds: AnyRounds, known: Affinity | None) -> Affinity:
+    """Return how classes are connected: as counts of edges said beforehand, or else as the rows say."""
+    if isinstance(rounds, TallyRounds):
+        return rounds.affinity()
+    if known is None:
+        raise ReleaseError("a ClassCode plan holds counts first, and hops after them")
+    return known

@@ -15,7 +15,7 @@ from graphveil.models.classcode.edge.groups import (
 from graphveil.models.classcode.edge.head import Head
 from graphveil.models.classcode.edge.inductive import InductiveReader
 from graphveil.models.classcode.edge.plan import EdgePlan
-from graphveil.models.classcode.edge.rounds import Rounds, rounds_of
+from graphveil.models.classcode.edge.rounds import rounds_for
 from graphveil.models.classcode.edge.weights import Weigher, weigher_state
 from graphveil.models.inference.cache import Answer
 from graphveil.models.method import State, Trained
@@ -66,8 +66,8 @@ class TrainedClassCode(Trained):
         first = 0 if kept is None else len(kept.proba)
         groups = groups_to_predict(graph, first)
         release = session.open(graph, groups, first=first)
-        labels, hops = public_labels(graph, groups_of(graph)), rounds_of(session.plan.queries)
-        rounds = Rounds(graph, groups, labels, hops, release, self.weigher, first)
+        labels, queries = public_labels(graph, groups_of(graph)), session.plan.queries
+        rounds = rounds_for(queries, graph, groups, labels, release, self.weigher, first)
         proba = self.reader.predict(rounds, graph, session, kept, previous=self.asked.reads_previous)
         release.close()
         return Answer(session.plan, tuple(rounds.rows), proba)

@@ -83,7 +83,7 @@ def test_graphs_that_may_share_edges_add_up() -> None:
 def test_public_labels_of_another_graph_are_sent_and_those_of_its_test_nodes_never(
     asked: Asked,
 ) -> None:
-    model = ClassCode(**SEEDED).fit(grouped())
+    model = ClassCode(**SEEDED, noise="gaussian").fit(grouped())
     other = grouped(seed=1)
     hidden = other.y.clone()
     hidden[other.mask("test")] = (hidden[other.mask("test")] + 1) % 3
@@ -148,7 +148,7 @@ def test_weights_that_could_not_read_a_row_are_refused() -> None:
 
 
 @pytest.mark.usefixtures("quick_classcode")
-@pytest.mark.parametrize("options", [{}, {"weights": "half_cos"}])
+@pytest.mark.parametrize("options", [{"noise": "gaussian"}, {"weights": "half_cos"}])
 def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edges_alone(
     asked: Asked, options: dict[str, Any]
 ) -> None:
@@ -178,9 +178,40 @@ def test_nodes_that_come_later_hear_old_ones_at_full_weight_and_pay_for_new_edge
 
 
 @pytest.mark.usefixtures("quick_classcode")
-def test_new_rows_have_the_noise_of_old_ones() -> None:
+def test_where_neighbours_are_counted_later_nodes_hear_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[tuple[Tensor, Tensor, Tensor]] = []
+    ask = Release.ask
+
+    def noting(self: Release, data: Any) -> Any:
+        answer = ask(self, data)
+        heard.append((data.classes, self._public.groups, answer))  # type: ignore[arg-type]
+        return answer
+
+    monkeypatch.setattr(Release, "ask", noting)
     graph = grouped()
     model = ClassCode(**PUBLIC).fit(graph)
+    grown = grow(graph)
+    proba = model.predict_proba(grown)
+    (taught, first, rows), (classes, groups, later) = heard
+    public = graph.mask("train") | graph.mask("val")
+    assert torch.equal(taught[public], graph.y[public])
+    assert torch.equal(taught[public], classes[:150][public])
+    assert torch.equal(classes[:150][~public], model.predict_proba()[~public].argmax(dim=1))
+    assert rows.shape == (150, 3)
+    assert later.shape == (3, 3)
+    assert bool((rows == rows.round()).all())
+    assert torch.equal(first == TARGET, ~public)
+    assert set(groups[:150].tolist()) == {TRAIN}
+    assert torch.equal(proba[:150], model.predict_proba())
+    assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0)
+
+
+@pytest.mark.usefixtures("quick_classcode")
+def test_new_rows_have_the_noise_of_old_ones() -> None:
+    graph = grouped()
+    model = ClassCode(**PUBLIC, noise="gaussian").fit(graph)
     grown = grow(graph)
     model.predict(grown)
     kept = model._books._known(grown)

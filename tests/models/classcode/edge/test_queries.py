@@ -50,7 +50,7 @@ def test_a_target_pair_of_the_few_label_variant_costs_what_the_proof_says() -> N
 
 
 def test_a_target_row_at_epsilon_one_has_the_golden_noise() -> None:
-    model = ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7)
+    model = ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, noise="gaussian")
     plan = model.plan(num_nodes=10_000, num_classes=6)
     assert plan is not None
     row = plan.queries[1]

@@ -140,7 +140,7 @@ def test_no_pair_of_groups_pays_more_than_the_budget(name: str, few: bool) -> No
 
 def test_noise_is_that_of_the_weights_bound() -> None:
     plain, weighted_ = (
-        ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, weights=name).plan(
+        ClassCode(unit="undirected-edge", epsilon=1.0, delta=1e-7, weights=name, noise="gaussian").plan(
             num_nodes=10_000, num_classes=6
         )
         for name in ("one", "sigmoid_cos")
@@ -171,7 +171,7 @@ def test_every_weight_fits_within_its_budget(name: str) -> None:
 def test_weights_read_posteriors_codes_features_or_learned_rows(asked: Asked) -> None:
     graph = grouped()
     for name in ("posterior_dot", "half_cos", "jaccard", "learned_public", "one"):
-        ClassCode(**QUICK, weights=name).fit(graph)
+        ClassCode(**QUICK, weights=name, noise="gaussian").fit(graph)
     (_, probabilities), (_, codes), (_, features), (_, learned), (_, nothing) = asked
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(150))
     torch.testing.assert_close(codes, probabilities.double() @ simplex_codes(3))
@@ -212,7 +212,7 @@ def test_a_weight_of_ones_own_is_called_by_its_name(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(_NAMED, "sharp", Sharp)
     model = ClassCode(**QUICK, weights="sharp").fit(grouped())
     assert model.guarantee.epsilon <= 4.0
-    plain = ClassCode(**QUICK).plan(num_nodes=150, num_classes=3)
+    plain = ClassCode(**QUICK, noise="gaussian").plan(num_nodes=150, num_classes=3)
     assert plain is not None
     assert model.plan_ is not None
     assert model.plan_.noise_std[1] == pytest.approx(1.2 * plain.noise_std[1])

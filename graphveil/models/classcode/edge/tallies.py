@@ -1,0 +1,122 @@
+"""Rows of whole numbers: how many neighbours of each class, under pure noise, instead of sums of codes.
+
+Why so: with steered weights an edge reaches one row. If what it brings is one class, it moves one whole
+number by one, and noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
+deviation that a Gaussian has at delta 1e-7. Nothing else is asked: training rows themselves say how classes
+are connected. The proof is one line (``docs/guarantees.md``, section 9).
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from graphveil.graph import Graph
+from graphveil.models.classcode.edge.groups import GROUPS, TRAIN
+from graphveil.models.classcode.edge.head import head_inputs
+from graphveil.models.classcode.edge.likelihood import Affinity, Signal, affinity_from_ends
+from graphveil.release import NeighborCountData, NeighborCountQuery, Release
+
+_LEAST_UNIT = 0.03  # in edges: heads learn badly from rows of hundreds of units
+
+
+class TallyRounds:
+    """The noisy counts of one release, read as :class:`~.rounds.Rounds` reads rows of codes.
+
+    Args:
+        graph: the graph that is asked.
+        groups: the public group of each node.
+        labels: each node's class, if it is public, and -1 elsewhere, (N).
+        hops: the query, alone.
+        release: where it is asked.
+        first: the first node that has a row; those before it only speak.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        groups: Tensor,
+        labels: Tensor,
+        hops: tuple[NeighborCountQuery],
+        release: Release,
+        first: int = 0,
+    ) -> None:
+        """Begin before the release."""
+        self.hops = hops
+        self.rows: list[Tensor] = []
+        self._graph, self._groups, self._labels = graph, groups, labels
+        self._release, self._listening = release, slice(first, None)
+        self._reach = reach_of(hops[0].ranks, directed=graph.directed)
+        self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
+        self._said = torch.empty(0)
+
+    def listen(self, log_posteriors: Tensor, seen: Tensor, generator: torch.Generator) -> None:
+        """Count every node as its label, or else as its likeliest class; ``seen`` and draws go unused."""
+        labelled = self._labels >= 0
+        classes = torch.where(labelled, self._labels, log_posteriors.argmax(dim=1))
+        self.rows.append(self._release.ask(NeighborCountData(classes)))
+        known = log_posteriors.exp().to(torch.float64)
+        known[labelled] = one_hot(self._labels[labelled], known.shape[1]).to(torch.float64)
+        self._said = self._counted_as(known, classes)
+
+    def affinity(self) -> Affinity:
+        """Return what the training rows say about how classes are connected; labels are public.
+
+        Between training nodes each edge counts at one end, so both ends' rows together count it once.
+        """
+        training = self._groups == TRAIN
+        labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
+        classes = rows.shape[1]
+        ends = one_hot(labels, classes).to(torch.float64).T @ rows
+        counted = torch.bincount(labels, minlength=classes).to(torch.float64)
+        variance = counted[:, None].expand(-1, classes) * self.hops[0].law.sigma ** 2
+        heard = float(self._reach[:, TRAIN] @ self._shares)
+        if not self._graph.directed:
+            ends, variance, heard = ends + ends.T, variance + variance.T, 2 * heard
+            variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
+        return affinity_from_ends(ends, variance, labels, heard)
+
+    def heard(self, affinity: Affinity, *, unlabelled: bool = False) -> tuple[Tensor, Signal]:
+        """Return the counts in units of their noise, and what they are expected to be.
+
+        Args:
+            affinity: between classes, and the mean degree.
+            unlabelled: whether most nodes are counted as a guess: then a class counts as its members are
+                guessed, instead of as itself.
+        """
+        groups, unit = self._groups[self._listening], max(self.hops[0].law.sigma, _LEAST_UNIT)
+        length = affinity.mean_degree * (self._shares @ self._reach) / unit
+        if unlabelled:
+            said = self._said / (self._shares @ self._reach).clamp_min(1e-9)[:, None, None]
+            means = torch.einsum("kj,njd->nkd", affinity.neighbours, said[groups])
+        else:
+            means = affinity.neighbours
+        counts = self.rows[0].to(torch.float64) / unit
+        return counts, Signal(length[groups], means, torch.ones((), dtype=torch.float64))
+
+    def inputs(self, start: Tensor, prior: Tensor, merged: Tensor, signal: Signal) -> Tensor:
+        """Return the head's inputs: groups hear different shares, and one head serves them all."""
+        level = (signal.length.mean() / signal.length.clamp_min(1e-9))[:, None]
+        return head_inputs(start, prior, [merged * level])
+
+    def _counted_as(self, known: Tensor, classes: Tensor) -> Tensor:
+        """Return how a neighbour of each class is counted in rows of each group, (groups, C, C).
+
+        If posteriors are right on average, class j is counted as sum_u p_uj e_u / sum_u p_uj.
+        """
+        counted = one_hot(classes, known.shape[1]).to(torch.float64)
+        reach = self._reach[self._groups]  # (N, into)
+        total = known.sum(dim=0).clamp_min(1e-9)
+        return torch.stack([(known * into[:, None]).T @ counted for into in reach.T]) / total[:, None]
+
+
+def reach_of(ranks: tuple[int, ...], *, directed: bool) -> Tensor:
+    """Return how many of the edges from one group count in rows of another, (from, into).
+
+    >>> reach_of((0, 1), directed=False).tolist()
+    [[0.5, 1.0], [0.0, 0.5]]
+    """
+    rank = torch.tensor(ranks)
+    if directed:
+        return torch.ones(len(rank), len(rank), dtype=torch.float64)
+    ahead = (rank[None, :] - rank[:, None]).sign().to(torch.float64)
+    return (ahead + 1) / 2

@@ -1,0 +1,169 @@
+"""Counts of neighbours: every toggled edge moves one whole number by one, whatever the groups."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contracts.doubles import unnoised
+from contracts.graphs import KINDS, Drawn, draw
+from mechanisms import test_geometric
+
+from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.mechanisms.geometric import TwoSidedGeometric
+from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, PureDP, UndirectedEdge, Unit
+from graphveil.release import (
+    InMemoryEngine,
+    NeighborCountData,
+    NeighborCountQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    RowRange,
+    neighbor_counts,
+)
+
+Patch = pytest.MonkeyPatch
+CLASSES = 3
+QUERY = NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, CLASSES)
+UNITS: tuple[Unit, ...] = (UndirectedEdge(), DirectedEdge())
+
+
+def counts(unit: Unit, graph: Drawn, groups: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    release = Release(unnoised(unit, (QUERY,)), graph.adjacency(), groups, budget=MemoryLedger())
+    return release.ask(NeighborCountData(classes))
+
+
+def an_edge_moves_one_count_by_one() -> None:
+    """Toggle every pair of drawn graphs."""
+    rng, moved = np.random.default_rng(0), 0
+    for unit in UNITS:
+        for kind in KINDS * 3:
+            graph = draw(kind, directed=isinstance(unit, DirectedEdge), rng=rng)
+            groups = torch.from_numpy(rng.integers(3, size=graph.nodes))
+            classes = torch.from_numpy(rng.integers(-1, CLASSES, size=graph.nodes))
+            before = counts(unit, graph, groups, classes)
+            for pair in graph.pairs():
+                change = counts(unit, graph.toggled(pair), groups, classes) - before
+                ends = set(pair if isinstance(unit, UndirectedEdge) else pair[1:])
+                assert float(change.abs().sum()) <= 1, f"an edge moves {change.abs().sum():g}, priced 1"
+                assert set(change.nonzero()[:, 0].tolist()) <= ends
+                moved += bool(change.any())
+    assert moved > 500
+
+
+def test_an_edge_moves_one_count_by_one() -> None:
+    an_edge_moves_one_count_by_one()
+
+
+def test_a_target_hears_its_labelled_neighbours_and_they_do_not_hear_it() -> None:
+    star = Drawn(4, ((0, 3), (1, 3), (2, 3)), directed=False)
+    groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
+    assert counts(UndirectedEdge(), star, groups, classes).tolist() == [[0] * 3] * 3 + [[1, 2, 0]]
+
+
+def test_between_equals_one_end_hears_and_over_all_pairs_both_do_alike() -> None:
+    clique = Drawn(40, tuple((u, v) for u in range(40) for v in range(u)), directed=False)
+    heard = counts(UndirectedEdge(), clique, torch.zeros(40, dtype=torch.int64), torch.arange(40) % 3)
+    assert float(heard.sum()) == 40 * 39 / 2
+    assert bool((heard.sum(dim=1) > 5).all())
+
+
+def noisy(adjacency: Adjacency, engine: Any = None, seed: int = 1) -> torch.Tensor:
+    nodes = adjacency.num_nodes
+    plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
+    key = ReleaseKey.from_seed(seed, "counts")
+    release = Release(
+        plan, adjacency, torch.zeros(nodes, dtype=torch.int64), budget=MemoryLedger(), key=key, engine=engine
+    )
+    return release.ask(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
+
+
+def counts_have_their_noise() -> None:
+    """Without edges the answer is the noise."""
+    drawn = noisy(Adjacency.from_edges([], [], num_nodes=60_000, directed=False)).numpy()
+    sigma = TwoSidedGeometric(1.0).sigma
+    off = abs(drawn.std() / sigma - 1)
+    assert off < 0.01, f"variance is off {sigma:.4f}^2 by {off:.1%}"
+    assert abs(np.corrcoef(drawn.T) - np.eye(CLASSES)).max() < 0.02
+
+
+def test_counts_have_their_noise() -> None:
+    counts_have_their_noise()
+
+
+def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
+    ring = Adjacency.from_edges(range(50), [(v + 1) % 50 for v in range(50)], num_nodes=50, directed=False)
+    whole = noisy(ring)
+    assert torch.equal(noisy(ring, InMemoryEngine(block_rows=7)), whole)
+    assert not torch.equal(noisy(ring, seed=2), whole)
+    assert torch.equal(noisy(ring, RowRange(30)), whole[30:])
+
+
+def test_it_costs_pure_epsilon_under_edges_and_is_refused_under_records() -> None:
+    assert [QUERY.event(unit) for unit in UNITS] == [PureDP(1.0)] * 2
+    with pytest.raises(UnitError, match="no bound"):
+        QUERY.event(NodeOwner())
+    plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
+    assert 0.999 < plan.epsilon <= 1.0
+    directed = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
+    with pytest.raises(UnitError, match="stores directed"):
+        Release(plan, directed, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
+
+
+WRONG = (torch.tensor([0, 3]), torch.tensor([0, -2]), torch.zeros(2), torch.zeros(3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("classes", WRONG)
+def test_classes_out_of_range_are_refused(classes: torch.Tensor) -> None:
+    pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
+    plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
+    release = Release(plan, pair, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
+    with pytest.raises(ReleaseError, match="whole numbers"):
+        release.ask(NeighborCountData(classes))
+
+
+def test_bad_fields_are_refused() -> None:
+    with pytest.raises(ConfigError, match="ranks"):
+        NeighborCountQuery("all", (), 1.0, 3)
+    with pytest.raises(ConfigError, match="epsilon"):
+        NeighborCountQuery("all", (0,), 0.0, 3)
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def both_ends_of_an_edge_are_counted(patch: Patch) -> None:
+    patch.setattr(
+        neighbor_counts, "counts_at_target", lambda sources, targets, ranks: np.ones(len(sources), dtype=bool)
+    )
+
+
+def the_direction_between_equals_follows_how_many_edges_there_are(patch: Patch) -> None:
+    patch.setattr(
+        neighbor_counts,
+        "rises",
+        lambda sources, targets: (sources < targets) == bool(len(sources) % 2),
+    )
+
+
+def counts_of_neighbours_have_less_noise(patch: Patch) -> None:
+    draw = TwoSidedGeometric.draw
+    patch.setattr(
+        TwoSidedGeometric, "draw", lambda law, *data: draw(TwoSidedGeometric(1.04 * law.epsilon), *data)
+    )
+
+
+def noise_has_the_law_of_its_epsilon() -> None:
+    """The law of the noise."""
+    test_geometric.has_the_law(0.5)
+
+
+BUGS: tuple[tuple[Callable[[Patch], None], Callable[[], None]], ...] = (
+    (both_ends_of_an_edge_are_counted, an_edge_moves_one_count_by_one),
+    (the_direction_between_equals_follows_how_many_edges_there_are, an_edge_moves_one_count_by_one),
+    (counts_of_neighbours_have_less_noise, counts_have_their_noise),
+    (counts_of_neighbours_have_less_noise, noise_has_the_law_of_its_epsilon),
+)
