@@ -1,4 +1,4 @@
-"""ClassCode: noisy sums of neighbours' class codes, steered to where a prediction is needed."""
+"""ClassCode: noisy counts of neighbours by class, steered to where a prediction is needed."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -26,16 +26,18 @@ def _gate_of(fit: Fitted) -> tuple[float, ...]:
 
 @dataclass(kw_only=True, eq=False)
 class ClassCode(Estimator):
-    """Node classification from noisy rows of neighbours' class codes; the flagship.
+    """Node classification from noisy rows of how many neighbours are of each class; the flagship.
 
-    **Edge units.** Every node sends a code of its class (its label if that is public, else its feature
-    posterior) along its edges. The two directions of an edge get public weights whose squares sum to one, so
-    a node without a label hears its labelled neighbours at full weight, while one friendship moves the whole
-    release by one noise unit only. The row of a target v is r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I).
+    **Edge units.** Every node is counted as a class (its label if that is public, else the likeliest one by
+    its features), and an edge is counted at one of its ends, the one that needs it: a target, if it has one.
+    Row v says how many of v's neighbours are of each class, r_vk = n_vk + Z_vk, with two-sided geometric noise
+    P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Where labels are few or messages have weights, codes of
+    classes are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
 
-    Guarantee: units ``undirected-edge`` and ``directed-edge``. The rows and the class-pair counts are one
-    Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta); everything
-    after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
+    Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one: the
+    counts are epsilon-DP, with delta 0. Sums and class-pair counts are one Gaussian release of sensitivity one
+    for every pair of groups, with mu = mu*(epsilon, delta). Everything after it is post-processing with public
+    labels. Proof: ``docs/guarantees.md``, section 9.
 
     At edge level another graph is predicted from rows of its own, one release that is booked once, and of a
     graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and
