@@ -19,7 +19,7 @@ from scipy.stats import hypergeom
 
 from graphveil.errors import CalibrationError, PrivacyError
 from graphveil.privacy.accountant import Total, totals_of
-from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian
+from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian, PureDP
 
 Conversion = Literal["plain", "improved"]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -142,15 +142,16 @@ def subgraph_multiplier_of(
 
 def _of_total(total: Total, delta: float, conversion: Conversion) -> float:
     training = {part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian)}
+    pure = {part.epsilon: count for part, count in total.rest.items() if isinstance(part, PureDP)}
     for part in total.rest:
         if isinstance(part, NonPrivate):
             return math.inf
-        if part not in training:
+        if part not in training and not isinstance(part, PureDP):
             raise PrivacyError(f"no Renyi divergence is known for the event {type(part).__name__}")
 
     def divergence(alpha: float) -> float:
         steps = sum(count * _sampled(part, alpha) for part, count in training.items())
-        return alpha * total.mu_squared / 2 + steps
+        return alpha * total.mu_squared / 2 + steps + sum(n * _pure(each, alpha) for each, n in pure.items())
 
     if not training:
         return _least(divergence, delta, conversion, _EXCESS, 1e-10)
@@ -176,6 +177,12 @@ def _least(
 
     found = minimize_scalar(bound, bounds=bounds, method="bounded", options={"xatol": tolerance})
     return max(0.0, float(found.fun))
+
+
+def _pure(epsilon: float, alpha: float) -> float:
+    """Return the divergence of binary randomised response, which a pure release does not exceed."""
+    losses = np.array([epsilon, -epsilon])
+    return float(logsumexp(alpha * losses, b=1 / (1 + np.exp(losses)))) / (alpha - 1)
 
 
 def _sampled(part: PoissonGaussian, alpha: float) -> float:

@@ -8,11 +8,18 @@ from graphveil.models import METHODS
 
 
 def test_the_steered_release_has_sensitivity_one() -> None:
-    found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7)
+    found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7, noise="gaussian")
     assert found.sensitivity == 1
     assert found.noise_std[-1] == pytest.approx(4.6787, rel=1e-4)
     assert found.mu == pytest.approx(0.21373627, rel=1e-4)
     assert found.tpr_at_1pct_fpr == pytest.approx(0.0173, abs=1e-4)
+
+
+def test_counts_of_neighbours_have_their_own_noise() -> None:
+    found = gv.calibrate("classcode", "undirected-edge", 1.0, 1e-7)
+    assert found.sensitivity == 1
+    assert found.noise_std == pytest.approx([1.356962], rel=1e-5)
+    assert found.tpr_at_1pct_fpr == pytest.approx(0.027183, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", ["gap", "classcode"])

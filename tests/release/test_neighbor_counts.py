@@ -145,7 +145,7 @@ def the_direction_between_equals_follows_how_many_edges_there_are(patch: Patch) 
     patch.setattr(
         neighbor_counts,
         "rises",
-        lambda sources, targets: (sources < targets) == bool(len(sources) % 2),
+        lambda sources, targets: (sources < targets) == bool(len(sources) // 2 % 2),
     )
 
 
