@@ -15,6 +15,7 @@ from command import NODES, SECRET, Answer, Files, Invoke, other_of, read, write
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
 from graphveil.graph.graph import CLASSES_FROM_LABELS
+from graphveil.models.classcode.edge.plan import EdgePlan
 from graphveil.models.gap.method import TrainedGap
 from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.figures import figure_up
@@ -874,8 +875,9 @@ def test_explain_needs_the_release_alone(invoke: Invoke, trained: Path, tmp_path
 
 
 def test_releases_that_cost_more_than_the_budget_when_added_up_are_explained(
-    invoke: Invoke, files: Files
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(EdgePlan, "counts_neighbors", lambda *sizes: False)  # sums, and counts beside them
     calibrated = invoke("calibrate", "classcode", *PRIVATE).out
     planned = invoke("train", "classcode", *files.flags, *PRIVATE, "--expect-edges", 1, "--out", "r").err
     other = invoke("calibrate", "gap", *PRIVATE).out

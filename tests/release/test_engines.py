@@ -16,6 +16,7 @@ from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms.geometric import TwoSidedGeometric
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
@@ -35,6 +36,7 @@ from graphveil.release.edge_response import RespondedSlots
 from graphveil.release.edge_total import ProtectedEdges
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.row_range import RowRange
+from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.own_lists import LongerRows, OutDegrees, OwnSums
 from graphveil.release.plan import hops
@@ -144,6 +146,11 @@ PUSH = PushQuery(dim=DIM, sigma=2.0, levels=(0, 16, 25), bounds=(1.0, 1.2, 0.0))
 ASKED: dict[str, tuple[Unit, Query, Data[torch.Tensor]]] = {
     "steered": (UndirectedEdge(), STEERED, NeighborSumData(ROWS)),
     "push": (NodeOwner(), PUSH, PushData(ROWS, THREE)),
+    "counted": (
+        UndirectedEdge(),
+        NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, 3),
+        NeighborCountData(THREE),
+    ),
     **{
         type(weight).__name__: (
             UndirectedEdge(),
@@ -191,6 +198,7 @@ def test_every_kind_of_work_can_be_sent() -> None:
         RespondedSlots(WHOLE, EdgeResponse(1.0), bytes(32)),
         LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
         ProtectedEdges(WHOLE),
+        NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, TwoSidedGeometric(1.0), bytes(32)),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
     for work in works:
