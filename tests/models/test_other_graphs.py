@@ -375,7 +375,7 @@ def test_what_is_booked_is_what_was_asked(
 ) -> None:
     log.asked.clear()
     log.apart.clear()
-    model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, distil=False)
+    model = GAP(**QUICK) if method is GAP else ClassCode(**PUBLIC, distil=False, noise="gaussian")
     graphs = [grouped(nodes=30)]
     model.fit(graphs[0])
     seen: list[tuple[Graph, Tensor]] = [(graphs[0], model.predict_proba())]
