@@ -138,9 +138,9 @@ class _Function:
     def _store(self, name: str, value: Value) -> None:
         kind = self._types.setdefault(name, value[0])
         stored = _IN_LLVM.get(kind, kind)
-        if f"%{name} = alloca {stored}" not in self._entry:
-            self._entry.append(f"%{name} = alloca {stored}")
-        self._lines.append(f"store {stored} {self._as(kind, value)}, ptr %{name}")
+        if f"%own.{name} = alloca {stored}" not in self._entry:
+            self._entry.append(f"%own.{name} = alloca {stored}")
+        self._lines.append(f"store {stored} {self._as(kind, value)}, ptr %own.{name}")
 
     def _address(self, target: ast.Subscript) -> Value:
         kind, base = self._value(target.value)
@@ -202,7 +202,7 @@ class _Function:
                 return "double", f"0x{np.float64(number).view(np.uint64):016X}"
             case ast.Name(id=name):
                 kind = self._types[name]
-                return self._do(kind, f"load {_IN_LLVM.get(kind, kind)}, ptr %{name}")
+                return self._do(kind, f"load {_IN_LLVM.get(kind, kind)}, ptr %own.{name}")
             case ast.Subscript():
                 kind, address = self._address(node)
                 return self._do(kind, f"load {kind}, ptr {address}")

@@ -205,6 +205,31 @@ class Adjacency:
         return cls._from_matrix(matrix, directed, edge_set, None)
 
     @classmethod
+    def from_lower(
+        cls, source: Ids, target: Ids, *, num_nodes: int, edge_set: EdgeSet | None = None
+    ) -> Adjacency:
+        """Store undirected edges that are listed once each, by rising larger end and within by smaller end.
+
+        Listed so, they need no sorting. Only slots that were drawn in their order come here.
+
+        Raises:
+            GraphError: an edge is out of order, or its smaller end does not come first.
+
+        >>> Adjacency.from_lower(np.array([0, 1]), np.array([1, 2]), num_nodes=3).indices
+        tensor([1, 0, 2, 1], dtype=torch.int32)
+        """
+        tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
+        rises = (head[1:] > head[:-1]) | ((head[1:] == head[:-1]) & (tail[1:] > tail[:-1]))
+        if tail.shape != head.shape or not bool((tail < head).all()) or not bool(rises.all()):
+            raise GraphError("edges must be listed once each, in the order of their larger ends")
+        indptr = np.zeros(num_nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(head, minlength=num_nodes), out=indptr[1:])
+        lower = _pattern(indptr, tail, num_nodes)
+        upper = lower.tocsc()
+        matrix = lower + _pattern(upper.indptr, upper.indices, num_nodes)
+        return cls._from_matrix(matrix, False, edge_set, None)
+
+    @classmethod
     def _from_matrix(
         cls,
         matrix: Any,

@@ -12,6 +12,8 @@ from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.blocks import Edges
 from graphveil.graph.slots import Integers, Slots
 
+Whole = npt.NDArray[np.integer]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain:
@@ -63,17 +65,21 @@ class Domain:
         """How many slots are protected."""
         return self.slots.total - len(self.public)
 
-    def between(self, source: Integers, target: Integers) -> Integers:
+    def between(self, source: Whole, target: Whole) -> Integers:
         """Return the slots of stored edges between listed nodes; of an undirected edge, once."""
+        if not self.slots.directed:  # ranks have the order of nodes, and half of what is stored is enough
+            lower = source < target
+            source, target = source[lower], target[lower]
+        if len(self.nodes) == len(self.rank):
+            return self.slots.number(source.astype(np.int64), target.astype(np.int64))
         tail, head = self.rank[source], self.rank[target]
         inside = (tail >= 0) & (head >= 0)
-        if not self.slots.directed:
-            inside &= tail < head
         return self.slots.number(tail[inside], head[inside])
 
     def of(self, edges: Edges) -> tuple[Integers, int, int]:
         """Return a block's protected edges as slots, ascending, and the range of its slots."""
-        target = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+        rows = np.arange(edges.start, edges.stop, dtype=np.int32)
+        target = np.repeat(rows, edges.degrees.numpy())
         own = self.between(edges.sources.numpy(), target)
         own = own[self.protects(own)]
         first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))

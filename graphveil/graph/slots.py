@@ -50,6 +50,11 @@ class Slots:
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
         """Return sources and targets of slots; of an undirected pair the larger end is the target."""
+        if not self.directed and len(slots) > self.nodes and bool((slots[1:] >= slots[:-1]).all()):
+            starts = np.arange(self.nodes + 1)
+            starts = starts * (starts - 1) // 2
+            counts = np.diff(np.searchsorted(slots, starts))
+            return slots - np.repeat(starts[:-1], counts), np.repeat(np.arange(self.nodes), counts)
         if self.directed:
             target, source = np.divmod(slots, max(1, self.nodes - 1))
             return source + (source >= target), target

@@ -6,6 +6,8 @@ over 2^(64 n), so a uniform of enough bits decides exactly: its first 64 bits do
 cumulative probability, and then 64 more are drawn. Nothing is rounded, so the law is the one that proofs are
 about, to the last bit. n is about 1 / p: a block has one mark or so, and costs as much.
 
+Where marks are not rare every place has a word of its own.
+
 A block is a row of a keyed stream, whichever range of places is asked for: any partition of the places draws
 the same marks.
 """
@@ -19,6 +21,8 @@ from graphveil._random import Integers, RowStream, Words
 
 TOTAL = 1 << 64  # what a probability of one is
 _LEAST_BITS, _MOST_BITS = 2, 14  # of a block's number of places; the tables of longer ones take seconds
+_OFTEN = 16  # where one place in so many is marked, a word for each place costs less than blocks do
+_ROW, _TOGETHER = 1 << 9, 1 << 8  # places of a row then, and rows at a time
 _ROWS = 1 << 16  # blocks at a time: their words stay in the cache
 _WORD = 64
 _REFINE = 1 << 31  # a row's blocks from here on decide what its first word leaves open
@@ -38,12 +42,25 @@ def marks(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
         return np.empty(0, dtype=np.int64)
     if 2 * threshold > TOTAL:
         return _all_but(marks(stream, TOTAL - threshold, start, stop), start, stop)
+    if _OFTEN * threshold >= TOTAL:
+        return _one_by_one(stream, threshold, start, stop)
     counts = _counts(threshold)
     first, last = start >> counts.bits, (stop - 1 >> counts.bits) + 1
     parts = [
         _of_blocks(stream, counts, np.arange(row, min(row + _ROWS, last)))
         for row in range(first - first % _ROWS, last, _ROWS)
     ]
+    found = np.concatenate(parts)
+    return found[np.searchsorted(found, start) : np.searchsorted(found, stop)]
+
+
+def _one_by_one(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
+    """Return marks that are not rare: each place has a word of its own."""
+    first, last = start // _ROW, -(-stop // _ROW)
+    parts = []
+    for row in range(first - first % _TOGETHER, last, _TOGETHER):
+        words = stream.words(np.arange(row, min(row + _TOGETHER, last)), words_per_row=_ROW)
+        parts.append(np.flatnonzero(words.reshape(-1) < np.uint64(threshold)) + row * _ROW)
     found = np.concatenate(parts)
     return found[np.searchsorted(found, start) : np.searchsorted(found, stop)]
 

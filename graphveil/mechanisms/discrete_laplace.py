@@ -23,7 +23,7 @@ class DiscreteLaplace:
 
     >>> noise = DiscreteLaplace(0.5)
     >>> round(noise.deviation, 4), len(noise.draw(RowStream(bytes(32)), 3))
-    (2.7993, 3)
+    (2.7992, 3)
     """
 
     epsilon: float

@@ -72,6 +72,7 @@ class EdgeRR(GraphMechanism):
     """
 
     name: ClassVar[str] = "edge-rr"
+    heeds_public: ClassVar[bool] = True  # whether public edges say where private ones may be
 
     structure: Structure = "public"
     tree_share: float = 0.5
@@ -103,13 +104,14 @@ class EdgeRR(GraphMechanism):
 
     def _search(self, domain: Domain, epsilon: float) -> TreeSearchQuery:
         steps, every, delta = self.rounds * domain.slots.nodes, 1, 0.0
+        heeds = self.heeds_public and len(domain.public) > 0
         if self.structure == "lazy_audited":
             delta = self.delta
             every = max(1, self.rounds // self.private_rounds)
-            if not len(domain.public):  # public steps would accept every move and undo what private ones find
+            if not heeds:  # public steps would accept every move and undo what private ones find
                 steps, every = self.private_rounds * domain.slots.nodes, 1
         assert self.structure != "public"
-        return TreeSearchQuery(epsilon, self.structure, steps, every, delta)
+        return TreeSearchQuery(epsilon, self.structure, steps, every, delta, heed_public=heeds)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
         """Return the release; only a walk that is watched step by step needs a delta."""
@@ -178,11 +180,12 @@ class EdgeRR(GraphMechanism):
 class PrivHRG(EdgeRR):
     """:class:`EdgeRR` where no edge is public (Xiao, Chen, Tan: Network data release, 2014).
 
-    There are no public edges to find a tree by, so ``structure`` is ``lazy_audited`` unless it is said
-    otherwise.
+    Private edges alone say what a good tree is, so ``structure`` is ``lazy_audited`` unless it is said
+    otherwise. Where some edges are public they are kept, and not heeded.
     """
 
     name: ClassVar[str] = "priv-hrg"
+    heeds_public: ClassVar[bool] = False
 
     structure: Structure = "lazy_audited"
 

@@ -174,12 +174,17 @@ def domain_of(
 def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
     """Return slots as in-edges, with the public edges, under an edge set that says where they come from.
 
+    >>> import torch
     >>> edges = adjacency_of(torch.tensor([0, 4]), Domain.whole(4, directed=False), None, "")
     >>> edges.edge_index()
     tensor([[1, 0, 3, 1],
             [0, 1, 1, 3]])
     """
     source, target = domain.ends(found.numpy())
+    if public is None and not domain.slots.directed:
+        return Adjacency.from_lower(
+            source, target, num_nodes=len(domain.rank), edge_set=EdgeSet(released=origin)
+        )
     if public is not None:
         known = public.edge_index().numpy()
         source, target = np.concatenate([source, known[0]]), np.concatenate([target, known[1]])

@@ -40,7 +40,7 @@ class BlockCountQuery(BoundedQuery):
     epsilon in total, however many blocks there are.
 
     >>> round(BlockCountQuery(0.5).noise[0], 4)
-    2.7993
+    2.7992
     """
 
     kind: ClassVar[str] = "blocks"

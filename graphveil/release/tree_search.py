@@ -55,6 +55,7 @@ class TreeSearchQuery(BoundedQuery):
     delta: float = 0.0
     public_rounds: int = 1000
     private_rounds: int = 10
+    heed_public: bool = True  # whether public edges say how good a tree is; their slots are none either way
 
     def __post_init__(self) -> None:
         """Check every field."""
@@ -97,15 +98,16 @@ class TreeSearchQuery(BoundedQuery):
             chain.run(self.steps, Schedule(every=self.every, kappa=kappa), stream)
         elif self.walk == "joint_mh":
             weight = self.epsilon / (2 * sensitivity(leaves))
-            chain.run(self.steps, Schedule(every=1, private=weight, joint=True), stream)
+            public = 1.0 if self.heed_public else 0.0
+            chain.run(self.steps, Schedule(public=public, every=1, private=weight, joint=True), stream)
         else:
             self._in_turns(chain, stream, self.epsilon / sensitivity(leaves))
 
     def _in_turns(self, chain: Chain, stream: RowStream, weight: float) -> None:
-        left = self.steps
+        left, public = self.steps, self.public_rounds if self.heed_public else 0
         while left > 0:
             for rounds, schedule in (
-                (self.public_rounds, Schedule()),
+                (public, Schedule()),
                 (self.private_rounds, Schedule(every=1, private=weight)),
             ):
                 chain.run(min(rounds, left), schedule, stream)

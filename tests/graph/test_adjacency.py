@@ -231,3 +231,21 @@ class TestEdgeSet:
         del edges
         gc.collect()
         assert not budgets
+
+
+def test_edges_in_order_are_stored_like_any_others():
+    rng = np.random.default_rng(0)
+    lower = np.tril(rng.random((30, 30)) < 0.2, -1)
+    target, source = np.nonzero(lower)
+    stored = Adjacency.from_lower(source, target, num_nodes=30)
+    other = Adjacency.from_edges(source, target, num_nodes=30, directed=False)
+    assert torch.equal(stored.indptr, other.indptr) and torch.equal(stored.indices, other.indices)
+    assert Adjacency.from_lower([], [], num_nodes=2).num_nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [([1], [0]), ([0, 0], [2, 1]), ([0, 0], [1, 1]), ([1, 0], [2, 2]), ([1], [1])]
+)
+def test_edges_out_of_order_are_refused(source, target):
+    with pytest.raises(GraphError, match="in the order of their larger ends"):
+        Adjacency.from_lower(source, target, num_nodes=3)

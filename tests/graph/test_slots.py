@@ -33,6 +33,14 @@ def test_large_numbers_are_exact(nodes: int) -> None:
         assert (slots.number(source, target) == near).all()
 
 
+def test_many_slots_in_order_have_the_ends_of_any_others() -> None:
+    slots = Slots(40, directed=False)
+    chosen = np.sort(np.random.default_rng(0).choice(slots.total, 300, replace=False))
+    shuffled = np.random.default_rng(1).permutation(300)
+    for ordered, other in zip(slots.ends(chosen), slots.ends(chosen[shuffled]), strict=True):
+        assert ordered[shuffled].tolist() == other.tolist()
+
+
 def test_too_many_nodes_are_refused() -> None:
     with pytest.raises(GraphError):
         Slots(2**31, directed=False)

@@ -13,7 +13,7 @@ from graphveil.mechanisms import _marks
 from graphveil.mechanisms._marks import TOTAL, marks
 
 STREAM = RowStream(bytes(range(32)))
-CASES = {"rare": 0.01, "seldom": 0.09, "some": 0.27, "half": 0.5, "most": 0.8}
+CASES = {"rare": 0.01, "two or three": 0.06, "seldom": 0.09, "some": 0.27, "half": 0.5, "most": 0.8}
 
 
 def subsets(threshold: int, places: int, repeats: int) -> np.ndarray:
