@@ -1,7 +1,7 @@
 """How accurate is ClassCode at each epsilon, beside the floor, on every data set that is here?
 
     python benchmarks/accuracy.py --out runs.jsonl [--datasets cora,facebook100/Berkeley13] [--epsilons 0.5,1]
-        [--splits 5] [--methods floor,classcode,gap] [--against old.jsonl]
+        [--splits 5] [--methods floor,classcode,gap] [--against old.jsonl] [--cache folder]
 
 One line of ``runs.jsonl`` a run; a run that is there is not made again, so the command resumes after a kill.
 Then tables: mean test accuracy over the splits and its standard error, the gain over the floor on the same
@@ -78,7 +78,7 @@ def main() -> None:
     cells = list(_cells(options.datasets, options.methods, options.epsilons))
     for name in options.datasets:
         try:
-            make(name, [cell for cell in cells if cell.data == name], options.splits, options.out)
+            make(name, [cell for cell in cells if cell.data == name], options.splits, options)
         except GraphveilError as problem:
             print(f"{name} skipped: {problem}", file=sys.stderr, flush=True)
     runs = read(options.out)
@@ -87,9 +87,9 @@ def main() -> None:
         print("\n" + "\n".join(compared(runs, read(options.against))))
 
 
-def make(name: str, cells: list[Cell], splits: int, out: Path) -> None:
+def make(name: str, cells: list[Cell], splits: int, options: argparse.Namespace) -> None:
     """Make the missing runs of one data set, split by split."""
-    done = read(out)
+    done = read(options.out)
     if all(split in done.get(cell, {}) for cell in cells for split in range(splits)):
         return
     graph = load_dataset(name)
@@ -98,9 +98,10 @@ def make(name: str, cells: list[Cell], splits: int, out: Path) -> None:
         part = RECIPES["gap"].split(graph, split)
         with tempfile.TemporaryDirectory() as folder:
             for cell in missing:
-                accuracy, seconds = _run(METHODS[cell.method](cell.epsilon, split), part, Path(folder))
+                cache = options.cache or Path(folder)
+                accuracy, seconds = _run(METHODS[cell.method](cell.epsilon, split), part, cache)
                 record = {**cell._asdict(), "split": split, "accuracy": accuracy, "seconds": seconds}
-                with out.open("a", encoding="utf-8") as lines:
+                with options.out.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps(record) + "\n")
 
 
@@ -187,6 +188,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--cache", type=Path, help="keep the public posteriors of all splits here")
     return parser.parse_args()
 
 
