@@ -31,7 +31,8 @@ def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: st
         (work / EDGES_FILE).write_bytes(tables.encode(table, ".parquet"))
         record = {"mechanism": mechanism_of(graph), "edges": table.num_rows, **guarantee.as_dict()}
         (work / GUARANTEE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        (work / PAGE_FILE).write_text(page(graph, guarantee, table.num_rows, source, target), "utf-8")
+        words = page(graph, guarantee, table.num_rows, source, target)
+        (work / PAGE_FILE).write_text(words, encoding="utf-8")
 
 
 def edge_table(graph: Graph, source: str, target: str) -> tables.Table:

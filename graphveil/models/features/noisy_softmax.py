@@ -63,7 +63,7 @@ def softmax_descent(noise_multiplier: float, records: int, features: int, steps:
     records, and f features: with few records a feature, long steps learn records by heart, and noise.
 
     >>> [round(softmax_descent(z, 14000, 500).rate, 1) for z in (28.9, 8.37, 2.67)]
-    [24.5, 80.0, 80.0]
+    [24.0, 80.0, 80.0]
     """
     loudness = records * math.sqrt(steps) / noise_multiplier
     fastest = min(_FASTEST, _CROWDED * records / features)
