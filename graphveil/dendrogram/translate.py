@@ -9,7 +9,8 @@ double precision, in the order in which they are written, so both ways give the 
 
 Why so. A chain of moves cannot be vectorised: each step depends on the last. Interpreted, a step takes some
 ten microseconds, and compiled one or two. A second text of the loop in another language would have to be kept
-equal by hand.
+equal by hand. Whatever else Python can say is refused (``NotImplementedError``, with the syntax tree of it)
+when the module's own loops are translated: no data decides that, so only who changes a loop can see it.
 """
 
 import ast

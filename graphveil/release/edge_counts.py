@@ -13,10 +13,19 @@ from graphveil._random import RowStream
 from graphveil.errors import ReleaseError, UnitError
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import IntegerNoise
-from graphveil.privacy import NodeUnit, PairwiseGaussian, UndirectedEdge, Unit
+from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import GRID_BITS, Data, Prepared, Public, Query, check_noise, outside
+from graphveil.release.query import (
+    GRID_BITS,
+    Data,
+    Prepared,
+    Public,
+    Query,
+    check_noise,
+    outside,
+    refuse_edges_stored_twice,
+)
 
 _EDGES = 1 << 22  # at a time
 
@@ -82,11 +91,7 @@ class EdgeCountQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse friendships stored as directed edges: one that is stored twice would move two cells."""
-        if directed and isinstance(unit, UndirectedEdge):
-            raise UnitError(
-                "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
-                "'directed-edge', or build the graph with directed=False"
-            )
+        refuse_edges_stored_twice(unit, directed=directed)
 
     def prepare(self, data: EdgeCountData, public: Public) -> Prepared:
         """Check the labels of labelled groups."""

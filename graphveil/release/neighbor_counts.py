@@ -27,6 +27,7 @@ from graphveil.release.query import (
     Query,
     are_numbers,
     outside,
+    refuse_edges_stored_twice,
 )
 
 SILENT = -1  # the class of a node that no row counts
@@ -117,11 +118,7 @@ class NeighborCountQuery(Query):
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse friendships stored as directed edges: one that is stored twice would move two counts."""
-        if directed and isinstance(unit, UndirectedEdge):
-            raise UnitError(
-                "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
-                "'directed-edge', or build the graph with directed=False"
-            )
+        refuse_edges_stored_twice(unit, directed=directed)
 
     def describe(self) -> Description:
         """Return what is said of the query."""

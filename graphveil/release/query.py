@@ -13,7 +13,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.mechanisms import IntegerNoise
-from graphveil.privacy import ByGroup, Composed, Event, NodeUnit, Unit
+from graphveil.privacy import ByGroup, Composed, Event, NodeUnit, UndirectedEdge, Unit
 from graphveil.release.private_edges import PrivateEdges
 
 GRID_BITS = 10
@@ -175,6 +175,19 @@ def check_noise(sigma: tuple[float, ...], groups: int, grid_bits: int) -> None:
         _check.positive(sigma=value)
     _check.integer_at_least(1, grid_bits=grid_bits)
     _check.within(1, MAX_GRID_BITS, grid_bits=grid_bits)
+
+
+def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
+    """Refuse friendships stored as directed edges, where each of the two would be counted.
+
+    Raises:
+        UnitError: the graph is directed, and the unit is one undirected edge.
+    """
+    if directed and isinstance(unit, UndirectedEdge):
+        raise UnitError(
+            "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
+            "'directed-edge', or build the graph with directed=False"
+        )
 
 
 def of_records(unit: Unit) -> NodeUnit:
