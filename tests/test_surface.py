@@ -27,6 +27,7 @@ PUBLIC = {
     "SAGE",
     "SimGAT",
     "attach_ledger",
+    "audit",
     "ledger_of",
     "calibrate",
     "compare",

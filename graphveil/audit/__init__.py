@@ -1,0 +1,19 @@
+"""Audits: what a release gives away at least, and whether code keeps the promise that it makes.
+
+Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...).
+"""
+
+from graphveil.audit.bounds import LowerBound, at_least, at_most, repeated_runs
+from graphveil.audit.one_run import one_run, one_run_gaussian
+from graphveil.audit.summed import sampled_training, summed_gaussian
+
+__all__ = [
+    "LowerBound",
+    "at_least",
+    "at_most",
+    "one_run",
+    "one_run_gaussian",
+    "repeated_runs",
+    "sampled_training",
+    "summed_gaussian",
+]

@@ -1,0 +1,133 @@
+"""Lower bounds on epsilon from counts of repeated runs, at a confidence that is exact for every sample size.
+
+A run with a canary and a run without it are told apart by a test that was fixed before the runs. Under
+(epsilon, delta)-indistinguishability
+
+    TPR <= e^epsilon FPR + delta    and    1 - FPR <= e^epsilon (1 - TPR) + delta,
+
+so a lower bound on one rate and an upper bound on the other bound epsilon from below. Rates are bounded by
+Clopper and Pearson (1934), each at half of the significance: one event carries both inequalities.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import betaincinv
+
+from graphveil import _check
+
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowerBound:
+    """What an audit certifies, and the most that it could have certified.
+
+    Args:
+        epsilon: a lower bound on epsilon at ``delta``, with probability ``confidence`` over the runs.
+        delta: at which delta.
+        confidence: how often such a bound is right, at least.
+        ceiling: the bound had every guess been right: no result of this size certifies more. Infinite where
+            the statistic has no largest value.
+        how: which bound, in words.
+        mu: the lower bound on mu that epsilon follows from, or None.
+
+    >>> print(repeated_runs(90, 100, 10, 100))
+    epsilon >= 1.374 at delta = 0 with confidence 99 % (repeated runs; it could not exceed 2.911)
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    ceiling: float
+    how: str
+    mu: float | None = None
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
+        most = "it has no ceiling" if math.isinf(self.ceiling) else f"it could not exceed {self.ceiling:.3f}"
+        return (
+            f"epsilon >= {self.epsilon:.3f} at delta = {self.delta:g}{mu} with confidence "
+            f"{100 * self.confidence:g} % ({self.how}; {most})"
+        )
+
+
+def at_least(successes: int, trials: int, significance: float) -> float:
+    """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
+
+    >>> round(at_least(5, 10, 0.05), 6)
+    0.222441
+    """
+    _check_counts(successes, trials)
+    if not successes:
+        return 0.0
+    return float(betaincinv(successes, trials - successes + 1, significance))
+
+
+def at_most(successes: int, trials: int, significance: float) -> float:
+    """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
+
+    >>> round(at_most(0, 100, 0.05), 6)  # the rule of three
+    0.029513
+    """
+    return 1.0 - at_least(trials - successes, trials, significance)
+
+
+def repeated_runs(
+    hits: int,
+    with_canary: int,
+    alarms: int,
+    without: int,
+    *,
+    delta: float = 0.0,
+    confidence: float = CONFIDENCE,
+) -> LowerBound:
+    """Return the lower bound on epsilon from independent runs with a canary and without it.
+
+    Args:
+        hits: runs with the canary in which the test said "with".
+        with_canary: all runs with it.
+        alarms: runs without it in which the test said "with".
+        without: all runs without it.
+        delta: at which delta.
+        confidence: of the bound; the test must not have been chosen by these runs.
+
+    Raises:
+        ConfigError: counts that cannot be.
+
+    >>> round(repeated_runs(900, 1000, 100, 1000, delta=1e-5).epsilon, 4)
+    1.9288
+    """
+    _check.within(0, 1, delta=delta)
+    _check_confidence(confidence)
+    epsilon = _from_counts(hits, with_canary, alarms, without, delta, 1 - confidence)
+    ceiling = _from_counts(with_canary, with_canary, 0, without, delta, 1 - confidence)
+    return LowerBound(
+        epsilon=epsilon, delta=delta, confidence=confidence, ceiling=ceiling, how="repeated runs"
+    )
+
+
+def _from_counts(
+    hits: int, with_canary: int, alarms: int, without: int, delta: float, significance: float
+) -> float:
+    caught = at_least(hits, with_canary, significance / 2)
+    alarmed = at_most(alarms, without, significance / 2)
+    return max(0.0, _log_ratio(caught, alarmed, delta), _log_ratio(1 - alarmed, 1 - caught, delta))
+
+
+def _log_ratio(likely: float, unlikely: float, delta: float) -> float:
+    """Return ln((likely - delta) / unlikely); nothing follows where delta covers it."""
+    if likely <= delta:
+        return 0.0
+    return math.inf if unlikely <= 0 else math.log((likely - delta) / unlikely)
+
+
+def _check_counts(successes: int, trials: int) -> None:
+    _check.integer_at_least(1, trials=trials)
+    _check.integer_at_least(0, successes=successes)
+    _check.within(0, trials, successes=successes)
+
+
+def _check_confidence(confidence: float) -> None:
+    _check.positive(confidence=confidence, significance=1 - confidence)

@@ -1,0 +1,273 @@
+"""Bounds against an independent auditor, against optimisation, and on mechanisms whose epsilon is known.
+
+Golden values marked *auditor* are those of the auditing module of jax-privacy 2.0.0, which needs only numpy and
+scipy and was called once for each row.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom, norm
+
+from graphveil.audit import (
+    LowerBound,
+    at_least,
+    at_most,
+    one_run,
+    one_run_gaussian,
+    repeated_runs,
+    sampled_training,
+    summed_gaussian,
+)
+from graphveil.audit.one_run import gaussian_claim_fails, p_value
+from graphveil.audit.summed import blur, largest_multiplier, log_ratio
+from graphveil.errors import ConfigError
+from graphveil.privacy import PoissonGaussian, privacy_curve
+from graphveil.privacy.gaussian import epsilon_of, mu_of
+
+AUDITOR_RATES = [  # successes, trials, significance, upper bound
+    (0, 100, 0.05, 0.029513049607039925),
+    (7, 50, 0.005, 0.30910696596481874),
+    (120, 1000, 0.01, 0.14592937569699516),
+    (49, 50, 0.005, 0.9998997541884763),
+]
+AUDITOR_RUNS = [  # hits, with, alarms, without, delta, epsilon
+    (90, 100, 10, 100, 0.0, 1.3741292646051675),
+    (900, 1000, 100, 1000, 1e-5, 1.9288210213889885),
+    (999, 1000, 700, 1000, 1e-5, 3.570569746534044),
+    (30, 1000, 2, 1000, 1e-6, 0.6594101318465091),
+]
+AUDITOR_P = [  # canaries, guesses, correct, epsilon, delta, p-value
+    (1000, 100, 90, 1.0, 0.0, 2.7358128007661584e-05),
+    (1000, 100, 90, 1.0, 1e-5, 0.0008412885614385309),
+    (5000, 500, 320, 0.2, 1e-4, 0.015320312698803228),
+    (200, 200, 150, 0.5, 1e-3, 0.010729701961876234),
+]
+AUDITOR_ONE_RUN = [  # canaries, guesses, correct, delta, epsilon
+    (1000, 100, 100, 1e-5, 2.9891929096038554),
+    (1000, 100, 90, 0.0, 1.441389385561513),
+    (1000, 100, 90, 1e-5, 1.4273118526978308),
+    (10000, 1000, 800, 1e-6, 1.201025253275963),
+    (500, 500, 300, 1e-4, 0.18188641936243397),
+]
+AUDITOR_GAUSSIAN = [
+    (1000, 100, 100, 1e-5, 4.46393991595043),
+    (1000, 100, 90, 1e-5, 1.9820861531788676),
+    (1000, 1000, 700, 1e-5, 1.0759450286935808),
+    (10000, 1000, 800, 1e-6, 1.6691252160478476),
+    (500, 500, 300, 1e-4, 0.27183166789521096),
+    (10000, 2000, 1300, 1e-5, 0.6418794020142046),
+]
+
+
+@pytest.mark.parametrize(("successes", "trials", "significance", "upper"), AUDITOR_RATES)
+def test_rates_are_those_of_an_auditor(
+    successes: int, trials: int, significance: float, upper: float
+) -> None:
+    assert at_most(successes, trials, significance) == pytest.approx(upper, rel=1e-9)
+    if successes < trials:
+        assert upper == pytest.approx(beta.ppf(1 - significance, successes + 1, trials - successes))
+
+
+@pytest.mark.parametrize(("hits", "n", "alarms", "m", "delta", "epsilon"), AUDITOR_RUNS)
+def test_repeated_runs_are_those_of_an_auditor(
+    hits: int, n: int, alarms: int, m: int, delta: float, epsilon: float
+) -> None:
+    assert repeated_runs(hits, n, alarms, m, delta=delta).epsilon == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("m", "r", "v", "epsilon", "delta", "expected"), AUDITOR_P)
+def test_p_values_are_those_of_an_auditor(
+    m: int, r: int, v: int, epsilon: float, delta: float, expected: float
+) -> None:
+    assert p_value(m, r, v, epsilon, delta) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("m", "r", "v", "delta", "epsilon"), AUDITOR_ONE_RUN)
+def test_one_run_is_that_of_an_auditor(m: int, r: int, v: int, delta: float, epsilon: float) -> None:
+    assert one_run(m, r, v, delta=delta).epsilon == pytest.approx(epsilon, abs=2e-6)
+
+
+@pytest.mark.parametrize(("m", "r", "v", "delta", "epsilon"), AUDITOR_GAUSSIAN)
+def test_one_run_for_gaussian_claims_is_that_of_an_auditor(
+    m: int, r: int, v: int, delta: float, epsilon: float
+) -> None:
+    # Theirs goes through a library's noise for (epsilon, delta), good to about 1e-5.
+    assert one_run_gaussian(m, r, v, delta=delta).epsilon == pytest.approx(epsilon, rel=1e-4)
+
+
+def test_p_values_are_the_formula_written_out() -> None:
+    m, r, v, epsilon, delta = 60, 12, 9, 0.4, 1e-3
+    q = 1 / (1 + math.exp(-epsilon))
+    mass = binom.pmf(np.arange(r + 1), r, q)
+    worst = max(mass[v - i : v].sum() / i for i in range(1, v + 1))
+    assert p_value(m, r, v, epsilon, delta) == pytest.approx(mass[v:].sum() + 2 * m * delta * worst)
+
+
+@pytest.mark.parametrize(("m", "r", "v", "mu"), [(8, 8, 7, 0.5), (12, 8, 8, 1.0), (20, 10, 8, 0.2)])
+def test_the_recursion_finds_the_largest_tail_that_the_constraints_allow(
+    m: int, r: int, v: int, mu: float
+) -> None:
+    # Maximise P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
+    # 1 - f is concave, so it lies below its tangents: a linear programme from above, as tight as they are many.
+    k, tangents = np.arange(r + 1), ndtri(np.geomspace(1e-9, 1 - 1e-9, 500))
+    rows, limits = [], []
+    for j in range(r):
+        x, slope = ndtr(tangents), np.exp(norm.logpdf(tangents + mu) - norm.logpdf(tangents))
+        left = np.where(k > j, k, 0) / m
+        right = np.where(k >= j, r - k, 0) / m
+        rows += list(left[None] - slope[:, None] * right[None])
+        limits += list(ndtr(tangents + mu) - slope * x)
+    found = linprog(-(k >= v).astype(float), rows, limits, np.ones((1, r + 1)), [1.0], bounds=(0, 1))
+    largest = -found.fun
+    assert gaussian_claim_fails(m, r, v, mu, largest * 1.002)
+    assert not gaussian_claim_fails(m, r, v, mu, largest * 0.99)
+
+
+def test_what_n_right_guesses_of_n_certify() -> None:
+    # e^eps / (1 + e^eps) = 0.01^(1 / n)
+    q = 0.01 ** (1 / 50)
+    found = one_run(400, 50, 50)
+    assert found.epsilon == found.ceiling == pytest.approx(math.log(q / (1 - q)), abs=1e-7)
+    assert one_run(400, 50, 40).ceiling == found.ceiling > one_run(400, 50, 40).epsilon
+    runs = repeated_runs(5, 20, 1, 20)
+    assert runs.ceiling == pytest.approx(math.log(0.005 ** (1 / 20) / (1 - 0.005 ** (1 / 20))))
+
+
+def test_nothing_is_certified_from_chance() -> None:
+    assert repeated_runs(50, 100, 50, 100).epsilon == 0
+    assert one_run(100, 100, 50).epsilon == 0
+    assert one_run_gaussian(100, 100, 50, delta=1e-5).epsilon == 0
+    assert at_least(0, 10, 0.01) == 0
+    assert at_most(10, 10, 0.01) == 1
+    zeros = np.zeros(10)
+    assert summed_gaussian(zeros, zeros, delta=1e-5).epsilon == 0
+    none = sampled_training(zeros, noise_multiplier=1, sampling_rate=0.5, steps=5, delta=1e-5)
+    assert none.epsilon == 0
+
+
+def test_a_sum_is_the_formula() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(0.8, 1, 400), rng.normal(0, 1, 900)
+    found = summed_gaussian(x, y, delta=1e-5, confidence=0.95)
+    expected = x.mean() - y.mean() - norm.ppf(0.95) * math.sqrt(1 / 400 + 1 / 900)
+    assert found.mu == pytest.approx(expected)
+    assert found.epsilon == pytest.approx(epsilon_of(expected, 1e-5))
+    assert blur(400, 0.95) == pytest.approx(norm.ppf(0.95) * math.sqrt(1 / 200))
+
+
+def test_the_statistic_of_sampled_steps_is_the_dominating_pairs() -> None:
+    y = np.linspace(-4, 6, 41)
+    without, moved = norm.pdf(y), norm.pdf(y, 1 / 1.7)
+    assert log_ratio(y, 1.7, 0.3) == pytest.approx(np.log((0.7 * without + 0.3 * moved) / without))
+    assert log_ratio(y, 1.7, 1.0) == pytest.approx(y / 1.7 - 0.5 / 1.7**2)
+
+
+def test_a_chernoff_bound_of_unsampled_steps_is_the_closed_form() -> None:
+    # q = 1: the sum is normal, and its tail bound exp(-excess^2 / 2): rejected at excess sqrt(2 ln 100).
+    n, z = 10_000, 2.0
+    y = np.full(n, 0.3)
+    shift = 0.3 - math.sqrt(2 * math.log(100) / n)
+    assert 1 / largest_multiplier(y, z, 1.0, 0.01) == pytest.approx(shift, rel=1e-4)
+
+
+# -- validity: a bound exceeds the truth in one trial of a hundred at most ----------------------------------
+
+TRIALS = 400
+MOST = int(binom.isf(1e-6, TRIALS, 0.01))  # more than so many exceptions do not happen by chance
+
+
+def exceptions(truth: float, bounds: list[float]) -> int:
+    return sum(bound > truth for bound in bounds)
+
+
+def test_bounds_from_runs_of_randomised_response_hold() -> None:
+    rng, epsilon = np.random.default_rng(3), 0.8
+    p = 1 / (1 + math.exp(-epsilon))
+    hits, alarms = rng.binomial(300, p, TRIALS), rng.binomial(300, 1 - p, TRIALS)
+    found = [repeated_runs(int(a), 300, int(b), 300).epsilon for a, b in zip(hits, alarms, strict=True)]
+    assert exceptions(epsilon, found) <= MOST
+    assert np.mean(found) > 0.4 * epsilon
+    assert exceptions(epsilon - 0.6, found) > TRIALS / 2  # a claim that is too small is refuted
+
+
+def guessed(rng: np.random.Generator, canaries: int, guesses: int, mu: float) -> int:
+    """Release one number for each canary, and guess the clearest ones."""
+    present = rng.random(canaries) < 0.5
+    apart = rng.normal(mu * present, 1) - mu / 2
+    clear = np.argsort(-np.abs(apart))[:guesses]
+    return int(((apart > 0) == present)[clear].sum())
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_one_run_bounds_of_gaussian_releases_hold(mu: float) -> None:
+    rng, delta = np.random.default_rng(4), 1e-5
+    counts = [guessed(rng, 500, 150, mu) for _ in range(TRIALS)]
+    truth = epsilon_of(mu, delta)
+    assert sum(p_value(500, 150, c, truth, delta) < 0.01 for c in counts) <= MOST
+    assert sum(gaussian_claim_fails(500, 150, c, mu, 0.01) for c in counts) <= MOST
+    typical = int(np.median(counts))
+    gaussian = one_run_gaussian(500, 150, typical, delta=delta).epsilon
+    assert one_run(500, 150, typical, delta=delta).epsilon < gaussian <= truth
+
+
+def test_one_run_holds_where_canaries_share_their_fate() -> None:
+    # With probability delta everything is told: the term 2 m delta is for this.
+    rng, delta, epsilon = np.random.default_rng(5), 0.06, 0.5
+    p = 1 / (1 + math.exp(-epsilon))
+    counts = np.where(rng.random(TRIALS) < delta, 40, rng.binomial(40, p, TRIALS))
+    assert sum(p_value(40, 40, int(c), epsilon, delta) < 0.01 for c in counts) <= MOST
+    assert sum(p_value(40, 40, int(c), epsilon, 0.0) < 0.01 for c in counts) > MOST
+
+
+def test_sums_over_gaussian_canaries_hold_and_reach_four_fifths() -> None:
+    rng, delta = np.random.default_rng(6), 1e-5
+    for epsilon, count in ((1.0, 20_000), (8.0, 2_000)):
+        mu = mu_of(epsilon, delta)
+        found = [
+            summed_gaussian(rng.normal(mu, 1, count), rng.normal(0, 1, count), delta=delta).epsilon
+            for _ in range(TRIALS)
+        ]
+        assert exceptions(epsilon, found) <= MOST
+        assert np.mean(found) > 0.8 * epsilon
+
+
+def test_the_likelihood_ratio_of_sampled_steps_holds_and_reaches_four_fifths() -> None:
+    rng, z, q, steps, delta = np.random.default_rng(7), 2.0, 0.1, 200, 1e-5
+    truth = privacy_curve(PoissonGaussian(z, q, steps)).epsilon(delta)
+
+    def seen(count: int) -> np.ndarray:
+        return rng.normal((rng.random(count) < q) / z, 1)
+
+    most = [largest_multiplier(seen(4000), z, q, 0.01) for _ in range(30)]
+    assert sum(multiplier < z for multiplier in most) <= int(binom.isf(1e-6, 30, 0.01))
+    found = sampled_training(seen(400_000), noise_multiplier=z, sampling_rate=q, steps=steps, delta=delta)
+    assert 0.8 * truth < found.epsilon <= truth
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: repeated_runs(11, 10, 0, 10),
+        lambda: repeated_runs(1, 10, 0, 10, confidence=1.0),
+        lambda: repeated_runs(1, 10, 0, 10, delta=2.0),
+        lambda: one_run(10, 11, 5),
+        lambda: one_run(10, 5, 6),
+        lambda: one_run_gaussian(10, 5, 5, delta=0.0),
+        lambda: summed_gaussian(np.zeros(0), np.zeros(3), delta=1e-5),
+        lambda: summed_gaussian(np.full(2, np.nan), np.zeros(3), delta=1e-5),
+    ],
+)
+def test_counts_that_cannot_be_are_refused(wrong: object) -> None:
+    with pytest.raises(ConfigError):
+        wrong()  # type: ignore[operator]
+
+
+def test_a_bound_says_itself_in_a_line() -> None:
+    bound = LowerBound(epsilon=1.0, delta=1e-5, confidence=0.99, ceiling=math.inf, how="a sum", mu=0.25)
+    assert str(bound) == (
+        "epsilon >= 1.000 at delta = 1e-05, mu >= 0.2500 with confidence 99 % (a sum; it has no ceiling)"
+    )
