@@ -1,7 +1,7 @@
 """Bounds against an independent auditor, against optimisation, and on mechanisms whose epsilon is known.
 
-Golden values marked *auditor* are those of the auditing module of jax-privacy 2.0.0, which needs only numpy and
-scipy and was called once for each row.
+Golden values marked *auditor* are those of the auditing module of jax-privacy 2.0.0, which needs only numpy
+and scipy and was called once for each row.
 """
 
 import math
@@ -112,7 +112,7 @@ def test_the_recursion_finds_the_largest_tail_that_the_constraints_allow(
     m: int, r: int, v: int, mu: float
 ) -> None:
     # Maximise P[V >= v] over all laws of V with sum_{k > j} k p_k / m <= 1 - f(sum_{k >= j} (r - k) p_k / m);
-    # 1 - f is concave, so it lies below its tangents: a linear programme from above, as tight as they are many.
+    # 1 - f is concave, so it lies below its tangents: a linear programme from above, tight for many.
     k, tangents = np.arange(r + 1), ndtri(np.geomspace(1e-9, 1 - 1e-9, 500))
     rows, limits = [], []
     for j in range(r):
