@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import audit, errors, mechanisms, perturb
+    from graphveil import attacks, audit, errors, mechanisms, perturb
     from graphveil.experiment.calibration import calibrate
     from graphveil.fidelity.comparison import compare
     from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
@@ -48,6 +48,7 @@ _HOMES = {
     "SAGE": "graphveil.models.sage",
     "SimGAT": "graphveil.models.simgat",
     "attach_ledger": "graphveil.privacy",
+    "attacks": "",
     "audit": "",
     "calibrate": "graphveil.experiment.calibration",
     "compare": "graphveil.fidelity",
@@ -77,6 +78,7 @@ __all__ = [
     "MemoryLedger",
     "SimGAT",
     "attach_ledger",
+    "attacks",
     "audit",
     "calibrate",
     "compare",

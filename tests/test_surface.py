@@ -27,6 +27,7 @@ PUBLIC = {
     "SAGE",
     "SimGAT",
     "attach_ledger",
+    "attacks",
     "audit",
     "ledger_of",
     "calibrate",

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import collect, compare, inspect, learn, perturb, predict, train
+from graphveil.cli import attack, collect, compare, inspect, learn, perturb, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -31,6 +31,10 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     inspect.explain,
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
+    "attack": (
+        "Attack a finished run as somebody would who has its predictions; internal, and books nothing.",
+        (attack.linkteller,),
+    ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
         (collect.survey, collect.show, collect.answer, collect.decode, learn.learn),

@@ -22,6 +22,7 @@ READERS = {  # by part and file
     "experiment/data_fingerprint.py": "a keyed digest, internal",
     "experiment/run.py": "a count where edges are public",
     "propagation/kprop.py": "public edges",
+    "attacks/secret_edges.py": "in the clear, internal",
     "fidelity/simple_graph.py": "in the clear, internal",
     "structure/edges.py": "public edges",
     "structure/embedding.py": "public edges",

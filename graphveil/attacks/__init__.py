@@ -1,0 +1,38 @@
+"""Attacks: what an attacker gets out of a fitted model, measured on data whose secrets are known.
+
+Everything here reads the true edges or the true membership to score itself, and is internal.
+"""
+
+from graphveil.attacks.ceilings import ceiling_of, pure_advantage, pure_auc
+from graphveil.attacks.correlations import correlations
+from graphveil.attacks.influence import Predict, influences, link_scores
+from graphveil.attacks.link import LinkReport, LinkSettings, attack_links, attack_predict
+from graphveil.attacks.pairs import Pairs, draw_pairs
+from graphveil.attacks.ranking import Ranking, Spread, auc_of
+from graphveil.attacks.secret_edges import SecretEdges
+from graphveil.attacks.serving import Served, network_predict, served
+from graphveil.attacks.whitebox import exact_influences
+
+__all__ = [
+    "LinkReport",
+    "LinkSettings",
+    "Pairs",
+    "Predict",
+    "Ranking",
+    "SecretEdges",
+    "Served",
+    "Spread",
+    "attack_links",
+    "attack_predict",
+    "auc_of",
+    "ceiling_of",
+    "correlations",
+    "draw_pairs",
+    "exact_influences",
+    "influences",
+    "link_scores",
+    "network_predict",
+    "pure_advantage",
+    "pure_auc",
+    "served",
+]

@@ -1,0 +1,25 @@
+"""Attackers who read no influence: nodes whose rows look alike are taken to be joined (LSA2)."""
+
+import numpy as np
+
+from graphveil.attacks.matrices import Matrix, dense_rows
+from graphveil.attacks.pairs import Pairs
+from graphveil.attacks.ranking import Floats
+
+_LEAST = 1e-12
+
+
+def correlations(rows: Matrix, pairs: Pairs) -> Floats:
+    """Return the correlation of the two ends' rows, each less its own mean: one score a pair.
+
+    With posteriors it is LSA2-post, with features LSA2-attr (Wu et al., after He et al.): the latter knows
+    nothing but what is public, and is what every attack has to be compared with.
+
+    Args:
+        rows: (N, d), an array, a tensor or a SciPy matrix.
+        pairs: which pairs.
+    """
+    drawn = dense_rows(rows, pairs.nodes)
+    centred = drawn - drawn.mean(axis=1, keepdims=True)
+    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _LEAST)
+    return np.asarray((unit @ unit.T)[pairs.one, pairs.other])

@@ -1,0 +1,200 @@
+"""Link inference against a fitted model: LinkTeller, and what stands beside it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from graphveil import _check
+from graphveil.attacks.ceilings import ceiling_of
+from graphveil.attacks.correlations import correlations
+from graphveil.attacks.influence import (
+    DIRECTIONS,
+    NUDGES,
+    STEP,
+    Direction,
+    Nudge,
+    Predict,
+    influences,
+    link_scores,
+)
+from graphveil.attacks.matrices import Matrix, features_of
+from graphveil.attacks.pairs import SAMPLINGS, Pairs, Sampling, draw_pairs
+from graphveil.attacks.ranking import Floats, Ranking
+from graphveil.attacks.secret_edges import SecretEdges
+from graphveil.attacks.serving import Served, served
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator
+
+LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
+BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
+BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings:
+    """What a link attack is told beforehand.
+
+    Args:
+        nodes: how many nodes are drawn; all pairs of them are judged.
+        sampling: ``"unbalanced"``, ``"balanced"``, ``"lo"`` or ``"hi"`` (:func:`draw_pairs`).
+        cutoff: the degree of ``"lo"`` and ``"hi"``.
+        step: the size of a nudge.
+        nudge: how a row is nudged (:func:`influences`).
+        direction: whose influence counts (:func:`link_scores`).
+        seed: of the draw.
+    """
+
+    nodes: int = 500
+    sampling: Sampling = "unbalanced"
+    cutoff: int | None = None
+    step: float = STEP
+    nudge: Nudge = "either"
+    direction: Direction = "max"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.integer_at_least(2, nodes=self.nodes)
+        _check.one_of(SAMPLINGS, sampling=self.sampling)
+        _check.positive(step=self.step)
+        _check.one_of(NUDGES, nudge=self.nudge)
+        _check.one_of(DIRECTIONS, direction=self.direction)
+
+
+@dataclass(frozen=True, eq=False)
+class Attacker:
+    """One attacker's scores of all pairs, and what became of them.
+
+    Args:
+        name: what tables call it.
+        scores: one a pair.
+        ranking: how well they put edges first.
+        note: what has to be said of it.
+    """
+
+    name: str
+    scores: Floats
+    ranking: Ranking
+    note: str = ""
+
+    def as_dict(self, pairs: Pairs) -> dict[str, Any]:
+        """Return its figures as plain values, with decisions at every belief about the density."""
+        beliefs = {
+            f"{belief:g}k": dict(
+                zip(
+                    ("precision", "recall", "f1"),
+                    self.ranking.taking(belief * pairs.joined.sum()),
+                    strict=True,
+                )
+            )
+            for belief in BELIEFS
+        }
+        return {"attacker": self.name, **self.ranking.figures(), "beliefs": beliefs, "note": self.note}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkReport:
+    """All attackers on the same pairs. Internal: it says how well true edges are found.
+
+    Args:
+        pairs: what was judged.
+        attackers: by name.
+        ceiling: what the guarantee implies for one edge (:func:`ceiling_of`).
+        reads: what the model's answers read.
+        settings: what was asked.
+    """
+
+    pairs: Pairs
+    attackers: Mapping[str, Attacker]
+    ceiling: Mapping[str, Any]
+    reads: str
+    settings: LinkSettings = field(default_factory=LinkSettings)
+
+    def __getitem__(self, name: str) -> Attacker:
+        """Return an attacker by name."""
+        return self.attackers[name]
+
+    def with_attackers(self, *more: Attacker) -> "LinkReport":
+        """Return the report with further attackers on the same pairs."""
+        return replace(self, attackers={**self.attackers, **{one.name: one for one in more}})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``graphveil attack linkteller --json`` prints."""
+        main, beside = self[LINKTELLER].ranking, self[BY_FEATURES].ranking
+        return {
+            "internal": True,
+            "attack": "linkteller",
+            "auc": main.auc,
+            "tpr_at_1pct_fpr": main.true_positive_rate(0.01),
+            "baseline": {"attacker": BY_FEATURES, **beside.figures()},
+            "ceiling": dict(self.ceiling),
+            "reads": self.reads,
+            "nodes": len(self.pairs.nodes),
+            "pairs": len(self.pairs.joined),
+            "edges": int(self.pairs.joined.sum()),
+            "settings": dict(vars(self.settings)),
+            "attackers": [one.as_dict(self.pairs) for one in self.attackers.values()],
+        }
+
+
+def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
+    """Return what an attacker learns about the edges of the graph that a model was fitted on.
+
+    LinkTeller sends features of its choice and watches whose predictions move; beside it stand attackers who
+    compare posteriors, and features alone, which are public. Guarantee: none; the true edges are read, so no
+    number of this may be published.
+
+    Raises:
+        ConfigError: a setting is outside its range, or the drawn pairs are all alike.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.GCN(unit="none", seed=0, epochs=20).fit(graph)
+    >>> report = attack_links(model, graph, LinkSettings(nodes=60))
+    >>> report["LinkTeller"].ranking.auc > 0.9 > report["feature correlation (public)"].ranking.auc
+    True
+    """
+    asked = settings or LinkSettings()
+    answers = served(model, graph)
+    pairs = draw_pairs(
+        SecretEdges.of(graph.adjacency),
+        count=asked.nodes,
+        sampling=asked.sampling,
+        cutoff=asked.cutoff,
+        seed=asked.seed,
+    )
+    x = features_of(graph)
+    found = {
+        LINKTELLER: lambda: _influence_scores(answers, x, pairs, asked),
+        BY_POSTERIOR: lambda: correlations(answers.proba, pairs),
+        BY_FEATURES: lambda: correlations(x, pairs),
+    }
+    notes = {} if answers.moves else {LINKTELLER: BY_CONSTRUCTION}
+    attackers = judged(found, pairs, notes)
+    return LinkReport(pairs, attackers, ceiling_of(model.guarantee), answers.reads, asked)
+
+
+def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSettings) -> Attacker:
+    """Return LinkTeller against anything that answers features with scores, a live endpoint for example."""
+    found = influences(predict, x, pairs.nodes, step=settings.step, nudge=settings.nudge)
+    scores = link_scores(found, pairs, settings.direction)
+    return Attacker(LINKTELLER, scores, Ranking.of(scores, pairs.joined))
+
+
+def judged(
+    scores: Mapping[str, Callable[[], Floats]], pairs: Pairs, notes: Mapping[str, str]
+) -> dict[str, Attacker]:
+    """Return attackers by name, from what computes their scores."""
+    found = {name: compute() for name, compute in scores.items()}
+    return {
+        name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
+        for name, values in found.items()
+    }
+
+
+def _influence_scores(answers: Served, x: Matrix, pairs: Pairs, asked: LinkSettings) -> Floats:
+    if not answers.moves:
+        return np.zeros(len(pairs.joined))
+    return attack_predict(answers.predict, x, pairs, asked).scores

@@ -1,0 +1,100 @@
+"""What a deployed model answers to features that somebody sends, and what it reads for that."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphveil._random import PublicStreams
+from graphveil.attacks.influence import Predict
+from graphveil.attacks.matrices import Matrix, float64_batch, is_sparse
+from graphveil.attacks.ranking import Floats
+from graphveil.graph import Adjacency, Graph
+from graphveil.graph.domain import Domain
+from graphveil.models.base import Estimator
+from graphveil.models.full_graph import TrainedFullGraph
+from graphveil.models.perturbed import TrainedPerturbed
+from graphveil.models.session import Session
+from graphveil.perturb.mechanism import adjacency_of
+from graphveil.privacy import NoUnit
+
+EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A fitted model as its users meet it.
+
+    Args:
+        predict: probabilities for features that are sent; the server holds the edges.
+        reads: what an answer is computed from: exact edges, a released graph, or released rows. In the last
+            case answers are stored, and other features are another question at a price of its own: no nudge
+            moves anybody's answer, and every influence is zero by construction.
+        proba: the probabilities of the graph's own features.
+        released: what was published besides, rows by name.
+    """
+
+    predict: Predict
+    reads: str
+    proba: Floats
+    released: dict[str, Floats]
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything that is sent can move the answer of another node."""
+        return self.reads != RELEASED_ROWS
+
+
+def served(model: Estimator, graph: Graph) -> Served:
+    """Return how a fitted model answers about the graph that it was fitted on.
+
+    A network over edges is asked in float64, in evaluation mode.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.ClassCode(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph)
+    >>> served(model, graph).reads
+    'released rows'
+    """
+    fitted = model.fitted
+    proba = fitted.own_proba.to(torch.float64).numpy()
+    trained = fitted.trained
+    if isinstance(trained, TrainedFullGraph):
+        noisy = isinstance(trained, TrainedPerturbed)
+        edges = released_adjacency(fitted.released["graph"], graph) if noisy else graph.adjacency
+        predict = network_predict(trained.network, edges)
+        return Served(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
+    if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
+
+        def recomputed(x: Matrix) -> Floats:
+            asked = graph.replace(x=x if is_sparse(x) else torch.from_numpy(np.asarray(x)))
+            session = Session(streams=PublicStreams(fitted.method.terms.seed))
+            return trained.answer(asked, session, None).proba.to(torch.float64).numpy()
+
+        return Served(recomputed, EXACT, proba, {})
+    rows = {name: part.to(torch.float64).numpy() for name, part in fitted.released.items()}
+    return Served(lambda x: proba, RELEASED_ROWS, proba, _one_per_node(rows, graph))
+
+
+def released_adjacency(slots: Tensor, graph: Graph) -> Adjacency:
+    """Return the edges that a mechanism released, from the slots that a fit keeps of them."""
+    domain = Domain.whole(graph.num_nodes, directed=graph.directed)
+    return adjacency_of(slots, domain, None, "")
+
+
+def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
+    """Return what a trained network over some edges answers, in float64."""
+    exact = copy.deepcopy(network).double().eval()
+
+    @torch.no_grad()
+    def predict(x: Matrix) -> Floats:
+        logits: Tensor = exact(float64_batch(x), adjacency)
+        return logits.softmax(dim=1).numpy()
+
+    return predict
+
+
+def _one_per_node(rows: dict[str, Floats], graph: Graph) -> dict[str, Floats]:
+    return {name: part for name, part in rows.items() if part.ndim == 2 and len(part) == graph.num_nodes}

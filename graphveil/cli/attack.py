@@ -1,0 +1,142 @@
+"""``attack``: what an attacker gets out of a finished run. All of it is internal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.console import Screen
+
+if TYPE_CHECKING:
+    from graphveil.attacks import LinkReport, Ranking
+    from graphveil.experiment.attacked import AttackedRun
+
+_ATTACK = "Attack"
+_HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
+_RIGHT = (1, 2, 3, 4, 5)
+_CEILING = (
+    "The ceiling bounds what the release tells about one edge to somebody who knows everything else; over "
+    "many pairs public features may tell more."
+)
+_NO_CEILING = "There is no valid guarantee, so nothing is excluded."
+
+Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
+
+
+def linkteller(
+    run: options.RunFolderArgument,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    count: Annotated[
+        int,
+        typer.Option("--count", min=2, help="How many nodes are drawn.", rich_help_panel=_ATTACK),
+    ] = 500,
+    sampling: Annotated[
+        Literal["unbalanced", "balanced", "lo", "hi"],
+        typer.Option(
+            "--sampling",
+            help="All pairs of the nodes; as many non-edges as edges; nodes of low or of high degree.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = "unbalanced",
+    cutoff: Annotated[
+        int | None,
+        typer.Option("--cutoff", help="The degree of lo and hi: 5 and 10.", rich_help_panel=_ATTACK),
+    ] = None,
+    step: Annotated[
+        float, typer.Option("--step", help="The size of a nudge.", rich_help_panel=_ATTACK)
+    ] = 1e-4,
+    nudge: Annotated[
+        Literal["scale", "add", "either"],
+        typer.Option(
+            "--nudge",
+            help="Scale a node's row, add to it, or add to rows of zeros only.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = "either",
+    direction: Annotated[
+        Literal["max", "later", "earlier", "mean"],
+        typer.Option(
+            "--direction",
+            help="Whose influence counts; the source reads that of the later drawn.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = "max",
+    seed: Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Infer edges from a run's predictions: LinkTeller, beside attackers who read less; internal."""
+    from graphveil.attacks import LinkSettings, attack_links
+
+    screen = Screen(as_json=json)
+    settings = LinkSettings(
+        nodes=count,
+        sampling=sampling,
+        cutoff=cutoff,
+        step=step,
+        nudge=nudge,
+        direction=direction,
+        seed=seed,
+    )
+    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    with screen.busy("attacking"):
+        report = attack_links(attacked.model, attacked.graph, settings)
+    _show_links(report, screen)
+    curves = [(one.name, one.ranking) for one in report.attackers.values()]
+    _finish("linkteller", report.as_dict(), curves, attacked, screen)
+
+
+def _read(run: Path, screen: Screen, **data: Any) -> "AttackedRun":
+    from graphveil.experiment.attacked import read_attacked
+
+    with screen.busy(f"reading {run}"):
+        return read_attacked(run, data)
+
+
+def _finish(
+    name: str,
+    record: dict[str, Any],
+    curves: "Sequence[tuple[str, Ranking]]",
+    attacked: "AttackedRun",
+    screen: Screen,
+) -> None:
+    """Write figures and curves under the run's ``internal/``, and print the JSON object."""
+    from graphveil.experiment.roc import roc_lines
+
+    lines = roc_lines([(title, ranking.curve()) for title, ranking in curves]) if curves else ()
+    path = attacked.write(name, record, lines)
+    screen.say(
+        f"The figures are in {path}" + (f", the curves in {path.with_suffix('.html')}" if curves else "")
+    )
+    screen.emit(record)
+
+
+def _show_links(report: "LinkReport", screen: Screen) -> None:
+    from graphveil.experiment.attacked import INTERNAL
+
+    screen.say(INTERNAL, style="bold")
+    screen.say(
+        f"{len(report.pairs.nodes):,} nodes, {len(report.pairs.joined):,} pairs; answers read {report.reads}"
+    )
+    figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
+    rows = [(one["attacker"], *_cells(one), f"{one['beliefs']['1k']['f1']:.3f}") for one in figures]
+    screen.table(_HEAD, [*rows, _ceiling_row(report.ceiling)], right=_RIGHT)
+    for one in figures:
+        if one["note"]:
+            screen.say(f"{one['attacker']}: {one['note']}")
+    screen.say(
+        _CEILING if report.ceiling["holds"] else "There is no valid guarantee, so nothing is excluded."
+    )
+
+
+def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
+    names = ("auc", "average_precision", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+    return tuple(f"{figures[name]:.3f}" for name in names)
+
+
+def _ceiling_row(ceiling: Mapping[str, Any]) -> tuple[str, ...]:
+    rates = (f"{ceiling[name]:.3f}" for name in ("tpr_at_01pct_fpr", "tpr_at_1pct_fpr"))
+    return ("ceiling for one edge", f"{ceiling['auc']:.3f}", "", *rates, "")

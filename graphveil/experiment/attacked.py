@@ -1,0 +1,91 @@
+"""A finished run under attack: the model that was published, on the data that it was fitted on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil._files import write_atomic
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.experiment.artifacts import RunFolder, read_json, write_json
+from graphveil.experiment.charts import Line
+from graphveil.experiment.experiment import Experiment
+from graphveil.experiment.roc import roc_page
+from graphveil.experiment.source import Source
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+    from graphveil.models.base import Estimator
+
+INTERNAL = "Internal: an attack is scored by the very secrets that it is after. Do not publish its figures."
+_DATA = "data."
+_PATHS = ("root", "nodes", "edges")
+
+
+@dataclass(frozen=True, eq=False)
+class AttackedRun:
+    """What an attack is about.
+
+    Args:
+        folder: of the run.
+        model: as it was saved.
+        graph: as it was fitted, split by the run's first seed.
+        experiment: how it came about.
+    """
+
+    folder: RunFolder
+    model: "Estimator"
+    graph: "Graph"
+    experiment: Experiment
+
+    def write(self, attack: str, figures: Mapping[str, Any], curves: Sequence[Line] = ()) -> Path:
+        """Write an attack's figures under ``internal/``, and a page with its ROC curves if there are any."""
+        folder = self.folder.internal / "attacks"
+        path = folder / f"{attack}.json"
+        write_json(path, figures)
+        if curves:
+            title = f"{attack}: {self.experiment.method} on {self.experiment.source.name}"
+            write_atomic(folder / f"{attack}.html", roc_page(title, curves, INTERNAL).encode())
+        return path
+
+
+def read_attacked(place: Path, overrides: Mapping[str, Any]) -> AttackedRun:
+    """Read a run and its data once more, from where they were or from where the overrides say.
+
+    Raises:
+        ArtifactError: the folder holds no finished run with its internal part.
+        ConfigError: the data are not those that the run was fitted on.
+    """
+    from graphveil.models.saved import load_model
+
+    folder = RunFolder(place)
+    if not folder.lock.is_file():
+        raise ArtifactError(
+            f"{place} has no internal/ part, which says what data the run was fitted on; an attack is "
+            "measured on them, so name the whole run folder"
+        )
+    model = load_model(place)
+    locked = read_json(folder.lock)["configuration"]
+    data = {
+        name.removeprefix(_DATA): _value(name, value)
+        for name, value in locked.items()
+        if name.startswith(_DATA)
+    }
+    data |= {name: value for name, value in overrides.items() if value is not None}
+    if "classes" in data:
+        data["classes"] = tuple(data["classes"])
+    parameters = {name: value for name, value in model.get_params().items() if name != "seed"}
+    experiment = Experiment(
+        model.method, Source(**data), parameters, locked["recipe"], seed=int(locked["seed"]), compare=False
+    )
+    graph = experiment.split(experiment.load(), 0)
+    if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
+        raise ConfigError(
+            "the data that were read have another size than those that the run was fitted on; name the run's "
+            "own data (--root, --nodes, --edges)"
+        )
+    return AttackedRun(folder, model, graph, experiment)
+
+
+def _value(name: str, value: Any) -> Any:
+    return Path(value) if name.removeprefix(_DATA) in _PATHS else value

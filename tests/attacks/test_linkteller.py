@@ -1,0 +1,201 @@
+"""LinkTeller: influences by hand and against derivatives, whom it draws, and models of each kind."""
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import graphveil as gv
+from graphveil.attacks import (
+    LinkSettings,
+    Pairs,
+    Ranking,
+    SecretEdges,
+    attack_links,
+    attack_predict,
+    draw_pairs,
+    exact_influences,
+    influences,
+    link_scores,
+    network_predict,
+    served,
+)
+from graphveil.attacks.influence import Predict
+from graphveil.attacks.matrices import features_of
+from graphveil.errors import ConfigError, NotYetError
+from graphveil.graph import Adjacency
+
+TINY = gv.load_dataset("synthetic/tiny")
+NODES = np.arange(25)
+PATH = Adjacency.from_edges([0, 1, 2, 3], [1, 2, 3, 4], num_nodes=5, directed=False)
+
+
+def fitted(cls: Any = gv.GCN, graph: gv.Graph = TINY, **keywords: Any) -> gv.Estimator:
+    model: gv.Estimator = cls(**{"unit": "none", "seed": 0, "epochs": 15, **keywords}).fit(graph)
+    return model
+
+
+MODEL = fitted()
+NETWORK = MODEL.fitted.trained.network  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("cls", [gv.GCN, gv.SAGE])
+@pytest.mark.parametrize("packed", [False, True])
+def test_differences_are_the_derivative(cls: Any, packed: bool) -> None:
+    network = fitted(cls).fitted.trained.network  # type: ignore[attr-defined]
+    x = features_of(TINY)
+    given = sparse.csr_array(x) if packed else x
+    found = influences(network_predict(network, TINY.adjacency), given, NODES, step=1e-5, nudge="scale")
+    exact = exact_influences(network, given, TINY.adjacency, NODES)
+    assert exact.max() > 0.05
+    assert np.abs(found - exact).max() < 2e-5
+    assert np.array_equal(exact == 0, found == 0)  # beyond two hops nothing arrives, to the last bit
+
+
+def test_nothing_arrives_beyond_the_layers() -> None:
+    graph = gv.Graph.from_edges(torch.rand(5, 3) + 0.1, [0, 1, 0, 1, 0], *PATH.edge_index(), directed=False)
+    network = fitted(gv.GCN, graph.with_split(*torch.eye(5, dtype=torch.bool)[:3]), layers=2)
+    found = influences(served(network, graph).predict, features_of(graph), np.arange(5))
+    hops = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
+    assert (found[hops > 2] == 0).all()
+    assert (found[hops == 1] > 0).all()
+
+
+def test_rows_of_zeros_are_seen_only_if_something_is_added() -> None:
+    x = features_of(TINY).copy()
+    x[3] = 0
+    empty = ~x[NODES].any(axis=1)
+    predict = network_predict(NETWORK, TINY.adjacency)
+    for given in (x, sparse.csr_array(x)):
+        by = {nudge: influences(predict, given, NODES, nudge=nudge) for nudge in ("scale", "add", "either")}
+        assert not by["scale"][empty].any() and by["add"][3].any()
+        assert np.array_equal(by["either"][empty], by["add"][empty])
+        assert np.array_equal(by["either"][~empty], by["scale"][~empty])
+
+
+def test_scores_of_a_pair_by_direction() -> None:
+    pairs = Pairs(np.array([4, 7]), np.array([0]), np.array([1]), np.array([True]))
+    found = np.array([[9.0, 1.0], [3.0, 9.0]])  # nudging 4 moves 7 by 1, and 7 moves 4 by 3
+    by = {way: link_scores(found, pairs, way)[0] for way in ("max", "later", "earlier", "mean")}
+    assert by == {"max": 3.0, "later": 3.0, "earlier": 1.0, "mean": 2.0}
+    with pytest.raises(ConfigError, match="not those of 2 nodes"):
+        link_scores(found[:1], pairs)
+
+
+def test_a_predict_function_must_answer_for_all_nodes() -> None:
+    with pytest.raises(ConfigError, match="one row of scores per node"):
+        influences(lambda x: x[:3], np.eye(5), np.arange(2))
+
+
+def test_whom_each_sampling_draws() -> None:
+    edges = SecretEdges.of(TINY.adjacency)
+    low, high = (draw_pairs(edges, count=40, sampling=how) for how in ("lo", "hi"))
+    assert edges.degrees[low.nodes].max() <= 5 < 10 <= edges.degrees[high.nodes].min()
+    full, even = (draw_pairs(edges, count=60, sampling=how) for how in ("unbalanced", "balanced"))
+    assert len(full.one) == 60 * 59 // 2
+    assert even.density == 0.5
+    true = {frozenset(pair) for pair in TINY.adjacency.edge_index().T.tolist()}
+    assert [
+        frozenset(pair) in true for pair in zip(*map(list, full.ends), strict=True)
+    ] == full.joined.tolist()
+    with pytest.raises(ConfigError, match="draw more nodes"):
+        draw_pairs(SecretEdges.of(PATH), count=2, seed=1)
+    with pytest.raises(ConfigError, match="change the cutoff"):
+        draw_pairs(SecretEdges.of(PATH), sampling="hi")
+
+
+def test_a_directed_edge_joins_its_ends_both_ways() -> None:
+    edges = SecretEdges.of(Adjacency.from_edges([2], [0], num_nodes=3, directed=True))
+    assert edges.joined(np.array([0, 2, 0]), np.array([2, 0, 1])).tolist() == [True, True, False]
+
+
+def test_a_plain_network_gives_its_edges_away() -> None:
+    report = attack_links(MODEL, TINY, LinkSettings(nodes=80))
+    assert report.reads == "exact edges"
+    assert report["LinkTeller"].ranking.auc > 0.85
+    assert report["LinkTeller"].ranking.auc > report["feature correlation (public)"].ranking.auc + 0.2
+    assert not report.ceiling["holds"]
+
+
+def test_answers_from_released_rows_do_not_move() -> None:
+    private = gv.GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=5).fit(TINY)
+    report = attack_links(private, TINY, LinkSettings(nodes=60))
+    assert report["LinkTeller"].ranking.auc == 0.5
+    assert "zero by construction" in report["LinkTeller"].note
+    assert report.ceiling["holds"] and report.ceiling["auc"] < 0.75
+
+
+def test_a_network_over_a_released_graph_shows_that_graph_and_no_other() -> None:
+    noisy = fitted(unit="undirected-edge", epsilon=3.0, perturb="edge-rand")
+    answers = served(noisy, TINY)
+    assert answers.reads == "a released graph"
+    without = TINY.replace(adjacency=Adjacency.from_edges([], [], num_nodes=300, directed=False))
+    x = features_of(TINY)
+    assert np.array_equal(answers.predict(x), served(noisy, without).predict(x))  # true edges are not read
+    assert np.allclose(answers.predict(x), answers.proba, atol=1e-4)
+
+
+@contextmanager
+def endpoint(predict: Predict) -> Iterator[str]:
+    """Serve a predict function over HTTP: rows in, probabilities out, as JSON."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = json.dumps(predict(np.array(body["x"])).tolist()).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    worker = threading.Thread(target=server.serve_forever, args=(0.01,))
+    worker.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        worker.join()
+        server.server_close()
+
+
+def test_a_live_endpoint_is_attacked_like_a_function() -> None:
+    keep = torch.zeros(300, dtype=torch.bool)
+    keep[:60] = True
+    graph = TINY.subgraph(keep)
+    predict = network_predict(NETWORK, graph.adjacency)
+    pairs = draw_pairs(SecretEdges.of(graph.adjacency), count=30)
+    with endpoint(predict) as url:
+
+        def ask(x: Any) -> Any:
+            request = urllib.request.Request(url, json.dumps({"x": x.tolist()}).encode())
+            with urllib.request.urlopen(request) as reply:
+                return np.array(json.load(reply))
+
+        live = attack_predict(ask, features_of(graph), pairs, LinkSettings())
+    direct = attack_predict(predict, features_of(graph), pairs, LinkSettings())
+    assert np.array_equal(live.scores, direct.scores)  # text keeps every bit of a float
+    assert isinstance(live.ranking, Ranking) and live.ranking.auc > 0.8
+
+
+def test_a_network_that_begins_otherwise_has_no_derivative_here() -> None:
+    class Squared(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = NETWORK
+
+        def forward(self, x: Any, adjacency: Adjacency) -> Any:
+            return self.inner(x * x + 1, adjacency)
+
+    with pytest.raises(NotYetError, match="black box"):
+        exact_influences(Squared(), features_of(TINY), TINY.adjacency, NODES[:2])

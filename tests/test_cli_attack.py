@@ -1,0 +1,48 @@
+"""``graphveil attack``: a finished run in, figures under ``internal/`` out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SECRET, Files, Invoke
+
+
+@pytest.fixture
+def run(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+    """A finished run of a plain GCN on two tables."""
+    out = tmp_path / "run"
+    budget = ["--unit", "none", "--set", "epochs=10", "--no-baseline"]
+    done = invoke("train", "gcn", *files.flags, *budget, "--out", out)
+    assert done.code == 0, done.err
+    return out
+
+
+def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
+    done = invoke("attack", "linkteller", run, "--count", 40)
+    assert done.code == 0, done.err
+    assert done.out.startswith("Internal:")
+    assert "feature correlation (public)" in done.out and "ceiling for one edge" in done.out
+    assert SECRET not in done.out + done.err
+    again = invoke("attack", "linkteller", run, "--count", 40, "--json")
+    found = again.json
+    assert found["internal"] is True
+    assert {"auc", "tpr_at_1pct_fpr", "baseline", "ceiling"} <= set(found)
+    assert found["auc"] > found["baseline"]["auc"]
+    kept = run / "internal" / "attacks"
+    assert json.loads((kept / "linkteller.json").read_text()) == found
+    page = (kept / "linkteller.html").read_text()
+    assert "<svg" in page and "log10" in page and "Do not publish" in page
+    assert not [path for path in (run / "release").iterdir() if "linkteller" in path.name]
+
+
+def test_a_release_alone_cannot_be_attacked(invoke: Invoke, run: Path) -> None:
+    done = invoke("attack", "linkteller", run / "release")
+    assert (done.code, done.out) == (2, "")
+    assert "has no internal/ part" in done.err
+
+
+def test_misuse_is_refused(invoke: Invoke, run: Path) -> None:
+    assert invoke("attack", "linkteller", run, "--sampling", "some").code == 2
+    assert invoke("attack", "linkteller", run, "--step", 0).code == 2
+    done = invoke("attack", "linkteller", run, "--nodes", "nowhere.csv")
+    assert done.code == 2 and "nowhere.csv" in done.err
