@@ -85,7 +85,10 @@ class RowStream:
         return drawn.reshape(len(rows), 2 * blocks)[:, :words_per_row]
 
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
-        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2)."""
+        """Return the two words of block ``offsets[k]`` of row ``rows[k]``, shape (len(rows), 2).
+
+        One offset may stand for all rows.
+        """
         _check_offsets(int(offsets.max(initial=0)) + 1)
         counters = np.empty((len(rows), 2), dtype=np.uint64)
         counters[:, 0], low = _start(rows)

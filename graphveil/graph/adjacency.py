@@ -18,12 +18,13 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph._compressed import check_rows
+from graphveil.graph._rows import Pattern, mirrored, pattern
 from graphveil.graph.edge_weights import check_max_weight, checked_weights, weighted_rows
 from graphveil.graph.identity import EdgeSet, Version
 
 Ids: TypeAlias = Tensor | npt.NDArray[np.integer] | Sequence[int]
 _Ids32: TypeAlias = npt.NDArray[np.int32]
-_Pattern: TypeAlias = sparse.csr_array[np.bool_]
+_Offsets: TypeAlias = npt.NDArray[np.int64]
 
 MAX_NODES = 2**31 - 1  # node ids are stored as int32
 
@@ -205,29 +206,27 @@ class Adjacency:
         return cls._from_matrix(matrix, directed, edge_set, None)
 
     @classmethod
-    def from_lower(
-        cls, source: Ids, target: Ids, *, num_nodes: int, edge_set: EdgeSet | None = None
+    def from_rows(
+        cls, indptr: _Offsets, sources: _Ids32, *, directed: bool, edge_set: EdgeSet | None = None
     ) -> Adjacency:
-        """Store undirected edges that are listed once each, by rising larger end and within by smaller end.
+        """Store each node v's ascending sources, ``sources[indptr[v]:indptr[v + 1]]``: nothing is sorted.
 
-        Listed so, they need no sorting. Only slots that were drawn in their order come here.
+        Of an undirected edge only the larger end lists the other. Slots that were drawn in their order come
+        like this.
 
         Raises:
-            GraphError: an edge is out of order, or its smaller end does not come first.
+            GraphError: offsets that do not fit, sources out of order or range, or those of the wrong end.
 
-        >>> Adjacency.from_lower(np.array([0, 1]), np.array([1, 2]), num_nodes=3).indices
+        >>> indptr, sources = np.array([0, 0, 1, 2]), np.array([0, 1], dtype=np.int32)
+        >>> Adjacency.from_rows(indptr, sources, directed=False).indices
         tensor([1, 0, 2, 1], dtype=torch.int32)
         """
-        tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)
-        rises = (head[1:] > head[:-1]) | ((head[1:] == head[:-1]) & (tail[1:] > tail[:-1]))
-        if tail.shape != head.shape or not bool((tail < head).all()) or not bool(rises.all()):
-            raise GraphError("edges must be listed once each, in the order of their larger ends")
-        indptr = np.zeros(num_nodes + 1, dtype=np.int64)
-        np.cumsum(np.bincount(head, minlength=num_nodes), out=indptr[1:])
-        lower = _pattern(indptr, tail, num_nodes)
-        upper = lower.tocsc()
-        matrix = lower + _pattern(upper.indptr, upper.indices, num_nodes)
-        return cls._from_matrix(matrix, False, edge_set, None)
+        _check_num_nodes(len(indptr) - 1)
+        check_rows(indptr, sources, len(indptr) - 1, "an adjacency")
+        _check_order(indptr, sources, directed)
+        offsets, indices = (indptr, sources) if directed else mirrored(indptr, sources)
+        stored = torch.from_numpy(offsets), torch.from_numpy(indices)
+        return cls._in_order(*stored, directed, edge_set or EdgeSet())
 
     @classmethod
     def _from_matrix(
@@ -326,6 +325,23 @@ def _check_num_nodes(num_nodes: int) -> None:
         raise GraphError(f"num_nodes={num_nodes} must lie between 0 and {MAX_NODES}")
 
 
+def _check_order(indptr: _Offsets, sources: _Ids32, directed: bool) -> None:
+    """Require ascending rows without loops, and of undirected edges the rows of the larger ends."""
+    falls = sources[1:] <= sources[:-1]
+    begins = indptr[(indptr > 0) & (indptr < len(sources))]
+    falls[begins - 1] = False
+    rows = np.flatnonzero(np.diff(indptr))
+    if directed:
+        wrong = sources == np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    else:
+        wrong = sources[indptr[rows + 1] - 1] >= rows
+    if falls.any() or wrong.any():
+        raise GraphError(
+            "rows must list their sources in order, once each and never the node itself; of an undirected "
+            "edge only the larger end lists the other"
+        )
+
+
 def _node_ids(ids: Ids, num_nodes: int) -> _Ids32:
     """Check a vector of node ids and narrow it to int32."""
     array = np.asarray(ids)
@@ -346,7 +362,7 @@ def _drop_loops(tail: _Ids32, head: _Ids32) -> tuple[_Ids32, _Ids32]:
     return (tail, head) if proper.all() else (tail[proper], head[proper])
 
 
-def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> _Pattern:
+def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
     """Return the matrix with rows = targets and ascending, distinct columns = sources.
 
     Two stable counting sorts: by source, then by target. The second one leaves the sources ascending.
@@ -356,18 +372,18 @@ def _by_target(tail: _Ids32, head: _Ids32, num_nodes: int) -> _Pattern:
     return _coalesced(transposed.indptr, transposed.indices, num_nodes)
 
 
-def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> _Pattern:
+def _symmetric(tail: _Ids32, head: _Ids32, num_nodes: int) -> Pattern:
     """Return the symmetric matrix of the pairs {tail, head}.
 
     Only one triangle is sorted; the other is its transpose. That halves time and memory when the input lists
     both directions, as public files do.
     """
     lower = _by_target(np.minimum(tail, head), np.maximum(tail, head), num_nodes)
-    upper = lower.tocsc()
-    return lower + _pattern(upper.indptr, upper.indices, num_nodes)
+    indptr, indices = mirrored(lower.indptr.astype(np.int64), lower.indices)
+    return pattern(indptr, indices, num_nodes)
 
 
-def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> _Pattern:
+def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> Pattern:
     """Return a matrix whose row k lists the payloads of key k in input order: one counting sort.
 
     SciPy's conversion of a column format with one entry per column is that sort; the payload rides as data.
@@ -377,18 +393,12 @@ def _grouped(key: _Ids32, payload: _Ids32, num_nodes: int) -> _Pattern:
     entries: Any = (payload, key, one_each)
     columns = sparse.csc_array(entries, shape=(num_nodes, count))
     rows = columns.tocsr()
-    return _pattern(rows.indptr, rows.data, num_nodes)
+    return pattern(rows.indptr, rows.data, num_nodes)
 
 
-def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> _Pattern:
+def _coalesced(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> Pattern:
     """Merge equal neighbours in the ascending rows of a pattern."""
-    matrix = _pattern(indptr, indices, num_nodes)
+    matrix = pattern(indptr, indices, num_nodes)
     matrix.has_sorted_indices = True
     matrix.sum_duplicates()
     return matrix
-
-
-def _pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], num_nodes: int) -> _Pattern:
-    """Return a square matrix of ones, one byte an entry."""
-    ones = np.ones(len(indices), dtype=np.bool_)
-    return sparse.csr_array((ones, indices, indptr), shape=(num_nodes, num_nodes))

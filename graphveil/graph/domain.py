@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import GraphError
+from graphveil.graph._rows import Ids32
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.blocks import Edges
 from graphveil.graph.slots import Integers, Slots
@@ -81,7 +82,7 @@ class Domain:
         rows = np.arange(edges.start, edges.stop, dtype=np.int32)
         target = np.repeat(rows, edges.degrees.numpy())
         own = self.between(edges.sources.numpy(), target)
-        own = own[self.protects(own)]
+        own = self.open(own)
         first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))
         return own, self.slots.start(first), self.slots.start(last)
 
@@ -90,13 +91,26 @@ class Domain:
         if not len(self.public):
             return np.ones(len(slots), dtype=bool)
         place = np.minimum(np.searchsorted(self.public, slots), len(self.public) - 1)
-        open_: npt.NDArray[np.bool_] = self.public[place] != slots
-        return open_
+        found: npt.NDArray[np.bool_] = self.public[place] != slots
+        return found
+
+    def open(self, slots: Integers) -> Integers:
+        """Return those of some slots that are protected."""
+        return slots[self.protects(slots)] if len(self.public) else slots
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
         """Return sources and targets of slots, as nodes of the graph."""
         source, target = self.slots.ends(slots)
         return self.nodes[source], self.nodes[target]
+
+    def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
+        """Return ascending slots as compressed rows of the graph's nodes: offsets, and ascending sources."""
+        indptr, sources = self.slots.rows(slots)
+        if len(self.nodes) == len(self.rank):
+            return indptr, sources
+        counts = np.zeros(len(self.rank) + 1, dtype=np.int64)
+        counts[self.nodes + 1] = np.diff(indptr)
+        return np.cumsum(counts), self.nodes[sources].astype(np.int32)
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:

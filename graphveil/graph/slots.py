@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import GraphError
+from graphveil.graph._rows import Ids32, row_pieces
 
 Integers = npt.NDArray[np.int64]
 
@@ -51,10 +52,8 @@ class Slots:
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
         """Return sources and targets of slots; of an undirected pair the larger end is the target."""
         if not self.directed and len(slots) > self.nodes and bool((slots[1:] >= slots[:-1]).all()):
-            starts = np.arange(self.nodes + 1)
-            starts = starts * (starts - 1) // 2
-            counts = np.diff(np.searchsorted(slots, starts))
-            return slots - np.repeat(starts[:-1], counts), np.repeat(np.arange(self.nodes), counts)
+            indptr, sources = self.rows(slots)
+            return sources.astype(np.int64), np.repeat(np.arange(self.nodes), np.diff(indptr))
         if self.directed:
             target, source = np.divmod(slots, max(1, self.nodes - 1))
             return source + (source >= target), target
@@ -62,3 +61,21 @@ class Slots:
         target -= target * (target - 1) // 2 > slots
         target += target * (target + 1) // 2 <= slots
         return slots - target * (target - 1) // 2, target
+
+    def rows(self, slots: Integers) -> tuple[Integers, Ids32]:
+        """Return ascending slots as compressed rows of targets: their offsets, and the sources, ascending.
+
+        >>> [part.tolist() for part in Slots(4, directed=False).rows(np.array([0, 4, 5]))]
+        [[0, 0, 1, 1, 3], [0, 1, 2]]
+        """
+        nodes = np.arange(self.nodes + 1)
+        starts = nodes * (self.nodes - 1) if self.directed else nodes * (nodes - 1) // 2
+        indptr = np.searchsorted(slots, starts)
+        sources = np.empty(len(slots), dtype=np.int32)
+        for first, last in row_pieces(indptr):
+            some, counts = slice(indptr[first], indptr[last]), np.diff(indptr[first : last + 1])
+            within = slots[some] - np.repeat(starts[first:last], counts)
+            if self.directed:
+                within += within >= np.repeat(nodes[first:last], counts)
+            sources[some] = within
+        return indptr, sources

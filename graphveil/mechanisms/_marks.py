@@ -12,6 +12,7 @@ A block is a row of a keyed stream, whichever range of places is asked for: any 
 the same marks.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -46,10 +47,7 @@ def marks(stream: RowStream, threshold: int, start: int, stop: int) -> Integers:
         return _one_by_one(stream, threshold, start, stop)
     counts = _counts(threshold)
     first, last = start >> counts.bits, (stop - 1 >> counts.bits) + 1
-    parts = [
-        _of_blocks(stream, counts, np.arange(row, min(row + _ROWS, last)))
-        for row in range(first - first % _ROWS, last, _ROWS)
-    ]
+    parts = [_of_blocks(stream, counts, rows) for rows in _runs(first, last, _ROWS)]
     found = np.concatenate(parts)
     return found[np.searchsorted(found, start) : np.searchsorted(found, stop)]
 
@@ -58,11 +56,19 @@ def _one_by_one(stream: RowStream, threshold: int, start: int, stop: int) -> Int
     """Return marks that are not rare: each place has a word of its own."""
     first, last = start // _ROW, -(-stop // _ROW)
     parts = []
-    for row in range(first - first % _TOGETHER, last, _TOGETHER):
-        words = stream.words(np.arange(row, min(row + _TOGETHER, last)), words_per_row=_ROW)
-        parts.append(np.flatnonzero(words.reshape(-1) < np.uint64(threshold)) + row * _ROW)
+    for rows in _runs(first, last, _TOGETHER):
+        words = stream.words(rows, words_per_row=_ROW)
+        parts.append(np.flatnonzero(words.reshape(-1) < np.uint64(threshold)) + rows[0] * _ROW)
     found = np.concatenate(parts)
     return found[np.searchsorted(found, start) : np.searchsorted(found, stop)]
+
+
+def _runs(first: int, last: int, at_most: int) -> Iterator[Integers]:
+    """Yield the rows first .. last - 1, cut at multiples of a power of two, where counters are cheap."""
+    while first < last:
+        stop = min(last, first - first % at_most + at_most)
+        yield np.arange(first, stop)
+        first = stop
 
 
 def _all_but(places: Integers, start: int, stop: int) -> Integers:

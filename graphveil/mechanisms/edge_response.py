@@ -14,7 +14,6 @@ from graphveil.mechanisms._marks import TOTAL, marks
 _DIGITS = 60
 _DOUBT = Decimal(10) ** -30  # far above the error of so many digits, far below one word in 2^64
 _KEEP = 1 << 30  # a row's block for the edge of that slot; the blocks before are for marks
-_EDGES = 1 << 18  # at a time
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,8 @@ class EdgeResponse:
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
         """Return the slots of start .. stop - 1 that are edges afterwards, ascending.
 
+        It costs least where a range's edges and what is added fit into the cache.
+
         Args:
             stream: keyed, addressed by slot: any partition of the slots draws the same.
             edges: the slots among them that are edges, ascending, each once.
@@ -98,11 +99,9 @@ class EdgeResponse:
         if len(edges) and not start <= edges[0] <= edges[-1] < stop:
             raise ConfigError("edges must lie in the range of slots that is drawn")
         added = marks(stream, self.add, start, stop)
-        stay = [
-            stream.blocks(part, np.full(len(part), _KEEP))[:, 0] < np.uint64(self.keep)
-            for part in np.split(edges, range(_EDGES, len(edges), _EDGES))
-        ]
-        if len(edges):
-            place = np.minimum(np.searchsorted(edges, added), len(edges) - 1)
-            added = added[edges[place] != added]
-        return np.sort(np.concatenate([edges[np.concatenate(stay)], added]), kind="stable")
+        if not len(edges):
+            return added
+        kept = edges[stream.blocks(edges, np.array(_KEEP))[:, 0] < np.uint64(self.keep)]
+        place = np.minimum(np.searchsorted(edges, added), len(edges) - 1)
+        added = added[edges[place] != added]
+        return np.sort(np.concatenate([kept, added]), kind="stable")  # two runs, which are merged

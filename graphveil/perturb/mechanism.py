@@ -180,20 +180,13 @@ def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin
     tensor([[1, 0, 3, 1],
             [0, 1, 1, 3]])
     """
-    source, target = domain.ends(found.numpy())
-    if public is None and not domain.slots.directed:
-        return Adjacency.from_lower(
-            source, target, num_nodes=len(domain.rank), edge_set=EdgeSet(released=origin)
-        )
-    if public is not None:
-        known = public.edge_index().numpy()
-        source, target = np.concatenate([source, known[0]]), np.concatenate([target, known[1]])
+    released, directed = EdgeSet(released=origin), domain.slots.directed
+    if public is None:
+        return Adjacency.from_rows(*domain.rows(found.numpy()), directed=directed, edge_set=released)
+    ends = zip(domain.ends(found.numpy()), public.edge_index().numpy(), strict=True)
+    source, target = (np.concatenate(both) for both in ends)
     return Adjacency.from_edges(
-        source.astype(np.int32),
-        target.astype(np.int32),
-        num_nodes=len(domain.rank),
-        directed=domain.slots.directed,
-        edge_set=EdgeSet(released=origin),
+        source, target, num_nodes=len(domain.rank), directed=directed, edge_set=released
     )
 
 

@@ -1,16 +1,22 @@
 """What queries have in common whose noise is no Gaussian: each bounds the loss of one edge by its epsilon."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphveil import _check
 from graphveil.errors import ReleaseError, UnitError
+from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
+from graphveil.graph.slots import Integers
 from graphveil.privacy import ApproximateDP, DirectedEdge, PrivateSlotEdge, UndirectedEdge, Unit
 from graphveil.release.query import Data, Prepared, Public, Query
+
+_ROWS, _EDGES = 1 << 12, 1 << 19  # of a block at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,6 +33,12 @@ class PreparedSlots(Prepared):
 
     domain: Domain
     number: float
+
+
+def in_pieces(edges: Edges, drawn: Callable[[Edges], Integers]) -> Tensor:
+    """Return what is drawn of a block, one piece after the other: each stays in the cache."""
+    parts = [drawn(piece) for piece in edges.pieces(_ROWS, _EDGES)]
+    return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
+from graphveil.graph.slots import Integers
 from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData
+from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 
@@ -66,5 +66,8 @@ class RespondedSlots(BlockWork):
 
     def __call__(self, edges: Edges) -> Tensor:
         """Return noisy slots; each depends on its own edge alone."""
-        found = self.response.draw(RowStream(self.key), *self.domain.of(edges))
-        return torch.from_numpy(found[self.domain.protects(found)])
+        return in_pieces(edges, self._drawn)
+
+    def _drawn(self, piece: Edges) -> Integers:
+        found = self.response.draw(RowStream(self.key), *self.domain.of(piece))
+        return self.domain.open(found)

@@ -61,7 +61,7 @@ class PrivateEdges:
     def pieces(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
         parts = list(self._engine.map(work, self._engine.blocks(self._adjacency)))
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        return _joined(parts)
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
         """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.
@@ -75,8 +75,7 @@ class PrivateEdges:
 
     def exact(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other: exact, computed in this process."""
-        parts = [work(block) for block in self._engine.blocks(self._adjacency)]
-        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        return _joined([work(block) for block in self._engine.blocks(self._adjacency)])
 
     def in_edges(self, nodes: Ids) -> tuple[Ids, Ids]:
         """Return the sources that send to some nodes, one node after the other, and how many each has."""
@@ -110,3 +109,10 @@ class PrivateEdges:
         if self._memory is None or self._memory.shape != (rows, dim):
             self._memory = torch.empty((rows, dim))
         return self._memory
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Return whole numbers one after the other; a single part is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from graphveil.errors import GraphError
-from graphveil.graph import Adjacency, EdgeSet
+from graphveil.graph import Adjacency, EdgeSet, _rows
 
 
 def build(source, target, num_nodes, directed=False, **keywords):
@@ -233,19 +234,30 @@ class TestEdgeSet:
         assert not budgets
 
 
-def test_edges_in_order_are_stored_like_any_others():
-    rng = np.random.default_rng(0)
-    lower = np.tril(rng.random((30, 30)) < 0.2, -1)
-    target, source = np.nonzero(lower)
-    stored = Adjacency.from_lower(source, target, num_nodes=30)
-    other = Adjacency.from_edges(source, target, num_nodes=30, directed=False)
+@pytest.mark.parametrize("directed", [False, True])
+def test_rows_in_order_are_stored_like_any_others(directed, monkeypatch):
+    monkeypatch.setattr(_rows, "_ENTRIES", 50)
+    cells = np.random.default_rng(0).random((30, 30)) < 0.2
+    np.fill_diagonal(cells, False)
+    cells[[3, 29]] = False
+    rows = sparse.csr_array(cells if directed else np.tril(cells))
+    stored = Adjacency.from_rows(rows.indptr.astype(np.int64), rows.indices, directed=directed)
+    target, source = rows.nonzero()
+    other = Adjacency.from_edges(source, target, num_nodes=30, directed=directed)
     assert torch.equal(stored.indptr, other.indptr) and torch.equal(stored.indices, other.indices)
-    assert Adjacency.from_lower([], [], num_nodes=2).num_nodes == 2
 
 
+@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(
-    ("source", "target"), [([1], [0]), ([0, 0], [2, 1]), ([0, 0], [1, 1]), ([1, 0], [2, 2]), ([1], [1])]
+    ("indptr", "sources"), [([0, 0, 0, 2], [1, 0]), ([0, 0, 0, 2], [1, 1]), ([0, 0, 1, 1], [1])]
 )
-def test_edges_out_of_order_are_refused(source, target):
-    with pytest.raises(GraphError, match="in the order of their larger ends"):
-        Adjacency.from_lower(source, target, num_nodes=3)
+def test_rows_out_of_order_are_refused(indptr, sources, directed):
+    with pytest.raises(GraphError, match="in order, once each"):
+        Adjacency.from_rows(np.array(indptr), np.array(sources, dtype=np.int32), directed=directed)
+
+
+def test_rows_of_the_smaller_end_are_refused():
+    upper = np.array([0, 1, 1]), np.array([1], dtype=np.int32)
+    assert Adjacency.from_rows(*upper, directed=True).num_nodes == 2
+    with pytest.raises(GraphError, match="larger end"):
+        Adjacency.from_rows(*upper, directed=False)
