@@ -10,6 +10,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams, RowStream
 from graphveil.dendrogram.blocks import Blocks
 from graphveil.dendrogram.chain import Chain, Schedule, none
+from graphveil.dendrogram.linkage import average_linkage
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
@@ -53,7 +54,8 @@ class EdgeRR(GraphMechanism):
     =============== ============================================================ ====================
     ``structure``   what runs                                                    guarantee of the tree
     =============== ============================================================ ====================
-    public          Metropolis steps on the likelihood of public edges alone     costs nothing
+    public          average linkage of public edges, then Metropolis steps on    costs nothing
+                    their likelihood
     lazy_audited    private lazy steps among public ones                         (eps_1, delta_1), proved
     joint_mh        one chain on both likelihoods                                eps_1 in the limit only
     paper           the source's alternation                                     none
@@ -65,7 +67,8 @@ class EdgeRR(GraphMechanism):
     Args:
         structure: how the tree is found.
         tree_share: eps_1 / eps, for all but ``public``, where it is 0.
-        rounds: steps of the chain for each listed node.
+        rounds: steps of the chain for each listed node; None for 50 under ``public``, which begins at a good
+            tree, else for 200.
         private_rounds: private steps for each listed node, under ``lazy_audited``.
         delta: delta_1, under ``lazy_audited``.
         seed: of public randomness: the first tree, public steps, and edges within blocks.
@@ -76,7 +79,7 @@ class EdgeRR(GraphMechanism):
 
     structure: Structure = "public"
     tree_share: float = 0.5
-    rounds: int = 200
+    rounds: int | None = None
     private_rounds: int = 20
     delta: float = 1e-7
     seed: int = 0
@@ -86,10 +89,17 @@ class EdgeRR(GraphMechanism):
         super().__post_init__()
         _check.one_of(STRUCTURES, structure=self.structure)
         share_of(self.epsilon, self.tree_share, "tree_share")
-        _check.integer_at_least(1, rounds=self.rounds, private_rounds=self.private_rounds)
+        _check.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
         _check.integer_at_least(0, seed=self.seed)
         _check.positive(delta=self.delta)
         _check.within(0, 0.1, delta=self.delta)
+
+    @property
+    def steps_a_node(self) -> int:
+        """Steps of the chain for each listed node."""
+        if self.rounds is None:
+            return 50 if self.structure == "public" else 200
+        return self.rounds
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the search of the tree, unless it reads public edges alone, and the counts."""
@@ -103,11 +113,11 @@ class EdgeRR(GraphMechanism):
         return self.structure != "public" and domain.slots.nodes > 2
 
     def _search(self, domain: Domain, epsilon: float) -> TreeSearchQuery:
-        steps, every, delta = self.rounds * domain.slots.nodes, 1, 0.0
+        steps, every, delta = self.steps_a_node * domain.slots.nodes, 1, 0.0
         heeds = self.heeds_public and len(domain.public) > 0
         if self.structure == "lazy_audited":
             delta = self.delta
-            every = max(1, self.rounds // self.private_rounds)
+            every = max(1, self.steps_a_node // self.private_rounds)
             if not heeds:  # public steps would accept every move and undo what private ones find
                 steps, every = self.private_rounds * domain.slots.nodes, 1
         assert self.structure != "public"
@@ -167,12 +177,14 @@ class EdgeRR(GraphMechanism):
         return torch.from_numpy(draw_edges(blocks, counts.numpy(), domain, rng, self.max_edges))
 
     def public_tree(self, domain: Domain) -> Dendrogram:
-        """Return the tree that steps on the likelihood of public edges find; no private edge is read."""
-        streams = PublicStreams(self.seed)
-        leaves = domain.slots.nodes
-        chain = Chain(Dendrogram.balanced(leaves, streams.numpy("tree")), public_pairs(domain), none())
+        """Return the tree that public edges say is good, a balanced one without any; none other is read."""
+        streams, leaves = PublicStreams(self.seed), domain.slots.nodes
+        if not len(domain.public):
+            return Dendrogram.balanced(leaves, streams.numpy("tree"))
+        public = public_pairs(domain)
+        chain = Chain(average_linkage(leaves, *public, streams.numpy("tree")), public, none())
         key = streams.derive("public steps").to_bytes(32, "big")
-        chain.run(self.rounds * leaves, Schedule(), RowStream(key))
+        chain.run(self.steps_a_node * leaves, Schedule(), RowStream(key))
         return chain.tree
 
 

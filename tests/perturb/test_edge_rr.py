@@ -54,6 +54,11 @@ def test_the_public_tree_reads_no_private_edge() -> None:
     ).any()
 
 
+def test_without_public_edges_the_tree_is_a_balanced_one() -> None:
+    nobody = Domain.within(Adjacency.from_edges([], [], num_nodes=NODES, directed=False), ALL)
+    assert np.sort(EdgeRR(epsilon=1.0).public_tree(nobody).size)[-3:].tolist() == [10, 10, 20]
+
+
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_seed_repeats_the_graph(structure: str) -> None:
     graph = graph_of((0, 5), (3, 9), (11, 12))

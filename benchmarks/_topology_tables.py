@@ -1,0 +1,96 @@
+"""The tables of ``topology.py``, from the lines of its file."""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Any
+
+Record = dict[str, Any]
+Rows = dict[tuple[str, float, str], dict[float, list[Record]]]  # data, fraction, mechanism; then epsilon
+
+NAMES = {"exact": "exact graph, no privacy", "mlp": "floor (MLP)", "gap": "GAP", "classcode": "ClassCode"}
+METRICS = {
+    "overlap": "shared edges / edges of either",
+    "degrees": "KL divergence of degrees",
+    "walk": "distance of random walks, RMS",
+}
+
+
+def tables(records: Iterable[Record], command: str) -> Iterator[str]:
+    """Yield the lines of a command's tables."""
+    rows: Rows = {}
+    for record in records:
+        name = record["data"], record["fraction"], record["mechanism"]
+        rows.setdefault(name, {}).setdefault(record["epsilon"], []).append(record)
+    yield from {"accuracy": accuracy, "queries": queries, "structure": structure}[command](rows)
+
+
+def accuracy(rows: Rows) -> Iterator[str]:
+    """Yield a table for each data set: percent, a column for each epsilon."""
+    for data in dict.fromkeys(name[0] for name in rows):
+        own = {name[1:]: row for name, row in rows.items() if name[0] == data}
+        levels = sorted({epsilon for row in own.values() for epsilon in row if epsilon})
+        yield f"\n| {data} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
+        yield f"|{'---|' * (2 + len(levels))}"
+        for (fraction, mechanism), row in sorted(own.items(), key=_place):
+            free = [row[0.0], *[[]] * (len(levels) - 1)] if 0.0 in row else None
+            cells = [figure(cell, percent) for cell in free or [row.get(e, []) for e in levels]]
+            share = "" if mechanism in NAMES else f"{100 * fraction:g} %"
+            yield f"| {NAMES.get(mechanism, mechanism)} | {share} | {' | '.join(cells)} |"
+
+
+def queries(rows: Rows) -> Iterator[str]:
+    """Yield a table for each data set and epsilon: the errors of the fifteen queries."""
+    for data in dict.fromkeys(name[0] for name in rows):
+        own = {name[2]: row for name, row in rows.items() if name[0] == data}
+        for epsilon in sorted({epsilon for row in own.values() for epsilon in row}):
+            yield f"\n| {data}, epsilon {epsilon:g} | {' | '.join(own)} |\n|{'---|' * (1 + len(own))}"
+            cells = [row.get(epsilon, []) for row in own.values()]
+            made = [record for cell in cells for record in cell if "errors" in record]
+            for name in made[0]["errors"] if made else ():
+                line = [
+                    figure(cell, lambda record, name=name: record["errors"][name], ".2g") for cell in cells
+                ]
+                yield f"| {name} | {' | '.join(line)} |"
+
+
+def structure(rows: Rows) -> Iterator[str]:
+    """Yield a table for each metric."""
+    for metric, title in METRICS.items():
+        levels = sorted({epsilon for row in rows.values() for epsilon in row})
+        yield f"\n| {title} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
+        yield f"|{'---|' * (2 + len(levels))}"
+        value = itemgetter(metric)
+        for (_, fraction, mechanism), row in sorted(rows.items(), key=lambda item: item[0][1:]):
+            cells = [figure(row.get(e, []), value, ".3g") for e in levels]
+            yield f"| {mechanism} | {100 * fraction:g} % | {' | '.join(cells)} |"
+
+
+def percent(record: Record) -> float:
+    """Return the accuracy of a run in percent."""
+    return 100 * float(record["accuracy"])
+
+
+def figure(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3) -> str:
+    """Return a mean over the runs with its standard error, or what refused it; how many runs if few."""
+    if not cell:
+        return ""
+    if "refused" in cell[0]:
+        expected = cell[0]["refused"].split(" is expected to add ")[-1].split(" edges")[0]
+        return f"*{int(expected.replace(',', '')) / 1e6:.0f}M edges*"
+    values = [value(record) for record in cell]
+    known = [one for one in values if one is not None]
+    if not known:
+        return "undefined"
+    text = f"{statistics.fmean(known):{form}}"
+    if len(known) > 1:
+        text += f" ± {statistics.stdev(known) / math.sqrt(len(known)):{form}}"
+    return text if len(known) >= whole else f"{text} ({len(known)})"
+
+
+def _place(item: tuple[tuple[float, str], Any]) -> tuple[int, float]:
+    """Return where a row of accuracies stands: what every edge is protected by, then fractions."""
+    fraction, mechanism = item[0]
+    known = list(NAMES)
+    return (known.index(mechanism), 0.0) if mechanism in known else (len(known), fraction)
