@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import Asked
+    from graphveil.privacy.guarantee import Mode
 
 _EVERYBODY = "all"
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
@@ -37,6 +38,7 @@ def perturb(
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     max_edges: options.MaxEdges = None,
+    mode: options.Mode = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     set: options.Set = None,
     seed: options.Seed = 0,
@@ -47,7 +49,7 @@ def perturb(
     from graphveil.privacy import ledger_of
 
     screen = Screen(as_json=json)
-    chosen = _mechanism(mechanism, epsilon, max_edges, set or [])
+    chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
     check_new(out, "a released graph may have cost a budget; choose another --out")
     columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
     graph = read_connections(dataset, root, columns)
@@ -68,20 +70,21 @@ def perturb(
 
 
 def _mechanism(
-    name: str, epsilon: float | None, max_edges: int | None, settings: list[str]
+    name: str, mode: "Mode", epsilon: float | None, max_edges: int | None, settings: list[str]
 ) -> "GraphMechanism":
     """Return the mechanism that the flags describe."""
     from graphveil import _check
     from graphveil.experiment.parameters import read_settings
-    from graphveil.perturb import MECHANISMS
+    from graphveil.perturb import MECHANISMS, of_mode
 
     _check.one_of(tuple(MECHANISMS), mechanism=name)
+    kind = of_mode(MECHANISMS[name], mode)
     if epsilon is None:
         raise ConfigError(f"{name} needs a budget: pass --epsilon")
     given: dict[str, Any] = {"epsilon": epsilon, **({} if max_edges is None else {"max_edges": max_edges})}
-    types = get_type_hints(MECHANISMS[name])
-    own = {part.name: types[part.name] for part in fields(MECHANISMS[name]) if part.name not in _FLAGS}
-    return MECHANISMS[name](**given, **read_settings(settings, own, name))
+    types = get_type_hints(kind)
+    own = {part.name: types[part.name] for part in fields(kind) if part.init and part.name not in _FLAGS}
+    return kind(**given, **read_settings(settings, own, name))
 
 
 def _public_part(

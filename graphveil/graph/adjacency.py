@@ -247,6 +247,21 @@ class Adjacency:
         """Return the same edges, all alike."""
         return Adjacency._in_order(self.indptr, self.indices, self.directed, self.edge_set)
 
+    def with_stored_zeros(self, weights: Tensor) -> Adjacency:
+        """Return the same entries with weights, those of zero kept, as no other way of making edges does.
+
+        What is stored then says more than the edges do. Paper mode needs it, since published code does so.
+
+        >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
+        >>> path.with_stored_zeros(torch.tensor([1.0, 0.0])).weights
+        tensor([1., 0.])
+        """
+        made = Adjacency._in_order(
+            self.indptr, self.indices, self.directed, self.edge_set, weights=weights, max_weight=1.0
+        )
+        made._check_weights()
+        return made
+
     def edge_index(self) -> Tensor:
         """Return the stored edges as an int64 tensor of shape (2, stored edges): sources above targets.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.domain import Domain
 from graphveil.models.base import Estimator
@@ -21,8 +21,8 @@ from graphveil.models.inference.cache import Answer
 from graphveil.models.method import Method, Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.perturb import MECHANISMS, GraphMechanism
-from graphveil.perturb.mechanism import MAX_EDGES, adjacency_of
+from graphveil.perturb import MECHANISMS, GraphMechanism, of_mode
+from graphveil.perturb.mechanism import MAX_EDGES
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, Unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
@@ -46,8 +46,6 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
         refuse_private(model)
         return
     _check.one_of(tuple(MECHANISMS), perturb=given.perturb)
-    if model.mode == "paper":
-        raise NotYetError("a paper's own release of a graph is not available; drop mode='paper' or perturb")
     if model.unit not in (UndirectedEdge.name, DirectedEdge.name):
         raise UnitError(
             f"perturb={given.perturb!r} (--perturb) releases a graph whose edges are protected: use unit "
@@ -64,8 +62,10 @@ def over_edges(model: Estimator, given: FullGraphKeywords, shape: Shape, schedul
     if given.perturb is None:
         return clear
     most = MAX_EDGES if given.max_edges is None else given.max_edges
-    mechanism = MECHANISMS[given.perturb](epsilon=terms.budget, max_edges=most)
-    return PerturbedFullGraph(**vars(clear), mechanism=mechanism)
+    kind = of_mode(MECHANISMS[given.perturb], terms.mode)
+    mechanism = kind(epsilon=terms.budget, max_edges=most)
+    terms = replace(terms, paper_deviations=())  # the mechanism's own are said instead
+    return PerturbedFullGraph(**vars(clear) | {"terms": terms}, mechanism=mechanism)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ def released(graph: Graph, mechanism: GraphMechanism, session: Session) -> tuple
         release = session.open(graph)
         slots = mechanism.ask(release, domain)
         release.close()
-    return slots, graph.replace(adjacency=adjacency_of(slots, domain, None, ""))
+    return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, None, ""))
 
 
 def _plan(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:

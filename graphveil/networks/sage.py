@@ -22,6 +22,7 @@ class SageShape:
         pre_layers: dense layers before the messages.
         post_layers: dense layers after them, the output layer included.
         unit: whether rows have norm one before and after the messages.
+        unit_rounds: whether they have after each round, whatever they have before.
     """
 
     hidden: int
@@ -30,14 +31,16 @@ class SageShape:
     pre_layers: int
     post_layers: int
     unit: bool = False
+    unit_rounds: bool = False
 
     def build(self, features: int, classes: int, *, generator: torch.Generator) -> "SageNetwork":
         """Return an untrained network from so many features to logits of so many classes."""
         style = {"generator": generator, **self.style}
         first, last = self.widths(features, classes)
         before = FeedForward(first, plain_last=False, **style)
+        unit = self.unit or self.unit_rounds
         rounds = [
-            SageLayer(self.hidden, Hidden(self.hidden, **style), generator=generator, unit=self.unit)
+            SageLayer(self.hidden, Hidden(self.hidden, **style), generator=generator, unit=unit)
             for _ in range(self.depth)
         ]
         return SageNetwork(before, rounds, FeedForward(last, **style), unit=self.unit)

@@ -12,8 +12,9 @@ from graphveil.perturb.arr import ARR, arr
 from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
-from graphveil.perturb.mechanism import GraphMechanism, release_graph
+from graphveil.perturb.mechanism import GraphMechanism, of_mode, release_graph
 from graphveil.perturb.origin import guarantee_of
+from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
 from graphveil.perturb.public_part import public_outside, public_share
 from graphveil.perturb.released import Perturbed, load
 
@@ -28,6 +29,11 @@ __all__ = [
     "EdgeRand",
     "GraphMechanism",
     "LapGraph",
+    "PaperARR",
+    "PaperEdgeRR",
+    "PaperEdgeRand",
+    "PaperLapGraph",
+    "PaperPrivHRG",
     "Perturbed",
     "PrivHRG",
     "arr",
@@ -36,6 +42,7 @@ __all__ = [
     "guarantee_of",
     "lap_graph",
     "load",
+    "of_mode",
     "priv_hrg",
     "public_outside",
     "public_share",

@@ -42,10 +42,12 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
     if source == target:
         raise ConfigError(f"source and target are both called {source!r}; name two columns")
     tail, head = (part.numpy() for part in graph.adjacency.edge_index())
-    if not graph.directed:
-        tail, head = tail[tail < head], head[tail < head]
-    ends = [part if graph.ids is None else graph.ids[part] for part in (tail, head)]
-    table = pa.table({source: pa.array(ends[0]), target: pa.array(ends[1])})
+    once = slice(None) if graph.directed else tail < head
+    ends = [part if graph.ids is None else graph.ids[part] for part in (tail[once], head[once])]
+    columns = {source: pa.array(ends[0]), target: pa.array(ends[1])}
+    if graph.adjacency.weights is not None:  # of paper mode, where zeros are stored
+        columns["weight"] = pa.array(graph.adjacency.weights.numpy()[once])
+    table = pa.table(columns)
     return table.replace_schema_metadata({tables.RELEASED: graph.edge_set.released})
 
 

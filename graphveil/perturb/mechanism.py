@@ -1,20 +1,21 @@
 """What graph-to-graph mechanisms have in common: a plan, and the slots of the graph that comes out."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, TypedDict
 
 import numpy as np
 from torch import Tensor
 
 from graphveil import _check
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.graph.domain import Domain
 from graphveil.graph.recipes import about_edges
 from graphveil.perturb.origin import origin_of
 from graphveil.perturb.released import Perturbed
 from graphveil.privacy import Guarantee, PrivateSlotEdge, Unit, ledger_of, parse_unit
+from graphveil.privacy.guarantee import Mode
 from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
 
 MAX_EDGES = 20_000_000
@@ -30,12 +31,14 @@ class Asked(TypedDict, total=False):
         private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N). It is
             public, and never found out from the edges: who has one is what is to be hidden.
         unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
+        mode: ``"paper"`` releases by the published code's own algorithm, flaws included, without a guarantee.
     """
 
     unit: str | None
     public_edges: Adjacency | None
     private_nodes: Tensor | None
     unsafe_noise_seed: int | None
+    mode: Mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,8 @@ class GraphMechanism(ABC):
     """
 
     name: ClassVar[str]
+    mode: ClassVar[Mode] = "strict"
+    published: ClassVar["type[GraphMechanism] | None"] = None  # in paper mode; set in ``paper.py``
 
     epsilon: float
     max_edges: int = MAX_EDGES
@@ -72,6 +77,19 @@ class GraphMechanism(ABC):
     @abstractmethod
     def ask(self, release: Release, domain: Domain) -> Tensor:
         """Ask everything, and return the slots that are edges afterwards, int64, ascending."""
+
+    def in_mode(self, mode: Mode) -> "GraphMechanism":
+        """Return the mechanism, or for paper mode the published one with the same settings."""
+        _check.one_of(("strict", "paper"), mode=mode)
+        if mode == self.mode or mode == "strict":
+            return self
+        kind, known = of_mode(type(self), mode), {part.name for part in fields(self)}
+        shared = [part.name for part in fields(kind) if part.init and part.name in known]
+        return kind(**{name: getattr(self, name) for name in shared})
+
+    def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
+        """Return what was found as a graph with the public edges; see :func:`adjacency_of`."""
+        return adjacency_of(found, domain, public, origin)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:
         """Return the release, whose noise is bounded and needs no delta."""
@@ -107,6 +125,7 @@ class GraphMechanism(ABC):
             plan.event,
             delta=plan.delta,
             releases=len(plan.queries),
+            mode=self.mode,
             deviations=(*self.deviations(domain), *graph.deviations, *((SEEDED,) if seeded else ())),
             notes=tuple(note for note in graph.notes if about_edges(note)),
             graph=True,
@@ -121,13 +140,14 @@ def release_graph(
     public_edges: Adjacency | None = None,
     private_nodes: Tensor | None = None,
     unsafe_noise_seed: int | None = None,
+    mode: Mode = "strict",
 ) -> Perturbed:
     """Book a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
 
     Features, labels and the split stay as they are: they are public under units of edges. Edges that are
     neither public nor between listed nodes are left out, whatever the graph has of them.
     """
-    protected = parse_unit(unit)
+    protected, mechanism = parse_unit(unit), mechanism.in_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     mechanism.check(graph, protected, domain)
     guarantee = mechanism.guarantee(graph, protected, domain, seeded=unsafe_noise_seed is not None)
@@ -142,8 +162,21 @@ def release_graph(
     found = mechanism.ask(release, domain)
     release.close()
     origin = origin_of(guarantee, mechanism.name, release.release_id)
-    adjacency = adjacency_of(found, domain, public_edges, origin)
+    adjacency = mechanism.adjacency(found, domain, public_edges, origin)
     return Perturbed(graph.replace(adjacency=adjacency), guarantee)
+
+
+def of_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
+    """Return a mechanism's class, or for paper mode that of the published one.
+
+    Raises:
+        NotYetError: no published code is reproduced for it.
+    """
+    if mode == "strict":
+        return kind
+    if kind.published is None:
+        raise NotYetError(f"{kind.name} reproduces no published code; use mode='strict' (--mode strict)")
+    return kind.published
 
 
 def domain_of(

@@ -22,6 +22,13 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.pushes import PushData, PushQuery
 from graphveil.release.query import Data, Description, Query
 from graphveil.release.release import Release
+from graphveil.release.row_chunks import (
+    ChunkDensityData,
+    ChunkDensityQuery,
+    ChunkResponseData,
+    ChunkResponseQuery,
+)
+from graphveil.release.seeded_slots import SeededCellsQuery, SeededResponseQuery, SeededTotalQuery
 from graphveil.release.top_slots import TopSlotsData, TopSlotsQuery
 from graphveil.release.training_steps import DPSGDData, DPSGDQuery
 from graphveil.release.tree_search import TreeSearchData, TreeSearchQuery
@@ -32,6 +39,10 @@ __all__ = [
     "BlockCountData",
     "BlockCountQuery",
     "BlockWork",
+    "ChunkDensityData",
+    "ChunkDensityQuery",
+    "ChunkResponseData",
+    "ChunkResponseQuery",
     "DPSGDData",
     "DPSGDQuery",
     "Data",
@@ -65,6 +76,9 @@ __all__ = [
     "ReleaseKey",
     "ReleasePlan",
     "RowRange",
+    "SeededCellsQuery",
+    "SeededResponseQuery",
+    "SeededTotalQuery",
     "TopSlotsData",
     "TopSlotsQuery",
     "TreeSearchData",

@@ -104,12 +104,11 @@ class TreeSearchQuery(BoundedQuery):
             self._in_turns(chain, stream, self.epsilon / sensitivity(leaves))
 
     def _in_turns(self, chain: Chain, stream: RowStream, weight: float) -> None:
-        left, public = self.steps, self.public_rounds if self.heed_public else 0
+        left, private = self.steps, Schedule(every=1, private=weight)
+        if not self.heed_public:  # no turns to take
+            return chain.run(left, private, stream)
         while left > 0:
-            for rounds, schedule in (
-                (public, Schedule()),
-                (self.private_rounds, Schedule(every=1, private=weight)),
-            ):
+            for rounds, schedule in ((self.public_rounds, Schedule()), (self.private_rounds, private)):
                 chain.run(min(rounds, left), schedule, stream)
                 left -= min(rounds, left)
 

@@ -101,7 +101,6 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
         ({"perturb": "edge-rnd"}, ConfigError, "edge-rand"),
         ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
         ({"unit": "node-owner"}, UnitError, "use unit 'undirected-edge'"),
-        ({"mode": "paper"}, NotYetError, "drop mode='paper'"),
         ({"perturb": None}, NotYetError, "or train on a released graph"),
         ({"perturb": None, "unit": "none", "max_edges": 5}, ConfigError, "name a mechanism"),
     ],

@@ -1,6 +1,6 @@
 """SAGE: message passing with sums, the non-private reference of the GAP and ProGAP papers, and SAGE-NDP."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from graphveil import _check
@@ -32,7 +32,8 @@ class SAGE(FullGraphKeywords, Estimator):
         h <- act(norm(W_self h_v + W_in sum_{u -> v} h_u + b)).
 
     Guarantee: none; it is the reference that private methods are measured against. On a released graph it is
-    SAGE-EDP (``perturb="arr"``; Sajadmanesh et al.: GAP, 2023) or its like.
+    SAGE-EDP (``perturb="arr"``; Sajadmanesh et al.: GAP, 2023) or its like. Paper mode there has the source's
+    own release (:mod:`graphveil.perturb.paper`) and network: one round, to rows of norm one.
 
     Unit ``node-owner`` in paper mode is SAGE-NDP (Sajadmanesh et al.: GAP, 2023, after Daigavane et al.:
     Node-level differentially private graph neural networks, 2021): one round, rows of norm one before and
@@ -47,7 +48,7 @@ class SAGE(FullGraphKeywords, Estimator):
     Shapes: features (N, d) to probabilities (N, C).
 
     Args:
-        layers: rounds of messages; None for 2, under a node unit 1.
+        layers: rounds of messages; None for 2, under a node unit or on a paper's released graph 1.
         pre_layers: dense layers before the messages.
         post_layers: dense layers after them, the output layer included.
         epochs: training epochs; None for 100, under a node unit 10.
@@ -104,7 +105,12 @@ class SAGE(FullGraphKeywords, Estimator):
     def _in_clear(self) -> Method:
         if self.batch_size is not None:
             raise ConfigError(f"batch_size={self.batch_size} is for node units; full graphs have one batch")
-        return over_edges(self, self, self._shape(unit=False), schedule_of(self))
+        shape = self._shape(unit=False)
+        if (
+            self.perturb is not None and self.mode == "paper"
+        ):  # SAGE-EDP, whose rounds end in rows of norm one
+            shape = replace(shape, depth=depth_of(self, 1), unit_rounds=True)
+        return over_edges(self, self, shape, schedule_of(self))
 
     def _over_subgraphs(self) -> SagePaper:
         """Return SAGE-NDP."""

@@ -1,0 +1,234 @@
+"""Mechanisms as published code has them, flaws included: for paper mode, which never gives a guarantee.
+
+Each says in its deviations what it loses, and its epsilon is what holds of it, where anything does.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil.graph import Adjacency
+from graphveil.graph.domain import Domain
+from graphveil.mechanisms.paper_slots import ReplacedSlots
+from graphveil.perturb.arr import ARR
+from graphveil.perturb.edge_rand import EdgeRand
+from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, Structure
+from graphveil.perturb.lap_graph import LapGraph
+from graphveil.perturb.mechanism import adjacency_of
+from graphveil.privacy.guarantee import Mode
+from graphveil.release import (
+    ChunkDensityData,
+    ChunkDensityQuery,
+    ChunkResponseData,
+    ChunkResponseQuery,
+    EdgeResponseData,
+    EdgeTotalData,
+    Query,
+    Release,
+    SeededCellsQuery,
+    SeededResponseQuery,
+    SeededTotalQuery,
+    TopSlotsData,
+)
+
+SEED = 42  # that the source has for all its graphs
+_SHARED = (
+    "the noise follows from the seed {seed} for every graph: who knows the seed takes it off, and two "
+    "released graphs that differ in a slot show it; epsilon holds for one graph under a secret seed"
+)
+_ZEROS = (
+    "pairs that noise left at zero are stored as entries of value zero, and none of them was an edge: "
+    "epsilon holds for which pairs have value one, and nothing holds for what is stored"
+)
+_TRUNCATED = (
+    "the noise of the number of edges is cut to a whole number before it is added, which costs ln 2 on top, "
+    "in the epsilon that is told; a number that is not positive is not cut to zero, and nearly every pair "
+    "becomes an edge"
+)
+_TWICE = (
+    "both directions of a friendship are randomised on their own, so what comes out is directed, and the "
+    "density is asked for each {chunk:,} rows with noise for that of all rows: the source calls this epsilon "
+    "{claimed:g}, and the epsilon that is told is what holds of exact real noise"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperEdgeRand(EdgeRand):
+    """:class:`EdgeRand` as the code of LinkTeller has it: one seed for all graphs, and stored zeros.
+
+    Guarantee: none; see the deviations.
+
+    Args:
+        noise_seed: of the noise, for whatever graph.
+    """
+
+    mode: ClassVar[Mode] = "paper"
+
+    noise_seed: int = SEED
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.integer_at_least(0, noise_seed=self.noise_seed)
+
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
+        """Return the one response."""
+        return (SeededResponseQuery(self.epsilon, self.noise_seed),)
+
+    def expected_edges(self, domain: Domain) -> float:
+        """Return how many pairs noise alone stores: as many zeros as ones."""
+        return ReplacedSlots(self.epsilon).selected * domain.size
+
+    def deviations(self, domain: Domain) -> tuple[str, ...]:
+        """Return why the release keeps no promise."""
+        return _SHARED.format(seed=self.noise_seed), _ZEROS
+
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Return what is stored, each entry as 2 slot + value."""
+        return release.ask(EdgeResponseData(domain))
+
+    def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
+        """Return what is stored as weights of 0 and 1; for training, where nothing is stored, the ones."""
+        if not origin:
+            return adjacency_of(found[(found & 1) == 1] >> 1, domain, public, origin)
+        stored = adjacency_of(found >> 1, domain, public, origin)
+        source, target = stored.edge_index().numpy()
+        slots = domain.slots.number(np.minimum(source, target), np.maximum(source, target))
+        values = found.numpy()[np.searchsorted(found.numpy() >> 1, slots)] & 1
+        return stored.with_stored_zeros(torch.from_numpy(values.astype(np.float32)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperLapGraph(LapGraph):
+    """:class:`LapGraph` as the code of LinkTeller has it: one seed for all graphs, a number cut too early.
+
+    Every cell gets a draw, so time is of the order of all pairs.
+
+    Guarantee: none; see the deviations.
+
+    Args:
+        noise_seed: of the noise, for whatever graph.
+    """
+
+    mode: ClassVar[Mode] = "paper"
+
+    noise_seed: int = SEED
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.integer_at_least(0, noise_seed=self.noise_seed)
+
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
+        """Return the number of edges, then the cells."""
+        first = self.count_fraction * self.epsilon
+        cells = SeededCellsQuery(self.epsilon - first, self.noise_seed, most=self.max_edges)
+        return SeededTotalQuery(first, self.noise_seed), cells
+
+    def deviations(self, domain: Domain) -> tuple[str, ...]:
+        """Return why the release keeps no promise."""
+        return _SHARED.format(seed=self.noise_seed), _TRUNCATED
+
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Return the slots that are edges afterwards; the number is used as it is."""
+        total = int(release.ask(EdgeTotalData(domain)))
+        return release.ask(TopSlotsData(domain, total))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperARR(ARR):
+    """:class:`ARR` as the code of GAP has it: each direction on its own, a density for each chunk.
+
+    What comes out is directed, whatever the graph is.
+
+    Guarantee: none of epsilon. With r rows in the smallest chunk, one stored edge costs (1 - f) eps + f eps N
+    / r, f being the density's share, and a friendship about twice that.
+
+    Args:
+        chunk: rows whose density is asked together.
+    """
+
+    mode: ClassVar[Mode] = "paper"
+
+    chunk: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check.integer_at_least(1, chunk=self.chunk)
+
+    def queries(self, domain: Domain) -> tuple[Query, ...]:
+        """Return the densities, then the response."""
+        first = self.density_fraction * self.epsilon
+        densities = ChunkDensityQuery(first, self.chunk, nodes=domain.slots.nodes)
+        return densities, ChunkResponseQuery(self.epsilon - first, self.chunk)
+
+    def facts(self, domain: Domain) -> list[tuple[str, str]]:
+        """Return the noise of the densities, and the response."""
+        asked = both_ways(domain)
+        densities = self.queries(domain)[0]
+        return [
+            ("density", f"of each {self.chunk:,} rows, with noise of {densities.noise[0]:,.4g} edges"),
+            (
+                "graph",
+                f"each of {asked.size:,} directed slots says the truth with probability {self.truth:.6g}, "
+                "and then as large a share of the edges is kept as leaves the noisy density of its rows",
+            ),
+            ("expected", f"about as many edges as there are, and at most {self.max_edges:,}"),
+        ]
+
+    def deviations(self, domain: Domain) -> tuple[str, ...]:
+        """Return why the release keeps no promise."""
+        return (_TWICE.format(chunk=self.chunk, claimed=self.epsilon),)
+
+    def ask(self, release: Release, domain: Domain) -> Tensor:
+        """Return the directed slots that are edges afterwards."""
+        asked = both_ways(domain)
+        densities = release.ask(ChunkDensityData(asked)).tolist()
+        most = self.max_edges / max(1, asked.size)
+        shares = [max(0.0, self.share(max(0.0, density), most)) for density in densities]
+        return release.ask(ChunkResponseData(asked, torch.tensor(shares, dtype=torch.float64)))
+
+    def adjacency(self, found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:
+        """Return what came out, which is directed."""
+        return adjacency_of(found, both_ways(domain), public, origin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperEdgeRR(EdgeRR):
+    """:class:`EdgeRR` with the source's own search of the tree.
+
+    Guarantee: none; see the deviations.
+    """
+
+    mode: ClassVar[Mode] = "paper"
+
+    structure: Structure = field(default="paper", init=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperPrivHRG(PrivHRG):
+    """:class:`PrivHRG` with the source's own search of the tree.
+
+    Guarantee: none; see the deviations.
+    """
+
+    mode: ClassVar[Mode] = "paper"
+
+    structure: Structure = field(default="paper", init=False)
+
+
+def both_ways(domain: Domain) -> Domain:
+    """Return all directed slots of a graph."""
+    return Domain.whole(len(domain.rank), directed=True)
+
+
+EdgeRand.published = PaperEdgeRand
+LapGraph.published = PaperLapGraph
+ARR.published = PaperARR
+EdgeRR.published = PaperEdgeRR
+PrivHRG.published = PaperPrivHRG

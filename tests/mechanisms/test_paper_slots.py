@@ -1,0 +1,81 @@
+"""Noise on slots as published code draws it: the laws, against brute force, and what each loses."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from graphveil._random import RowStream
+from graphveil.mechanisms import paper_slots
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.mechanisms.paper_slots import (
+    TRUNCATION,
+    LaplaceCells,
+    ReplacedSlots,
+    laplace,
+    truncated_laplace,
+    uniforms,
+)
+
+STREAM = RowStream(bytes(31) + b"p")
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
+def test_a_slot_is_replaced_by_a_fair_bit(epsilon: float) -> None:
+    slots, edges, q = 40_000, np.arange(0, 40_000, 2), EdgeResponse(epsilon).flip
+    codes = ReplacedSlots(epsilon).draw(STREAM, edges, slots)
+    assert (np.diff(codes >> 1) > 0).all()
+    stored = {value: codes[codes & 1 == value] >> 1 for value in (0, 1)}
+    assert not np.isin(stored[0], edges).any()  # a stored zero was no edge, for certain
+    seen = [
+        [np.isin(stored[1], edges).sum(), 0],
+        [len(stored[1]) - np.isin(stored[1], edges).sum(), len(stored[0])],
+    ]
+    for (ones, zeros), chance in zip(seen, ([1 - q, 0, q], [q, q, 1 - 2 * q]), strict=True):
+        counts = np.array([ones, zeros, slots // 2 - ones - zeros])
+        expected = np.array(chance) * slots / 2
+        possible = expected > 0
+        assert counts[~possible].sum() == 0
+        assert stats.chisquare(counts[possible], expected[possible]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.5, 2.0])
+def test_noise_that_is_cut_loses_ln_2_more_than_noise_on_whole_numbers(epsilon: float) -> None:
+    tail = np.exp(-epsilon * np.arange(60))  # of |Laplace| beyond 0, 1, 2, ...
+    cut = np.concatenate([[1 - tail[1]], (tail[1:-1] - tail[2:]) / 2])
+    losses = np.abs(np.log(cut[1:] / cut[:-1]))
+    assert losses.max() == pytest.approx(epsilon + TRUNCATION) and losses[1:].max() < epsilon * 1.001
+    drawn = [truncated_laplace(RowStream(seed.to_bytes(32, "big")), epsilon) for seed in range(800)]
+    seen = np.bincount(np.minimum(np.abs(drawn), 3), minlength=4)
+    expected = 800 * np.array([cut[0], 2 * cut[1], 2 * cut[2], tail[3]])
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
+    whole = DiscreteLaplace(epsilon).draw(STREAM, 1)
+    assert whole.dtype == np.int64  # noise on whole numbers is not cut
+
+
+def test_laplace_quantiles_and_uniforms() -> None:
+    whole = uniforms(STREAM, 0, 3000)
+    assert (np.concatenate([uniforms(STREAM, 0, 700), uniforms(STREAM, 700, 3000)]) == whole).all()
+    assert stats.kstest(laplace(whole, 2.0), stats.laplace(scale=0.5).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("piece", [5, 1 << 21])
+def test_the_largest_cells_are_those_of_plain_noise(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper_slots, "_PIECE", piece)
+    edges, cells = np.array([1, 4, 9]), LaplaceCells(1.0)
+    for wanted in (0, 1, 4, 12, 50):
+        for seed in range(20):
+            stream = RowStream(seed.to_bytes(32, "big"))
+            noisy = laplace(uniforms(stream, 0, 12), 1.0)
+            noisy[edges] += 1
+            expected = np.sort(np.argsort(-noisy)[:wanted])
+            assert cells.largest(stream, edges, 12, wanted).tolist() == expected.tolist()
+
+
+def test_nothing_of_nothing() -> None:
+    none = np.empty(0, dtype=np.int64)
+    assert LaplaceCells(1.0).largest(STREAM, none, 0, 3).size == 0
+    assert ReplacedSlots(1.0).draw(STREAM, none, 0).size == 0
+    assert math.isfinite(laplace(np.array([2.0**-54]), 1.0)[0])

@@ -1,0 +1,298 @@
+"""Paper mode: what published code releases, what it costs, and that no guarantee is given for it."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil import METHODS, perturb
+from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.graph import Adjacency, Graph
+from graphveil.graph.domain import Domain
+from graphveil.graph.recipes import RECIPES
+from graphveil.graph.synthetic import synthetic
+from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.perturb import MECHANISMS, EdgeRand, GraphMechanism, of_mode
+from graphveil.privacy import ApproximateDP, DirectedEdge, MemoryLedger, UndirectedEdge, Unit, ledger_of
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.release import (
+    ChunkDensityData,
+    ChunkDensityQuery,
+    ChunkResponseData,
+    ChunkResponseQuery,
+    InMemoryEngine,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+    SeededTotalQuery,
+)
+
+NODES = 24
+PAPER = {"unit": "undirected-edge", "mode": "paper"}
+EDGES = UndirectedEdge()
+
+
+def path(nodes: int = NODES, *, directed: bool = False) -> Graph:
+    return Graph.from_edges(
+        torch.eye(nodes), [v % 2 for v in range(nodes)], range(nodes - 1), range(1, nodes), directed=directed
+    )
+
+
+def pairs(adjacency: Adjacency) -> set[tuple[int, int]]:
+    source, target = adjacency.edge_index().tolist()
+    return set(zip(source, target, strict=True))
+
+
+HELD = {  # of epsilon 2 and 24 nodes
+    "edge-rand": 2.0,
+    "lap-graph": 2.0 + math.log(2),
+    "arr": 1.8 * 2 + 2 * 0.2,
+    "priv-hrg": 2.0,
+    "edge-rr": 2.0,
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_guarantee_is_given_and_what_holds_is_told(name: str) -> None:
+    graph, strict = path(), MECHANISMS[name](epsilon=2.0)
+    guarantee = perturb.release_graph(graph, strict, **PAPER).guarantee  # type: ignore[arg-type]
+    assert not guarantee.valid and guarantee.mode == "paper"
+    assert guarantee.statement().startswith("NOT A VALID GUARANTEE (paper mode). Known deviations: ")
+    assert guarantee.epsilon == pytest.approx(HELD[name])
+    (entry,) = ledger_of(graph.edge_set).entries  # booked at what holds, not at what is claimed
+    assert sum(part.epsilon for part in entry.event.events) == pytest.approx(HELD[name])  # type: ignore[union-attr]
+    assert guarantee_from_plain(guarantee_to_plain(guarantee)) == guarantee
+    assert perturb.release_graph(graph, strict, unit="undirected-edge").guarantee.valid
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_settings_are_those_of_strict_mode_and_more(name: str) -> None:
+    strict = MECHANISMS[name](epsilon=2.0, max_edges=77)
+    published = strict.in_mode("paper")
+    assert (published.epsilon, published.max_edges, published.mode) == (2.0, 77, "paper")
+    assert published.in_mode("paper") is published and strict.in_mode("strict") is strict
+    assert published.facts(Domain.whole(NODES, directed=False))
+
+
+def test_a_mechanism_without_published_code_has_no_paper_mode() -> None:
+    class Own(EdgeRand):
+        published = None
+
+    with pytest.raises(NotYetError, match="reproduces no published code"):
+        of_mode(Own, "paper")
+    with pytest.raises(ConfigError, match="mode"):
+        EdgeRand(epsilon=1.0).in_mode("papers")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["edge-rand", "lap-graph", "arr"])
+def test_units_that_the_sources_do_not_know_are_refused(name: str) -> None:
+    graph = path()
+    private = {"unit": "private-slot-edge", "private_nodes": torch.ones(NODES, dtype=torch.bool)}
+    with pytest.raises(UnitError, match="private-slot-edge"):
+        perturb.release_graph(graph, MECHANISMS[name](epsilon=2.0), mode="paper", **private)  # type: ignore[arg-type]
+    assert not ledger_of(graph.edge_set).entries
+    with pytest.raises(UnitError):
+        perturb.release_graph(path(directed=True), MECHANISMS[name](epsilon=2.0), **PAPER)  # type: ignore[arg-type]
+    if name != "arr":
+        with pytest.raises(UnitError, match="whole undirected graphs"):
+            perturb.release_graph(
+                path(directed=True), MECHANISMS[name](epsilon=2.0), unit="directed-edge", mode="paper"
+            )
+
+
+# -- EdgeRand and LapGraph ---------------------------------------------------------------------------------
+
+
+def test_stored_zeros_come_with_the_graph(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    perturbed = perturb.edge_rand(path(), epsilon=1.0, **PAPER)  # type: ignore[arg-type]
+    adjacency = perturbed.graph.adjacency
+    weights = torch.as_tensor(adjacency.weights)
+    assert set(weights.tolist()) == {0.0, 1.0}
+    table = pq.read_table(perturbed.save(tmp_path / "out") / "edges.parquet")
+    assert (
+        table.num_rows == perturbed.num_edges
+        and table["weight"].to_pylist().count(0) == (weights == 0).sum() / 2
+    )
+    zeros = [
+        pair
+        for pair, weight in zip(zip(*adjacency.edge_index().tolist(), strict=True), weights, strict=True)
+        if not weight
+    ]
+    assert not set(zeros) & pairs(path().adjacency)
+
+
+def test_one_seed_is_one_graph_and_another_is_another() -> None:
+    found = [
+        pairs(perturb.release_graph(path(), mechanism, unit="undirected-edge").graph.adjacency)
+        for kind in (perturb.PaperEdgeRand, perturb.PaperLapGraph)
+        for mechanism in (kind(epsilon=1.0), kind(epsilon=1.0), kind(epsilon=1.0, noise_seed=7))
+    ]
+    assert found[0] == found[1] != found[2] and found[3] == found[4]
+    with pytest.raises(ConfigError, match="noise_seed"):
+        perturb.PaperLapGraph(epsilon=1.0, noise_seed=-1)
+
+
+@pytest.mark.parametrize(("total", "edges"), [(30, 30), (0, 276), (-50, 226), (900, 276)])
+def test_a_number_is_used_as_it_is(total: int, edges: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SeededTotalQuery, "answer", lambda self, private, data, key: torch.tensor([total]))
+    for most in (276, 25):
+        published = perturb.PaperLapGraph(epsilon=10.0, max_edges=most)
+        released = perturb.release_graph(path(), published, unit="undirected-edge")
+        assert released.num_edges == min(edges, most)
+
+
+def test_the_guard_counts_zeros_too() -> None:
+    with pytest.raises(ConfigError, match="expected to add 148 edges"):
+        perturb.edge_rand(path(), epsilon=1.0, max_edges=147, **PAPER)  # type: ignore[arg-type]
+
+
+# -- ARR ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unit", "nodes", "chunk", "loss"),
+    [
+        (DirectedEdge(), 19_717, 1000, 19_717 / 717),  # the last chunk has 717 rows
+        (DirectedEdge(), 20_000, 1000, 20.0),
+        (EDGES, 20_000, 1000, 40.0),
+        (EDGES, 2001, 1000, 2001 + 2.001),  # one end in a chunk of one row, the other in a full one
+        (EDGES, 24, 1000, 2.0),
+        (DirectedEdge(), 24, 1000, 1.0),  # a single chunk of everybody: what is claimed
+    ],
+)
+def test_what_densities_cost(unit: Unit, nodes: int, chunk: int, loss: float) -> None:
+    event = ChunkDensityQuery(0.1, chunk, nodes=nodes).event(unit)
+    assert event.epsilon == pytest.approx(0.1 * loss)
+
+
+def densities(graph: Graph, chunk: int, epsilon: float = 1e9, **more: object) -> np.ndarray:
+    """Return the densities of one release."""
+    plan = ReleasePlan(EDGES, (ChunkDensityQuery(epsilon, chunk, nodes=graph.num_nodes),), delta=0.0)
+    release = Release(plan, graph.adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+    return release.ask(ChunkDensityData(Domain.whole(graph.num_nodes, directed=True))).numpy()
+
+
+@pytest.mark.parametrize("block_rows", [3, 8, 100])
+def test_densities_are_those_of_rows(block_rows: int) -> None:
+    graph, degrees = path(), np.bincount(path().adjacency.edge_index()[1].numpy(), minlength=NODES)
+    for chunk in (1, 7, 24, 50):
+        parts = [degrees[first : first + chunk] for first in range(0, NODES, chunk)]
+        expected = [part.sum() / (len(part) * NODES) for part in parts]
+        found = densities(graph, chunk, engine=InMemoryEngine(block_rows=block_rows))
+        assert found.tolist() == pytest.approx(expected, abs=1e-8)
+
+
+def test_densities_have_the_noise_of_the_density_of_all_rows() -> None:
+    noise = np.concatenate([densities(path(), 1, 0.5) - densities(path(), 1) for _ in range(40)])
+    assert noise.std() == pytest.approx(2**0.5 / (0.5 * NODES**2), rel=0.15)
+
+
+def responded(shares: list[float], epsilon: float, chunk: int, **more: object) -> set[tuple[int, int]]:
+    """Return the directed edges that a response of a path leaves, chunk by chunk."""
+    plan = ReleasePlan(EDGES, (ChunkResponseQuery(epsilon, chunk),), delta=0.0)
+    domain = Domain.whole(NODES, directed=True)
+    release = Release(plan, path().adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+    found = release.ask(ChunkResponseData(domain, torch.tensor(shares, dtype=torch.float64)))
+    assert (found.diff() > 0).all()
+    return set(zip(*(part.tolist() for part in domain.ends(found.numpy())), strict=True))
+
+
+def test_each_chunk_has_a_share_of_its_own() -> None:
+    found = responded([0.0, 1.0, 0.0], 40.0, 10)
+    assert found == {(u, v) for u, v in pairs(path().adjacency) if 10 <= v < 20}
+
+
+def test_blocks_of_any_size_draw_the_same() -> None:
+    key = ReleaseKey.from_seed(1, "arr")
+    shares, sizes = [0.4, 0.9, 1.0, 0.1], (1, 5, 100)
+    found = [responded(shares, 1.0, 7, key=key, engine=InMemoryEngine(block_rows=rows)) for rows in sizes]
+    assert found[0] == found[1] == found[2] and len(found[0]) > 20
+
+
+def test_both_directions_are_drawn_on_their_own_as_often_as_they_should_be() -> None:
+    repeats, epsilon, share = 150, 1.0, 0.6
+    drawn = [responded([share], epsilon, 50) for _ in range(repeats)]
+    keep = (1 - EdgeResponse(epsilon).flip) * share
+    both = np.mean([[(v, v + 1) in one and (v + 1, v) in one for v in range(NODES - 1)] for one in drawn])
+    either = np.mean([[(v, v + 1) in one for v in range(NODES - 1)] for one in drawn])
+    assert either == pytest.approx(keep, abs=0.04) and both == pytest.approx(keep**2, abs=0.04)
+
+
+def test_shares_that_do_not_fit_are_refused() -> None:
+    from graphveil.errors import ReleaseError
+
+    for shares in ([0.5], [0.5, 1.5], [0.5] * 3):
+        with pytest.raises(ReleaseError, match="one share"):
+            responded(shares, 1.0, 12)
+
+
+def test_what_comes_out_is_directed_and_as_dense_as_before() -> None:
+    graph = path(200)
+    perturbed = perturb.arr(graph, epsilon=6.0, **PAPER)  # type: ignore[arg-type]
+    found = pairs(perturbed.graph.adjacency)
+    assert perturbed.graph.directed and perturbed.num_edges == len(found)
+    assert any((v, u) not in found for u, v in found)
+    assert 300 < len(found) < 500  # of 398 stored edges
+    assert perturb.arr(
+        path(200), epsilon=6.0, unit="directed-edge", mode="paper"
+    ).guarantee.epsilon == pytest.approx(6.0)
+
+
+# -- through the commands and the models -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_network_learns_from_what_a_paper_releases(name: str) -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    model = METHODS["gcn"](**PAPER, epsilon=3.0, perturb=name, seed=0, epochs=2).fit(graph)  # type: ignore[arg-type]
+    assert not model.guarantee.valid and model.guarantee.mode == "paper"
+    kind = of_mode(MECHANISMS[name], "paper")
+    whole = Domain.whole(graph.num_nodes, directed=False)
+    assert model.guarantee.deviations == kind(epsilon=3.0).deviations(whole)
+
+
+def test_sage_on_a_papers_graph_has_one_round_to_rows_of_norm_one() -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    sage = METHODS["sage"]
+    shapes = {
+        mode: sage(unit="undirected-edge", epsilon=3.0, perturb="arr", mode=mode)._configured().shape  # type: ignore[attr-defined]
+        for mode in ("strict", "paper")
+    }
+    assert (shapes["strict"].depth, shapes["strict"].unit_rounds) == (2, False)
+    assert (shapes["paper"].depth, shapes["paper"].unit_rounds, shapes["paper"].unit) == (1, True, False)
+    fits = [
+        sage(**PAPER, epsilon=3.0, perturb="arr", seed=0, epochs=2, unsafe_noise_seed=1).fit(graph)  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    assert torch.equal(fits[0].predict_proba(), fits[1].predict_proba())
+    assert fits[0].guarantee.epsilon > 1.9 * 3.0
+
+
+def test_directed_claims_about_friendships_say_what_a_friendship_costs() -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    model = METHODS["sage"](unit="directed-edge", mode="paper", epsilon=3.0, perturb="arr", seed=0, epochs=2)
+    guarantee = model.fit(graph).guarantee
+    assert guarantee.epsilon == pytest.approx(3.0)  # one chunk: what is claimed of one stored edge
+    assert any("a friendship is protected at eps = 6 only" in why for why in guarantee.deviations)
+
+
+def test_events_are_pure() -> None:
+    for unit, factor in ((EDGES, 2), (DirectedEdge(), 1)):
+        assert ChunkResponseQuery(0.9, 1000).event(unit) == ApproximateDP(0.9 * factor)
+
+
+def mechanism_of_every_name() -> list[GraphMechanism]:
+    return [kind(epsilon=1.0) for kind in MECHANISMS.values()]
+
+
+def test_the_pages_of_a_stored_graph_say_it(tmp_path: Path) -> None:
+    for number, mechanism in enumerate(mechanism_of_every_name()):
+        perturbed = perturb.release_graph(path(), mechanism, **PAPER)  # type: ignore[arg-type]
+        folder = perturbed.save(tmp_path / str(number))
+        assert "NOT A VALID GUARANTEE (paper mode)" in (folder / "RELEASED.md").read_text()
+        assert json.loads((folder / "guarantee.json").read_text())["valid"] is False
