@@ -104,11 +104,11 @@ class TreeSearchQuery(BoundedQuery):
             self._in_turns(chain, stream, self.epsilon / sensitivity(leaves))
 
     def _in_turns(self, chain: Chain, stream: RowStream, weight: float) -> None:
-        left, private = self.steps, Schedule(every=1, private=weight)
-        if not self.heed_public:  # no turns to take
-            return chain.run(left, private, stream)
+        private = Schedule(every=1, private=weight)
+        turns = [(self.public_rounds, Schedule()), (self.private_rounds, private)]
+        left = self.steps
         while left > 0:
-            for rounds, schedule in ((self.public_rounds, Schedule()), (self.private_rounds, private)):
+            for rounds, schedule in turns if self.heed_public else [(left, private)]:
                 chain.run(min(rounds, left), schedule, stream)
                 left -= min(rounds, left)
 
