@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from graphveil.models.gap import GAP
     from graphveil.models.gat import GAT
     from graphveil.models.gcn import GCN
+    from graphveil.models.heterorr import HeteroRR
     from graphveil.models.label_posterior import LabelPosterior
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
@@ -40,6 +41,7 @@ _HOMES = {
     "GCN": "graphveil.models.gcn",
     "Graph": "graphveil.graph",
     "Guarantee": "graphveil.privacy",
+    "HeteroRR": "graphveil.models.heterorr",
     "LPGNN": "graphveil.models.lpgnn",
     "LabelPosterior": "graphveil.models.label_posterior",
     "METHODS": "graphveil.models",
@@ -74,6 +76,7 @@ __all__ = [
     "Estimator",
     "Graph",
     "Guarantee",
+    "HeteroRR",
     "LabelPosterior",
     "MemoryLedger",
     "SimGAT",

@@ -13,10 +13,10 @@ _RANDOMISED = (
     "(total {total}; inf = not protected). Edges, identities and test labels (used in the clear for the test "
     "score) are not protected. "
 )
-_HELD = "This process held the raw data; the guarantee is about what leaves the randomiser."
+HELD = "This process held the raw data; the guarantee is about what leaves the randomiser."
 _ON_DEVICES = "Each node's own device ran the randomiser; the guarantee is about what leaves it."
 _RECEIVED = "This process saw only what had left the randomiser; the guarantee is about that."
-_WHERE = {False: _HELD, True: _ON_DEVICES, None: _RECEIVED}
+_WHERE = {False: HELD, True: _ON_DEVICES, None: _RECEIVED}
 _GAUSSIAN = (
     " The guarantee is (epsilon, delta)-indistinguishability with delta = {delta}, which is weaker than the "
     "epsilon-LDP of other mechanisms at the same epsilon."

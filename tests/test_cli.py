@@ -481,7 +481,7 @@ BAD_EDGES = {
 BAD_FLAGS = {
     "no unit": (["--epsilon", 1], "as one of undirected-edge, directed-edge, node-owner"),
     "unknown unit": (["--unit", "undirected-edges", "--epsilon", 1], "did you mean 'undirected-edge'"),
-    "later unit": (["--unit", "private-slot-edge", "--epsilon", 1], "is not available for it: release a"),
+    "later unit": (["--unit", "private-slot-edge", "--epsilon", 1], "is not available for it: train 'gcn'"),
     "local unit": (["--unit", "node-features", "--epsilon", 1], "use 'lpgnn' or 'simgat'"),
     "no epsilon": (["--unit", "undirected-edge"], "--epsilon"),
     "zero epsilon": (["--unit", "undirected-edge", "--epsilon", 0], "above 0"),

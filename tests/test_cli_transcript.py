@@ -114,6 +114,7 @@ def test_a_record_reaches_a_release_through_answers_alone(
     assert before == after
 
 
+SLOTS = ("--unit", "private-slot-edge", "--epsilon", "2", "--private-nodes", "all", "--set", "eps_x=2")
 METHODS = {
     "gap": ["gap", *EDGE, *SHORT],
     "mlp": ["mlp", *EDGE, *SHORT],
@@ -126,6 +127,7 @@ METHODS = {
     "classcode owner": ["classcode", *OWNER, *BUDGET],
     "lpgnn": ["lpgnn", *LOCAL, *SHORT],
     "simgat": ["simgat", *LOCAL, *SHORT],
+    "heterorr": ["heterorr", *SLOTS, *SHORT],
     "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
 }
 

@@ -64,6 +64,8 @@ class GuaranteeRecord(Record):
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False
+    labels_public: bool = False
+    beside: list["GuaranteeRecord"] = Field(default=[], max_length=1)
 
 
 class ReleaseRecord(Record):

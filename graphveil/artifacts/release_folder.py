@@ -263,6 +263,17 @@ def _agree(computed: dict[str, Any], written: dict[str, Any]) -> bool:
         computed.keys() == written.keys()  # the last of each are there under node units only
         and all(computed.get(name) == written.get(name) for name in exact)
         and all(_close(computed.get(name), written.get(name)) for name in figures)
+        and _agree_beside(computed.get("beside", []), written.get("beside", []))
+    )
+
+
+def _agree_beside(computed: list[dict[str, Any]], written: object) -> bool:
+    """Return whether the guarantees beside one say what was computed."""
+    return (
+        isinstance(written, list)
+        and len(computed) == len(written)
+        and all(isinstance(said, dict) for said in written)
+        and all(map(_agree, computed, written))
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.connections import Columns, ids_of, read_connections
+from graphveil.cli.connections import Columns, read_connections
 from graphveil.cli.console import Screen
 from graphveil.errors import ConfigError
 
@@ -91,6 +91,7 @@ def _named(graphs: list[str], dataset: str | None, columns: Columns) -> tuple[st
 
 def _released(graph: "Graph", columns: Columns, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
+    from graphveil.experiment.public_flags import ids_of
     from graphveil.graph.files import read_edges
 
     source, target = columns.source or "source", columns.target or "target"

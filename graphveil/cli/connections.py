@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from graphveil.errors import ConfigError
 
@@ -50,10 +50,3 @@ def read_connections(dataset: str | None, root: Path | None, columns: Columns) -
             f"add {', '.join(columns.missing)}"
         )
     return read_topology(**vars(columns))
-
-
-def ids_of(graph: "Graph") -> Any:
-    """Return the ids that tables name the nodes by: their own, or their numbers where they have none."""
-    import numpy as np
-
-    return np.arange(graph.num_nodes) if graph.ids is None else graph.ids

@@ -153,6 +153,16 @@ PrivateFraction = Annotated[
         rich_help_panel=_DATA,
     ),
 ]
+PrivateWhere = Annotated[
+    str | None,
+    typer.Option(
+        "--private-where",
+        metavar="COLUMN=VALUE",
+        help="For experiments: edges between nodes with this value in a column of the nodes (of a named data "
+        "set: label) are private, the others public. Who has it is public.",
+        rich_help_panel=_DATA,
+    ),
+]
 MaxEdges = Annotated[
     int | None,
     typer.Option(
@@ -260,8 +270,9 @@ Perturb = Annotated[
     typer.Option(
         "--perturb",
         metavar="MECHANISM",
-        help=f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it. "
-        "Predictions see the released graph, never the true one.",
+        help=f"sage, gcn, gat: release a noisy graph first ({', '.join(GRAPH_MECHANISMS)}) and train on it; "
+        "settings in brackets: 'edge-rr(structure=lazy_audited)'. Predictions see the released graph, never "
+        "the true one.",
         rich_help_panel=_PRIVACY,
     ),
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
-from graphveil.cli.connections import Columns, ids_of, read_connections
+from graphveil.cli.connections import Columns, read_connections
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import spending
 from graphveil.errors import ConfigError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from graphveil.perturb.mechanism import Asked
     from graphveil.privacy.guarantee import Mode
 
-_EVERYBODY = "all"
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 
 
@@ -35,6 +34,7 @@ def perturb(
     public_edges: options.PublicEdges = None,
     private_nodes: options.PrivateNodes = None,
     private_fraction: options.PrivateFraction = None,
+    private_where: options.PrivateWhere = None,
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     max_edges: options.MaxEdges = None,
@@ -45,6 +45,8 @@ def perturb(
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
+    from graphveil.experiment.public_flags import Columns as PublicColumns
+    from graphveil.experiment.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
 
@@ -54,8 +56,16 @@ def perturb(
     columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
     graph = read_connections(dataset, root, columns)
     asked: Asked = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
-    if public_edges is not None or private_nodes is not None or private_fraction is not None:
-        asked |= _public_part(graph, columns, public_edges, private_nodes, private_fraction, seed)
+    flags = PublicFlags(
+        public_edges=public_edges,
+        private_nodes=private_nodes,
+        private_fraction=private_fraction,
+        private_where=private_where,
+    )
+    flags.check(unit)
+    part = flags.part(graph, PublicColumns(nodes=nodes, id=id, source=source, target=target), seed=seed)
+    if part is not None:
+        asked |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
     facts = _facts(chosen, graph, asked, out)
     screen.facts("Plan, before anything is spent", facts)
     with spending(ledger_of(graph.edge_set)):
@@ -85,57 +95,6 @@ def _mechanism(
     types = get_type_hints(kind)
     own = {part.name: types[part.name] for part in fields(kind) if part.init and part.name not in _FLAGS}
     return kind(**given, **read_settings(settings, own, name))
-
-
-def _public_part(
-    graph: "Graph",
-    columns: Columns,
-    public_edges: Path | None,
-    private_nodes: str | None,
-    private_fraction: float | None,
-    seed: int,
-) -> "Asked":
-    """Return what is public of a graph with private edges, from files or drawn for an experiment."""
-    import torch
-
-    from graphveil.perturb.public_part import public_share
-
-    if private_fraction is not None:
-        if public_edges is not None:
-            raise ConfigError(
-                "--private-fraction draws which edges are public, and --public-edges names them; drop one"
-            )
-        public = public_share(graph.adjacency, private_fraction, seed=seed)
-    else:
-        public = _read_public(graph, columns, public_edges)
-    if private_nodes is None:
-        return {"public_edges": public}
-    if private_nodes == _EVERYBODY:
-        return {"public_edges": public, "private_nodes": torch.ones(graph.num_nodes, dtype=torch.bool)}
-    return {"public_edges": public, "private_nodes": _listed(graph, columns, Path(private_nodes))}
-
-
-def _read_public(graph: "Graph", columns: Columns, path: Path | None) -> Any:
-    """Return the table of public edges, which has the columns of the other one; None for no table."""
-    from graphveil.graph.files import read_edges
-
-    if path is None:
-        return None
-    ids = ids_of(graph)
-    source, target = columns.source or "source", columns.target or "target"
-    return read_edges(path, ids, source=source, target=target, directed=False)
-
-
-def _listed(graph: "Graph", columns: Columns, path: Path) -> Any:
-    """Return which nodes a public list names, bool (N)."""
-    import torch
-
-    from graphveil.graph.files import read_ids
-
-    ids = ids_of(graph)
-    listed = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    listed[torch.from_numpy(read_ids(path, ids, column=columns.id or "id"))] = True
-    return listed
 
 
 def _facts(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", out: Path) -> list[tuple[str, str]]:

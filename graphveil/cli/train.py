@@ -48,6 +48,10 @@ def train(
     classes: options.Classes = None,
     recipe: options.Recipe = None,
     expect_edges: options.ExpectEdges = None,
+    public_edges: options.PublicEdges = None,
+    private_nodes: options.PrivateNodes = None,
+    private_fraction: options.PrivateFraction = None,
+    private_where: options.PrivateWhere = None,
     unit: options.Unit = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
@@ -72,6 +76,7 @@ def train(
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
     from graphveil.experiment.experiment import Experiment
     from graphveil.experiment.parameters import parse_classes
+    from graphveil.experiment.public_flags import PublicFlags
     from graphveil.experiment.source import Source
 
     privacy = {
@@ -106,7 +111,14 @@ def train(
         split=split,
         classes=None if classes is None else parse_classes(classes),
     )
-    experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=not no_baseline)
+    public = PublicFlags(
+        public_edges=public_edges,
+        private_nodes=private_nodes,
+        private_fraction=private_fraction,
+        private_where=private_where,
+    )
+    compare = not no_baseline
+    experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
     _train(experiment, out, Screen(as_json=json), resume=resume, expect_edges=expect_edges)
 
 

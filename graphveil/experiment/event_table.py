@@ -80,7 +80,7 @@ def event_lines(guarantee: Guarantee, rows: Sequence[ReleaseRow]) -> tuple[Event
     >>> [line.noise for line in event_lines(kept, [row])]
     ['2']
     """
-    events = compose(guarantee.event).events
+    events = compose(guarantee.event, *(one.event for one in guarantee.beside)).events
     if len(events) != len(rows) or not all(map(_agrees, events, rows)):
         raise ArtifactError(
             "the table of what was released does not follow from the events beside it, so one of them was "

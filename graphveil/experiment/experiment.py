@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphveil import _check
 from graphveil.errors import GraphError
 from graphveil.experiment.parameters import method_class
+from graphveil.experiment.public_flags import Columns, PublicFlags
 from graphveil.experiment.source import Source
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Experiment:
         compare: whether to train the MLP beside every run. It reads no edge and costs nothing at edge level;
             under a node unit it is a release of its own on the same records, with the same budget; under
             ``node-features`` it learns from the very reports that the method learned from, which is free.
+        public: under ``private-slot-edge``: which edges are public, and who may have private ones.
     """
 
     method: str
@@ -56,6 +58,7 @@ class Experiment:
     runs: int = 1
     seed: int = 0
     compare: bool = True
+    public: PublicFlags = field(default_factory=PublicFlags)
 
     def __post_init__(self) -> None:
         """Check what can be checked without data; every model of the experiment is built once here."""
@@ -68,6 +71,7 @@ class Experiment:
             _check.one_of(tuple(RECIPES), recipe=self.recipe)
         self.model(0)
         self.baseline(0)
+        self.public.check(self.parameters.get("unit"))
 
     @cached_property
     def paper(self) -> bool:
@@ -109,16 +113,17 @@ class Experiment:
     def baseline(self, run: int) -> "MLP | LocalEstimator | None":
         """Return the unfitted no-graph baseline of a run, if there is to be one.
 
-        Where nodes randomise their records it is for the same reports: raw records are nowhere to be read.
+        Where nodes randomise their records, or their features, it is for what they told: raw records are
+        nowhere to be read.
         """
+        from graphveil.models.heterorr import HeteroRR
         from graphveil.models.lpgnn.local import LocalEstimator
         from graphveil.models.mlp import MLP
 
         if self.method == MLP.method or not self.compare:
             return None
-        if self.local:
-            model = self.model(run)
-            assert isinstance(model, LocalEstimator)  # no other method takes the unit
+        model = self.model(run)
+        if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):
             return model.without_edges()
         known = self._parameters(run)
         shared = ("seed", *_SHARED_WITH_BASELINE, *(("batch_size",) if self.paper else ()))
@@ -133,7 +138,13 @@ class Experiment:
     def load(self) -> "Graph":
         """Read and prepare the graph."""
         graph, recipe = self.source.load(), self._recipe
+        graph = graph.replace(public=self.public.part(graph, self._columns, seed=self.seed))
         return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
+
+    @property
+    def _columns(self) -> Columns:
+        known = self.source
+        return Columns(nodes=known.nodes, id=known.id, source=known.source, target=known.target)
 
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.
@@ -164,5 +175,6 @@ class Experiment:
             "seed": self.seed,
             "baseline": self.compare,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"set.{name}": value for name, value in sorted(parameters.items())},
         }

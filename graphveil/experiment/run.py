@@ -146,7 +146,15 @@ def _fit_beside(
     if isinstance(model, LocalEstimator) and isinstance(baseline, LocalEstimator):
         baseline.fit_reports_of(model, split, on_progress=show)
     else:
-        baseline.fit(split, on_progress=show, workspace=workspace, cache=workspace.parent / _PUBLIC)
+        seen = _seen_beside(model, split)
+        baseline.fit(seen, on_progress=show, workspace=workspace, cache=workspace.parent / _PUBLIC)
+
+
+def _seen_beside(model: "Estimator", split: "Graph") -> "Graph":
+    """Return the graph as the baseline may see it: with features as they were told, if they were."""
+    from graphveil.models.heterorr import HeteroRR
+
+    return model.as_told(split) if isinstance(model, HeteroRR) else split
 
 
 def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", seed: int) -> RunRecord:
@@ -159,7 +167,7 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
     return RunRecord(
         seed=seed,
         accuracy=_accuracies(model, split),
-        baseline=None if compared is None else _accuracies(compared, split),
+        baseline=None if compared is None else _accuracies(compared, _seen_beside(model, split)),
         private_accuracy=dict(model.private_accuracy_),
         private_baseline={} if compared is None else dict(compared.private_accuracy_),
         seconds=dict(model.seconds_),
@@ -234,6 +242,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
             "epsilon": all_runs.as_dict()["epsilon"],
             "delta": all_runs.delta,
             "releases": all_runs.releases,
+            **({"beside": [one.as_dict() for one in all_runs.beside]} if all_runs.beside else {}),
         },
         "tpr_at_1pct_fpr": guarantee.attacker_rate,
         "tpr_at_1pct_fpr_all_runs": all_runs.attacker_rate,

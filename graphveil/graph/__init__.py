@@ -6,6 +6,7 @@ from graphveil.graph.features import Features, rows, to_dense
 from graphveil.graph.files import read_graph
 from graphveil.graph.graph import Graph, Split
 from graphveil.graph.identity import EdgeSet
+from graphveil.graph.public_part import PublicPart
 from graphveil.graph.recipes import RECIPES, Recipe
 from graphveil.graph.splits import hash_split, random_split
 from graphveil.graph.synthetic import synthetic
@@ -16,6 +17,7 @@ __all__ = [
     "EdgeSet",
     "Features",
     "Graph",
+    "PublicPart",
     "Recipe",
     "Split",
     "dataset_info",

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from graphveil.errors import GraphError
 from graphveil.graph._rows import Ids32
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.blocks import Edges
+from graphveil.graph.public_part import PublicPart
 from graphveil.graph.slots import Integers, Slots
 
 Whole = npt.NDArray[np.integer]
@@ -50,10 +50,7 @@ class Domain:
         Raises:
             GraphError: the list does not fit, or the public edges are directed.
         """
-        if listed.dtype != torch.bool or listed.shape != (public.num_nodes,):
-            raise GraphError(f"private_nodes must be bool of shape ({public.num_nodes},), one entry a node")
-        if public.directed:
-            raise GraphError("public and private edges of one graph are undirected here; use directed=False")
+        PublicPart(public, listed)  # refuses what does not fit
         nodes = np.flatnonzero(listed.numpy())
         rank = np.full(public.num_nodes, -1)
         rank[nodes] = np.arange(len(nodes))

@@ -16,6 +16,7 @@ from graphveil.graph import _pyg, features, growth
 from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
+from graphveil.graph.public_part import PublicPart
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -48,6 +49,7 @@ class Graph:
         class_names: the caller's own label per class, in class order.
         notes: what a guarantee has to say about how the data were prepared.
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
+        public: under unit ``"private-slot-edge"``: the public edges, and who may have private ones.
 
     Raises:
         GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
@@ -69,6 +71,7 @@ class Graph:
     class_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
+    public: PublicPart | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field."""
@@ -152,6 +155,16 @@ class Graph:
         """Return the graph with another split, given as three bool masks (N)."""
         return self.replace(train_mask=train, val_mask=val, test_mask=test)
 
+    def with_public(self, edges: Adjacency, private_nodes: Tensor) -> Graph:
+        """Return the graph with word of which edges are public, and of who may have private ones.
+
+        >>> path = Graph.from_edges(torch.eye(3), [0, 1, 1], [0, 1], [1, 2], directed=False)
+        >>> one = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+        >>> path.with_public(one, torch.ones(3, dtype=torch.bool)).public
+        PublicPart(edges=1, private_nodes=3)
+        """
+        return self.replace(public=PublicPart(edges, private_nodes))
+
     def subgraph(self, keep: Tensor) -> Graph:
         """Return the kept nodes and the edges between them; classes keep their numbers.
 
@@ -166,7 +179,8 @@ class Graph:
         split = {name: mask[keep] for name, mask in self.masks.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
         x = features.rows(self.x, keep)
-        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, **split)
+        public = None if self.public is None else self.public.subgraph(keep)
+        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, **split)
 
     def grow(
         self,
@@ -202,6 +216,11 @@ class Graph:
         >>> grown, grown.edge_set.parts[0] is graph.edge_set
         (Graph('graph', nodes=4, features=3, classes=2, directed=False, split=False), True)
         """
+        if self.public is not None:
+            raise GraphError(
+                "a graph with public and private edges does not grow, since the list of nodes that may have "
+                "private ones would have to; build the whole graph with its list"
+            )
         labels = None if y is None else _labels(y)
         more = growth.new_features(self.x, x)
         count, total = more.shape[0], self.num_nodes + more.shape[0]
@@ -289,6 +308,11 @@ class Graph:
             )
         if self.num_features < 1:
             raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
+        if self.public is not None and len(self.public.private_nodes) != self.num_nodes:
+            raise GraphError(
+                f"the public edges are of {len(self.public.private_nodes)} nodes and the graph has "
+                f"{self.num_nodes}; number nodes alike in both"
+            )
         if self.ids is not None and len(self.ids) != self.num_nodes:
             raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
 

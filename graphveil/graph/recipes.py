@@ -172,7 +172,9 @@ class Recipe:
         if not self.drop_crossing or graph.test_mask is None:
             return graph
         # By membership: who has a label may be protected.
-        return graph.replace(adjacency=graph.adjacency.without_crossing(graph.test_mask))
+        side = graph.test_mask
+        public = None if graph.public is None else graph.public.without_crossing(side)
+        return graph.replace(adjacency=graph.adjacency.without_crossing(side), public=public)
 
     def _class_filter(self, name: str) -> ClassFilter | None:
         family = name.partition("/")[0]

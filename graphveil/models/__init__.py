@@ -18,6 +18,7 @@ _CLASSES = {
     "classcode": ("graphveil.models.classcode", "ClassCode"),
     "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
     "label-posterior": ("graphveil.models.label_posterior", "LabelPosterior"),
+    "heterorr": ("graphveil.models.heterorr", "HeteroRR"),
     "simgat": ("graphveil.models.simgat", "SimGAT"),
 }
 

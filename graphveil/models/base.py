@@ -195,7 +195,7 @@ class Estimator(Predictor, ABC):
             method=method,
             parameters=self.get_params(),
             sizes=method.sizes_of(graph),
-            guarantee=guarantee.with_deviations(SEEDED) if session.reproducible else guarantee,
+            guarantee=guarantee.wholly_with_deviations(SEEDED) if session.reproducible else guarantee,
             trained=outcome.trained,
             plan=previewed.plan,
             proba=outcome.proba,
@@ -241,6 +241,11 @@ class Estimator(Predictor, ABC):
         for name in ("max_units", "degree_budget", "assured_max_degree"):
             if getattr(self, name) is not None:
                 _check.integer_at_least(1, **{name: getattr(self, name)})
+
+    @property
+    def tells_slots(self) -> bool:
+        """Whether private edges are told from public ones, as unit ``private-slot-edge`` needs it."""
+        return False
 
     @property
     def _spends(self) -> bool:

@@ -1,7 +1,7 @@
 """What the methods have in common that send messages along the exact edges in every training step."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,6 @@ from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
 
-Perturbation = Literal["edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr"]
-
 
 @dataclass(kw_only=True, eq=False)
 class FullGraphKeywords:
@@ -43,8 +41,10 @@ class FullGraphKeywords:
         weight_decay: the penalty on squared weights.
         patience: stop after so many epochs without a better validation accuracy; None never stops.
         perturb: the name of a mechanism that releases a noisy graph first (``"edge-rand"``, ``"lap-graph"``,
-            ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges: the model is trained on that
-            graph and sees no other where it predicts.
+            ``"arr"``, ``"priv-hrg"``, ``"edge-rr"``), under a unit of edges, with its settings in brackets if
+            need be: ``"edge-rr(structure=lazy_audited, rounds=50)"``. The model is trained on that graph and
+            sees no other where it predicts. Under unit ``"private-slot-edge"`` the graph says which edges are
+            public (``Graph.with_public``), and they are kept.
         max_edges: with ``perturb``: the most edges that may be expected to come out; None for 20 million.
     """
 
@@ -57,8 +57,13 @@ class FullGraphKeywords:
     learning_rate: float = 0.01
     weight_decay: float = 0.0
     patience: int | None = None
-    perturb: Perturbation | None = None
+    perturb: str | None = None
     max_edges: int | None = None
+
+    @property
+    def tells_slots(self) -> bool:
+        """Whether private edges are told from public ones: where a graph is released."""
+        return self.perturb is not None
 
 
 def refuse_private(model: Estimator) -> None:

@@ -1,10 +1,10 @@
 """Networks in the clear on a released graph: its noisy edges are all that they ever see."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.domain import Domain
@@ -21,12 +21,14 @@ from graphveil.models.inference.cache import Answer
 from graphveil.models.method import Method, Outcome, State
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.perturb import MECHANISMS, GraphMechanism, of_mode
-from graphveil.perturb.mechanism import MAX_EDGES
-from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, Unit
+from graphveil.models.terms import Terms
+from graphveil.perturb import MECHANISMS, GraphMechanism, mechanism_named
+from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
+from graphveil.privacy import DirectedEdge, Guarantee, PrivateSlotEdge, UndirectedEdge, Unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
 
+_UNITS = (UndirectedEdge.name, DirectedEdge.name, PrivateSlotEdge.name)
 SEES = (
     "the model was trained on a released graph, drawn once by {mechanism}, and predicts on it alone: no "
     "prediction reads a true edge"
@@ -45,11 +47,11 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
             raise ConfigError("max_edges is for released graphs; name a mechanism with perturb= (--perturb)")
         refuse_private(model)
         return
-    _check.one_of(tuple(MECHANISMS), perturb=given.perturb)
-    if model.unit not in (UndirectedEdge.name, DirectedEdge.name):
+    mechanism_named(given.perturb, MECHANISMS, mode=model.mode, epsilon=1.0)
+    if model.unit not in _UNITS:
         raise UnitError(
             f"perturb={given.perturb!r} (--perturb) releases a graph whose edges are protected: use unit "
-            f"'undirected-edge' or 'directed-edge', got {model.unit!r}"
+            f"{', '.join(map(repr, _UNITS[:-1]))} or {_UNITS[-1]!r}, got {model.unit!r}"
         )
 
 
@@ -61,11 +63,21 @@ def over_edges(model: Estimator, given: FullGraphKeywords, shape: Shape, schedul
     )
     if given.perturb is None:
         return clear
-    most = MAX_EDGES if given.max_edges is None else given.max_edges
-    kind = of_mode(MECHANISMS[given.perturb], terms.mode)
-    mechanism = kind(epsilon=terms.budget, max_edges=most)
+    mechanism = mechanism_of(terms, given.perturb, given.max_edges)
     terms = replace(terms, paper_deviations=())  # the mechanism's own are said instead
     return PerturbedFullGraph(**vars(clear) | {"terms": terms}, mechanism=mechanism)
+
+
+def mechanism_of(terms: Terms, name: str, max_edges: int | None) -> GraphMechanism:
+    """Return the mechanism that a configuration names; its public randomness is the model's."""
+    return mechanism_named(
+        name,
+        MECHANISMS,
+        mode=terms.mode,
+        epsilon=terms.budget,
+        max_edges=MAX_EDGES if max_edges is None else max_edges,
+        seed=0 if terms.seed is None else terms.seed,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +88,18 @@ class PerturbedFullGraph(ClearFullGraph):
         mechanism: what releases it.
     """
 
+    sees: ClassVar[str] = SEES  # what it is that a prediction reads
+
     mechanism: GraphMechanism
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph that cannot be released or learned from, before anything is spent."""
         super().check(graph)
-        self.mechanism.check(graph, self.terms.unit, _whole(graph))
+        self.mechanism.check(graph, self.terms.unit, domain_of(graph, self.terms.unit))
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return what a plan for this graph depends on, which slots there are included."""
+        return _with_slots(super().sizes_of(graph), graph, self.terms.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
@@ -93,21 +111,21 @@ class PerturbedFullGraph(ClearFullGraph):
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
         """Return why the release keeps no promise."""
-        return (*self.mechanism.deviations(_whole(graph)), *super().deviations(graph))
+        return (*self.mechanism.deviations(domain_of(graph, self.terms.unit)), *super().deviations(graph))
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what is said besides: what the model sees."""
-        return (*super().notes(graph), SEES.format(mechanism=self.mechanism.name))
+        return (*super().notes(graph), self.sees.format(mechanism=self.mechanism.name))
 
     def fit(self, graph: Graph, session: Session) -> Outcome:
         """Release the graph, and train on what came out."""
-        slots, noisy = released(graph, self.mechanism, session)
+        slots, noisy = released(graph, self.mechanism, self.terms.unit, session)
         outcome = super().fit(noisy, session)
         assert isinstance(outcome.trained, TrainedFullGraph)
         trained = TrainedPerturbed(outcome.trained.network, self.mechanism, self.terms.unit)
         return Outcome(trained=trained, proba=outcome.proba, released={"graph": slots})
 
-    def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedFullGraph:
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedPerturbed":
         """Return the network with these weights."""
         return TrainedPerturbed(restored(self.shape, state, sizes), self.mechanism, self.terms.unit)
 
@@ -120,30 +138,38 @@ class TrainedPerturbed(TrainedFullGraph):
     mechanism: GraphMechanism
     unit: Unit
 
+    def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
+        """Return what the plan for another graph depends on: its own slots."""
+        return _with_slots(super().sizes_for(graph, fitted), graph, self.unit)
+
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
         return _plan(self.mechanism, self.unit, sizes)
 
     def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
         """Release the other graph, and predict from what came out."""
-        slots, noisy = released(graph, self.mechanism, session)
+        slots, noisy = released(graph, self.mechanism, self.unit, session)
         return Answer(session.plan, (slots,), self.proba(noisy))
 
 
-def released(graph: Graph, mechanism: GraphMechanism, session: Session) -> tuple[Tensor, Graph]:
-    """Return the slots that a mechanism leaves under the session's plan, and the graph of them."""
-    domain = _whole(graph)
+def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Session) -> tuple[Tensor, Graph]:
+    """Return the slots that a mechanism leaves under the session's plan, and the graph of them.
+
+    Public edges stay, and everything in that graph is public.
+    """
+    domain, known = domain_of(graph, unit), public_edges_of(graph, unit)
     with session.stage("aggregate"):
         release = session.open(graph)
         slots = mechanism.ask(release, domain)
         release.close()
-    return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, None, ""))
+    return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
+
+
+def _with_slots(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
+    return replace(sizes, domain=domain_of(graph, unit))
 
 
 def _plan(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:
+    """Return the release; where slots are not known, every pair is taken to be one."""
     directed = isinstance(unit, DirectedEdge)
-    return mechanism.plan(unit, Domain.whole(sizes.nodes, directed=directed))
-
-
-def _whole(graph: Graph) -> Domain:
-    return Domain.whole(graph.num_nodes, directed=graph.directed)
+    return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))

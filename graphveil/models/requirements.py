@@ -42,6 +42,14 @@ class Configured(Protocol):
     def needs_degree_budget(self) -> bool:
         """Whether unit ``node-owner`` needs one."""
 
+    @property
+    def reads_edges(self) -> bool:
+        """Whether it reads edges at all."""
+
+    @property
+    def tells_slots(self) -> bool:
+        """Whether it tells private edges from public ones."""
+
     degree_budget: int | None
     assured_max_degree: int | None
     private_metrics: bool
@@ -94,11 +102,11 @@ def check_local(model: Configured, unit: Unit) -> None:
         UnitError: the two do not fit.
         NotYetError: the unit is for released graphs.
     """
-    if isinstance(unit, PrivateSlotEdge):
+    if isinstance(unit, PrivateSlotEdge) and not model.local and model.reads_edges and not model.tells_slots:
         raise NotYetError(
             f"{model.method} does not tell private edges from public ones, so unit {unit.name!r} is not "
-            "available for it: release a graph (`graphveil perturb`, gv.perturb) and train on that, or use "
-            "'undirected-edge'"
+            "available for it: train 'gcn', 'sage' or 'gat' on a released graph (perturb=, --perturb), or "
+            "use 'undirected-edge'"
         )
     if isinstance(unit, NodeFeatures) and not model.local:
         raise UnitError(

@@ -56,6 +56,8 @@ class Session:
         cache: a folder, shared by fits, of what follows from public data alone.
         configuration: the public parameters as text: private training binds its noise to them.
         device: where networks are trained in the clear.
+        occasion: the number of this prediction of another graph: no two have the same noise, whatever the
+            seed. None in a fit.
     """
 
     streams: PublicStreams
@@ -73,6 +75,7 @@ class Session:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
+    occasion: int | None = None
     reproducible: bool = False  # whether noise was drawn from a seed, if only by the run that is resumed
 
     def open(self, graph: Graph, groups: Tensor | None = None, *, first: int = 0) -> Release:

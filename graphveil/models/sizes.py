@@ -1,8 +1,9 @@
 """Public sizes: everything public that the noise of a release depends on, beside the configuration."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from graphveil.graph import Graph
+from graphveil.graph.domain import Domain
 from graphveil.models.membership import members
 
 TRAIN_SHARE = 0.75  # of the nodes, where no split is known: that of recipe gap
@@ -22,6 +23,7 @@ class PublicSizes:
         features: d.
         train_records: the public number of training nodes, with or without a label.
         labelled: how many nodes have a public label; at edge level only, where labels are public.
+        domain: which slots a released graph is about; None for all, or where no graph is released.
 
     >>> sizes = PublicSizes(nodes=100, classes=3)
     >>> sizes.completed().train_records, sizes.missing
@@ -33,6 +35,7 @@ class PublicSizes:
     features: int | None = None
     train_records: int | None = None
     labelled: int | None = None
+    domain: Domain | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, graph: Graph) -> "PublicSizes":
@@ -46,12 +49,12 @@ class PublicSizes:
 
     def of_other(self, graph: Graph) -> "PublicSizes":
         """Return what a plan for predicting another graph depends on: its nodes, and the fitted sizes."""
-        return replace(self, nodes=graph.num_nodes, labelled=None)
+        return replace(self, nodes=graph.num_nodes, labelled=None, domain=None)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """The names of sizes that :meth:`completed` has to assume."""
-        names = [part.name for part in fields(self) if part.name != "labelled"]
+        names = [part.name for part in fields(self) if part.name not in ("labelled", "domain")]
         return tuple(name for name in names if getattr(self, name) is None)
 
     def completed(self) -> "PublicSizes":

@@ -13,6 +13,7 @@ from graphveil.perturb.edge_rand import EdgeRand, edge_rand
 from graphveil.perturb.edge_rr import EdgeRR, PrivHRG, edge_rr, priv_hrg
 from graphveil.perturb.lap_graph import LapGraph, lap_graph
 from graphveil.perturb.mechanism import GraphMechanism, of_mode, release_graph
+from graphveil.perturb.named import mechanism_named
 from graphveil.perturb.origin import guarantee_of
 from graphveil.perturb.paper import PaperARR, PaperEdgeRand, PaperEdgeRR, PaperLapGraph, PaperPrivHRG
 from graphveil.perturb.public_part import public_outside, public_share
@@ -42,6 +43,7 @@ __all__ = [
     "guarantee_of",
     "lap_graph",
     "load",
+    "mechanism_named",
     "of_mode",
     "priv_hrg",
     "public_outside",

@@ -11,6 +11,7 @@ from graphveil import _check
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.graph.domain import Domain
+from graphveil.graph.public_part import no_public_edges
 from graphveil.graph.recipes import about_edges
 from graphveil.perturb.origin import origin_of
 from graphveil.perturb.released import Perturbed
@@ -145,10 +146,12 @@ def release_graph(
     """Book a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
 
     Features, labels and the split stay as they are: they are public under units of edges. Edges that are
-    neither public nor between listed nodes are left out, whatever the graph has of them.
+    neither public nor between listed nodes are left out, whatever the graph has of them. Which edges are
+    public is said here, or by the graph itself (``Graph.with_public``).
     """
     protected, mechanism = parse_unit(unit), mechanism.in_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
+    known = public_edges_of(graph, protected) if private_nodes is None else public_edges
     mechanism.check(graph, protected, domain)
     guarantee = mechanism.guarantee(graph, protected, domain, seeded=unsafe_noise_seed is not None)
     key = None if unsafe_noise_seed is None else ReleaseKey.from_seed(unsafe_noise_seed, mechanism.name)
@@ -162,8 +165,13 @@ def release_graph(
     found = mechanism.ask(release, domain)
     release.close()
     origin = origin_of(guarantee, mechanism.name, release.release_id)
-    adjacency = mechanism.adjacency(found, domain, public_edges, origin)
-    return Perturbed(graph.replace(adjacency=adjacency), guarantee)
+    adjacency = mechanism.adjacency(found, domain, known, origin)
+    return Perturbed(graph.replace(adjacency=adjacency, public=None), guarantee)
+
+
+def public_edges_of(graph: Graph, unit: Unit) -> Adjacency | None:
+    """Return the public edges that a graph says it has, where the unit leaves any public."""
+    return graph.public.edges if isinstance(unit, PrivateSlotEdge) and graph.public is not None else None
 
 
 def of_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
@@ -180,9 +188,12 @@ def of_mode(kind: type[GraphMechanism], mode: Mode) -> type[GraphMechanism]:
 
 
 def domain_of(
-    graph: Graph, unit: Unit, public_edges: Adjacency | None, private_nodes: Tensor | None
+    graph: Graph,
+    unit: Unit,
+    public_edges: Adjacency | None = None,
+    private_nodes: Tensor | None = None,
 ) -> Domain:
-    """Return the slots that a unit protects.
+    """Return the slots that a unit protects; what is public the graph may say itself.
 
     Raises:
         UnitError: the list of private nodes is missing, or public edges are given to a unit without any.
@@ -194,13 +205,16 @@ def domain_of(
                 "protects every edge; drop them, or change the unit"
             )
         return Domain.whole(graph.num_nodes, directed=graph.directed)
+    if public_edges is None and private_nodes is None and graph.public is not None:
+        return Domain.within(graph.public.edges, graph.public.private_nodes)
     if private_nodes is None:
         raise UnitError(
             "unit 'private-slot-edge' needs the public list of nodes that may have private edges "
-            "(private_nodes=, --private-nodes): it is never found out from the edges, since a graph with one "
-            "private edge would then differ from one with none for certain; list everybody if in doubt"
+            "(private_nodes=, graph.with_public, --private-nodes): it is never found out from the edges, "
+            "since a graph with one private edge would then differ from one with none for certain; list "
+            "everybody if in doubt"
         )
-    none = Adjacency.from_edges([], [], num_nodes=graph.num_nodes, directed=False)
+    none = no_public_edges(graph.num_nodes)
     return Domain.within(none if public_edges is None else public_edges, private_nodes)
 
 

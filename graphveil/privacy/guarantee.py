@@ -67,6 +67,8 @@ class Guarantee:
     edge_mu: float | None = None
     received: bool = False
     graph: bool = False
+    labels_public: bool = False
+    beside: "tuple[Guarantee, ...]" = ()
 
     @classmethod
     def of(
@@ -85,6 +87,8 @@ class Guarantee:
         edge_mu: float | None = None,
         received: bool = False,
         graph: bool = False,
+        labels_public: bool = False,
+        beside: "tuple[Guarantee, ...]" = (),
     ) -> "Guarantee":
         """Account for an event.
 
@@ -104,6 +108,8 @@ class Guarantee:
                 None if there is no such bound.
             received: under ``node-features``: only reports arrived here, and nobody randomised them here.
             graph: whether a whole graph was released, and everything else follows from it.
+            labels_public: under ``node-features``: only features are randomised, and labels are known.
+            beside: guarantees about something else, which are never added to this one.
 
         Raises:
             UnitError: a prediction reads edges that the unit protects as somebody else's.
@@ -130,8 +136,8 @@ class Guarantee:
             slack=slack,
             valid=not deviations and not isinstance(unit, NoUnit),
             mode=mode,
-            covers=unit.covers,
-            not_covered=wording.LIST_NOT_COVERED if edge_use == "read" else unit.not_covered,
+            covers=wording.FEATURES_COVER if labels_public else unit.covers,
+            not_covered=_not_covered(unit, edge_use, labels_public=labels_public, alone=not beside),
             deviations=deviations,
             notes=notes,
             one_way=one_way,
@@ -141,6 +147,8 @@ class Guarantee:
             edge_mu=edge_mu,
             received=received,
             graph=graph,
+            labels_public=labels_public,
+            beside=beside,
         )
 
     @classmethod
@@ -168,6 +176,7 @@ class Guarantee:
             slack=sum(guarantee.slack for guarantee in guarantees),
             edge_use=max((guarantee.edge_use for guarantee in guarantees), key=EDGE_USES.index),
             edge_mu=_mutual_mu(guarantees),
+            beside=_all_beside(guarantees),
         )
         return replace(whole, epsilon=whole._at(whole.curve))
 
@@ -179,7 +188,8 @@ class Guarantee:
         worse at one delta, and one with a large mu at another. Words and delta are the first one's,
         deviations are everybody's, and all releases count. Of records that are randomised one by one it is
         the largest budget of each part: what somebody in one data set only has told depends on its features
-        no more than the largest sum over one of them, nor on its label.
+        no more than the largest sum over one of them, nor on its label. What stands beside them adds up all
+        the same: that no edge is in two data sets says nothing about people.
 
         Raises:
             PrivacyError: they protect different units, or a record that is in the sums of several data sets.
@@ -206,7 +216,7 @@ class Guarantee:
         else:
             cases, slack = OneOf(tuple(one.event for one in guarantees)), max(one.slack for one in guarantees)
             worst = replace(_common(guarantees), event=cases, slack=slack)
-        return replace(worst, epsilon=worst._at(worst.curve))
+        return replace(worst, epsilon=worst._at(worst.curve), beside=_all_beside(guarantees))
 
     @property
     def protected(self) -> Unit:
@@ -229,6 +239,7 @@ class Guarantee:
         if self.unit != NodeFeatures.name:
             return None
         features, label = budgets_of(self.event, "features"), budgets_of(self.event, "label")
+        label = [math.inf] if self.labels_public else label
         return float(exact_sum(features)), float(exact_sum(label))
 
     @property
@@ -267,12 +278,40 @@ class Guarantee:
         listed = tuple(dict.fromkeys((*self.deviations, *more)))
         return replace(self, deviations=listed, valid=self.valid and not listed)
 
+    def with_beside(self, *others: "Guarantee") -> "Guarantee":
+        """Return the guarantee with others beside it, about something else, which are never added to it."""
+        uncovered = _not_covered(self.protected, self.edge_use, labels_public=False, alone=not others)
+        return replace(self, beside=others, not_covered=uncovered)
+
+    def voided_by(self, other: "Guarantee") -> "Guarantee":
+        """Return the guarantee with the deviations of another one that it rests on, part by part."""
+        pairs = zip(self.beside, other.beside, strict=True)
+        beside = tuple(own.with_deviations(*others.deviations) for own, others in pairs)
+        return replace(self.with_deviations(*other.deviations), beside=beside)
+
+    def wholly_with_deviations(self, *more: str) -> "Guarantee":
+        """Return the guarantee with further deviations of everything that was released."""
+        beside = tuple(one.with_deviations(*more) for one in self.beside)
+        return replace(self.with_deviations(*more), beside=beside)
+
+    @property
+    def all_valid(self) -> bool:
+        """Whether this guarantee holds, and all that stand beside it."""
+        return self.valid and all(one.valid for one in self.beside)
+
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
         return Guarantee.together([self] * runs)
 
     def statement(self) -> str:
         """Return the guarantee in words, beginning with its deviations if it has any."""
+        if not self.beside:
+            return self._alone()
+        numbered = enumerate((self, *self.beside), start=1)
+        return " ".join([wording.SEVERAL, *(f"({number}) {one._alone()}" for number, one in numbered)])
+
+    def _alone(self) -> str:
+        """Return this guarantee in words, without those beside it."""
         parts = [self._core()]
         parts += [f"Note: {note}." for note in self.notes]
         if self.unit != NoUnit.name:
@@ -300,13 +339,15 @@ class Guarantee:
             "notes": list(self.notes),
             "tpr_at_1pct_fpr": self.attacker_rate,
             "statement": self.statement(),
+            **({"beside": [one.as_dict() for one in self.beside]} if self.beside else {}),
         } | self._of_records()
 
     def _of_records(self) -> dict[str, Any]:
         """Return what the record says under units of records only."""
         if self.local_budgets is not None:
             finite = [each if math.isfinite(each) else None for each in self.local_budgets]
-            return dict(zip(("eps_x", "eps_y"), finite, strict=True))
+            names = ("eps_x",) if self.labels_public else ("eps_x", "eps_y")
+            return dict(zip(names, finite, strict=False))
         if not isinstance(self.protected, NodeUnit):
             return {}
         edge = self.edge_epsilon
@@ -326,13 +367,15 @@ class Guarantee:
         if isinstance(unit, NodeFeatures):
             said = budgets_of(self.event, "features"), budgets_of(self.event, "label")
             deltas = [report.delta for report in reports_of(self.event)]
+            if self.labels_public:
+                return wording.of_features(said[0], deltas)
             return local_statement(*said, deltas, on_devices=None if self.received else False)
         if isinstance(unit, NoUnit):
             return wording.NONE
         if self.releases == 0:
             return wording.UNTOUCHED
         if isinstance(unit, PrivateSlotEdge):
-            return wording.of_slots(self.epsilon, self.delta)
+            return wording.of_slots(self.epsilon, self.delta, alone=not self.beside)
         groups = {count: self.group_epsilon(count) for count in FRIENDSHIPS}
         figures = self.epsilon, self.delta, self.releases
         return wording.of_edges(unit, *figures, groups=groups, mutual=self.mutual_epsilon, graph=self.graph)
@@ -369,6 +412,21 @@ def _common(guarantees: Sequence[Guarantee]) -> Guarantee:
         received=all(one.received for one in guarantees),
         graph=all(one.graph for one in guarantees),
     )
+
+
+def _all_beside(guarantees: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
+    """Return what stands beside several guarantees, each kind with all of its own."""
+    kinds = zip(*(one.beside for one in guarantees), strict=True)
+    return tuple(Guarantee.together(kind) for kind in kinds)
+
+
+def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: bool) -> str:
+    """Return what a guarantee says nothing about."""
+    if labels_public:
+        return wording.FEATURES_NOT_COVERED
+    if edge_use == "read":
+        return wording.LIST_NOT_COVERED
+    return unit.not_covered if alone else wording.SLOTS_NOT_COVERED
 
 
 def _mutual_mu(guarantees: Sequence[Guarantee]) -> float | None:

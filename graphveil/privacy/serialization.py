@@ -43,7 +43,7 @@ _GROUPS, _CASES = "by_group", "one_of"
 _MOST_GROUPS = 100
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 _GUARANTEE_FIELDS = ("delta", "releases", "slack", "mode", "deviations", "notes", "one_way")
-_ABOUT_RECORDS = ("edge_use", "edge_mu", "received", "graph")
+_ABOUT_RECORDS = ("edge_use", "edge_mu", "received", "graph", "labels_public")
 _UNIT_FIELDS = ("replace_one", "max_degree")  # of the unit, besides its name
 _MOST_COUNT = 1 << 62  # of steps, releases or degrees; a larger one may not even fit into a float
 _MOST_EVENTS = 200  # a plan of this library has under twenty; each kind of training takes time to account for
@@ -70,7 +70,9 @@ def events_from_plain(records: object) -> Composed:
 def guarantee_to_plain(guarantee: Guarantee) -> dict[str, Any]:
     """Return what a guarantee is accounted from; its figures and words follow."""
     names = ("unit", *_UNIT_FIELDS, *_GUARANTEE_FIELDS, *_ABOUT_RECORDS)
-    return {name: getattr(guarantee, name) for name in names} | {"events": events_to_plain(guarantee.event)}
+    beside = [guarantee_to_plain(one) for one in guarantee.beside]
+    record = {name: getattr(guarantee, name) for name in names} | {"beside": beside}
+    return record | {"events": events_to_plain(guarantee.event)}
 
 
 def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
@@ -93,8 +95,16 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     known = {name: record[name] for name in _GUARANTEE_FIELDS}
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records lack some
+    known["beside"] = tuple(map(_beside, record.get("beside", ())))
     unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
     return Guarantee.of(unit, events_from_plain(record["events"]), **known)
+
+
+def _beside(record: dict[str, Any]) -> Guarantee:
+    """Return a guarantee that stands beside another; nothing stands beside it in turn."""
+    if record.get("beside"):
+        raise ArtifactError("a guarantee beside another has one beside it in turn, which none has")
+    return guarantee_from_plain(record)
 
 
 def _share(value: object) -> bool:
@@ -128,6 +138,10 @@ _FITS: dict[str, Callable[[object], bool]] = {
     "edge_mu": lambda value: value is None or (isinstance(value, float) and 0 <= value < math.inf),
     "received": _flag,
     "graph": _flag,
+    "labels_public": _flag,
+    "beside": lambda value: (
+        isinstance(value, list) and len(value) <= 1 and all(isinstance(one, dict) for one in value)
+    ),
 }
 
 

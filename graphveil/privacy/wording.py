@@ -3,8 +3,11 @@
 Why each sentence stands there, and why it says no more: ``docs/guarantees.md``, section 7.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
+from graphveil._local_words import HELD, in_full
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, Unit
 
@@ -37,7 +40,21 @@ DIRECTED = (
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
     "differ in one pair inside that list and outside the public edges, the released graph and all computed "
-    "from it are ({epsilon}, {delta})-indistinguishable. Nothing else is hidden."
+    "from it are ({epsilon}, {delta})-indistinguishable. Nothing else is hidden{by_this}."
+)
+SEVERAL = "Two guarantees, about different things: each holds on its own, and they are not added."
+_THIS_ONE = " by this one"
+FEATURES = (
+    "Each node's features are randomised on their own at eps_x = {epsilon}: for any two feature vectors of "
+    "one node, what leaves the randomiser and all that is computed from it are ({epsilon}, "
+    "{delta})-indistinguishable. Labels, edges and who is in the data are not hidden by this one. {where}"
+)
+FEATURES_AS_THEY_ARE = "Each node's features are used as they are (eps_x = inf), and nothing hides them."
+FEATURES_COVER = "each node's own features, randomised before anything else reads them"
+FEATURES_NOT_COVERED = "labels, the split, who is in the data; edges have a guarantee of their own"
+SLOTS_NOT_COVERED = (
+    "labels, who is in the data and how many, public edges, the list of nodes that may have private ones; "
+    "features have a guarantee of their own"
 )
 UNTOUCHED = (
     "The edges were never read: nothing that this object gives out depends on them. Node identities, "
@@ -141,9 +158,28 @@ def of_edges(
     return f"{said} {ONE_GRAPH}" if graph else said
 
 
-def of_slots(epsilon: float, delta: float) -> str:
-    """Return the core of a statement about private edges among public ones."""
-    return f"{PRIVATE_SLOT.format(epsilon=figure_up(epsilon), delta=delta_up(delta))} {ONE_GRAPH}"
+def of_slots(epsilon: float, delta: float, *, alone: bool = True) -> str:
+    """Return the core of a statement about private edges among public ones.
+
+    Args:
+        epsilon: of one slot.
+        delta: the statement's.
+        alone: whether no other guarantee stands beside it.
+    """
+    by_this = "" if alone else _THIS_ONE
+    said = PRIVATE_SLOT.format(epsilon=figure_up(epsilon), delta=delta_up(delta), by_this=by_this)
+    return f"{said} {ONE_GRAPH}"
+
+
+def of_features(budgets: Sequence[float], deltas: Sequence[float]) -> str:
+    """Return the core of a statement about features that are randomised while labels are public.
+
+    >>> of_features([1.0], [0.0])[:66]
+    "Each node's features are randomised on their own at eps_x = 1: for"
+    """
+    if math.inf in budgets:
+        return FEATURES_AS_THEY_ARE
+    return FEATURES.format(epsilon=in_full(*budgets), delta=in_full(*deltas), where=HELD)
 
 
 def of_records(

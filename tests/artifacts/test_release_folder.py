@@ -33,6 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "lpgnn": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
     "simgat": {"unit": "node-features", "eps_x": 1.0, "eps_y": math.inf, "epochs": 2},
     "label-posterior": {"unit": "node-features", "eps_y": 1.0, "labels": "subset"},
+    "heterorr": {"unit": "private-slot-edge", "epsilon": 1.0, "eps_x": math.inf, "epochs": 2},
 }
 
 
@@ -43,7 +44,9 @@ def state_of(model: Estimator) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    everybody = torch.ones(graph.num_nodes, dtype=torch.bool)
+    return graph.with_public(graph.adjacency.subgraph(everybody), everybody)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from mechanisms import (
 )
 from mechanisms.sources import SHORT_KEYS, keys_are_fresh, keys_follow_the_system
 from models import (
+    test_heterorr,
     test_mlp_on_records,
     test_noisy_counts,
     test_perturbed,
@@ -486,6 +487,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_mechanisms.BUGS),
     *_all(test_edge_rr.BUGS),
     *_all(test_perturbed.BUGS),
+    *_all(test_heterorr.BUGS),
     *_all(test_chain.BUGS),
     *_all(test_privacy.BUGS),
     *_all(test_neighbor_counts.BUGS),

@@ -18,6 +18,7 @@ SURFACE = [
     "EdgeSet",
     "Features",
     "Graph",
+    "PublicPart",
     "Recipe",
     "Split",
     "dataset_info",

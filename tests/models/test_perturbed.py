@@ -1,7 +1,7 @@
 """Networks on released graphs: booked once, and blind to true edges from then on."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +12,7 @@ from graphveil.graph import Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.base import Estimator
-from graphveil.models.full_graph import Perturbation
-from graphveil.perturb import MECHANISMS, EdgeRand
+from graphveil.perturb import MECHANISMS, EdgeRand, public_share
 from graphveil.privacy import ledger_of
 
 QUICK = {"seed": 0, "epochs": 3, "unit": "undirected-edge", "epsilon": 3.0}
@@ -38,8 +37,44 @@ def test_every_mechanism_is_booked_and_stated(mechanism: str) -> None:
     assert f"drawn once by {mechanism}, and predicts on it alone: no prediction reads a true edge" in said
 
 
-def test_the_names_of_mechanisms_are_those_that_there_are() -> None:
-    assert get_args(Perturbation) == tuple(MECHANISMS)
+def with_public(graph: Graph) -> Graph:
+    """Return the graph with half of its edges public, and a tenth of its nodes without private ones."""
+    listed = torch.arange(graph.num_nodes) % 10 > 0
+    return graph.with_public(public_share(graph.adjacency, 0.5, seed=0), listed)
+
+
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "edge-rr(structure=lazy_audited, delta=1e-6)"])
+def test_private_edges_are_told_from_public_ones(mechanism: str) -> None:
+    graph = with_public(tiny())
+    model = made(unit="private-slot-edge", perturb=mechanism).fit(graph)
+    said = model.guarantee.statement()
+    assert model.guarantee.epsilon == pytest.approx(3.0) and model.guarantee.valid
+    assert said.startswith("Public: the public edges and the list of nodes")
+    assert "predicts on it alone: no prediction reads a true edge" in said
+    assert model.plan_ is not None and model.plan_.delta == (
+        1e-6 if "1e-6" in mechanism else model.guarantee.delta
+    )
+
+
+def test_public_edges_stay_in_the_graph_that_a_model_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphveil.models import perturbed
+
+    seen, take = list[Graph](), perturbed.released
+
+    def watched(*given: Any) -> tuple[torch.Tensor, Graph]:
+        found = take(*given)
+        seen.append(found[1])
+        return found
+
+    monkeypatch.setattr(perturbed, "released", watched)
+    graph = with_public(tiny())
+    made(unit="private-slot-edge", perturb="edge-rand(  )", epsilon=0.1).fit(graph)
+    assert graph.public is not None
+    there = {tuple(pair) for pair in seen[0].adjacency.edge_index().T.tolist()}
+    assert {tuple(pair) for pair in graph.public.edges.edge_index().T.tolist()} <= there
+    unlisted = (~graph.public.private_nodes).nonzero().flatten().tolist()
+    known = {tuple(pair) for pair in graph.public.edges.edge_index().T.tolist()}
+    assert not {pair for pair in there - known if set(pair) & set(unlisted)}
 
 
 @pytest.mark.parametrize("method", ["sage", "gcn", "gat"])
@@ -98,7 +133,10 @@ def test_an_interrupted_fit_goes_on_with_the_graph_that_was_drawn(tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"perturb": "edge-rnd"}, ConfigError, "edge-rand"),
+        ({"perturb": "edge-rnd"}, ConfigError, "did you mean 'edge-rand'"),
+        ({"perturb": "arr(densty=1)"}, ConfigError, "arr has no setting 'densty'; it has density_fraction"),
+        ({"perturb": "arr(0.1)"}, ConfigError, "settings are name=value pairs"),
+        ({"perturb": "arr(density_fraction=2)"}, ConfigError, "must lie between 0 and 1"),
         ({"unit": "none"}, UnitError, "use unit 'undirected-edge'"),
         ({"unit": "node-owner"}, UnitError, "use unit 'undirected-edge'"),
         ({"perturb": None}, NotYetError, "or train on a released graph"),

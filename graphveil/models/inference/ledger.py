@@ -94,7 +94,9 @@ class PredictionLedger:
         counted = fit.releases + sum(release.guarantee.releases for release in self._releases)
         asserted = ASSERTED_PEOPLE if fit.unit == NodeFeatures.name else ASSERTED
         notes = (*fit.notes, asserted) if self.asserted else fit.notes
-        return replace(whole, notes=tuple(dict.fromkeys(notes)), releases=counted)
+        everything = Guarantee.together([fit, *(release.guarantee for release in self._releases)])
+        notes, beside = tuple(dict.fromkeys(notes)), everything.beside if fit.beside else ()
+        return replace(whole, notes=notes, releases=counted, beside=beside)
 
     def _largest_books(self) -> list[frozenset[int]]:
         """Return what the books hold, as places among the releases, -1 for the fit; no part of another."""

@@ -83,3 +83,4 @@ def _arrays(graph: Graph) -> Iterator[npt.NDArray[np.generic]]:
     x = graph.x
     yield from (x.indptr, x.indices, x.data) if isinstance(x, sparse.csr_array) else (x.numpy(),)
     yield from (part.numpy() for part in graph.adjacency.arrays)
+    yield from () if graph.public is None else (part.numpy() for part in graph.public.arrays)

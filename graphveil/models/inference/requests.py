@@ -111,6 +111,7 @@ def booking(books: Books, asked: PredictionRequest, plan: ReleasePlan | None = N
         noise_seed=method.terms.unsafe_noise_seed,
         ledger=joint_ledger(tried.last.booked),
         on_booked=booked,
+        occasion=books.ledger.releases,
     )
 
 
@@ -148,7 +149,7 @@ def check_no_groups(name: str, plan: ReleasePlan) -> None:
 
 def price_of(fitted: Fitted, plan: ReleasePlan, graph: Graph) -> Guarantee:
     """Return the guarantee of another graph's release alone, no more valid than the model's own."""
-    return fitted.method.guarantee(plan, graph).with_deviations(*fitted.guarantee.deviations)
+    return fitted.method.guarantee(plan, graph).voided_by(fitted.guarantee)
 
 
 def _new_batches(books: Books, graph: Graph, disjoint: bool) -> list[GraphRequest]:

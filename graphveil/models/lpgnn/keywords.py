@@ -32,19 +32,11 @@ class LabelKeywords:
 
 
 @dataclass(kw_only=True, eq=False)
-class LocalKeywords(LabelKeywords):
-    """How each node randomises its record, whatever is learned from the reports.
-
-    Under unit ``node-features`` every node randomises its features, and training and validation nodes their
-    label, before the method sees anything. Nodes of another graph randomise their features alone. Under unit
-    ``none`` records are exact.
-
-    Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
-    eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).
+class FeatureKeywords:
+    """How each node randomises its features.
 
     Args:
         eps_x: the budget of a node's features; inf sends them as they are.
-        eps_y, labels: see :class:`LabelKeywords`.
         features: how features are randomised: ``"multi-bit"``, ``"1bm"``, ``"lpm"``, ``"agm"``, ``"duchi"``,
             ``"piecewise"``, ``"pm-sub"``, ``"hybrid"``, ``"three-outputs"`` (a sample of features each),
             ``"feature-rr"`` or ``"feature-rr-naive"``.
@@ -71,6 +63,19 @@ class LocalKeywords(LabelKeywords):
     high: Ends = 1.0
     scaling: Scaling = "none"
     data_dependent_bounds: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class LocalKeywords(FeatureKeywords, LabelKeywords):
+    """How each node randomises its record, whatever is learned from the reports.
+
+    Under unit ``node-features`` every node randomises its features, and training and validation nodes their
+    label, before the method sees anything. Nodes of another graph randomise their features alone. Under unit
+    ``none`` records are exact. Arguments are those of :class:`FeatureKeywords` and :class:`LabelKeywords`.
+
+    Guarantee: eps_x-LDP for a node's features and eps_y-LDP for its label, so eps_x + eps_y for the record;
+    eps_x for one of another graph. With ``features="agm"`` it is (epsilon, delta).
+    """
 
 
 @dataclass(kw_only=True, eq=False)

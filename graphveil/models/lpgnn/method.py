@@ -94,7 +94,7 @@ class LocalMethod(Method):
         if not self.terms.protects:
             return super().guarantee(plan, graph)
         promise = self.promised(graph.num_features, graph.num_classes)
-        promise = promise.with_deviations(*_deviations_of(graph))
+        promise = promise.with_deviations(*deviations_of(graph))
         received = self.received is not None  # then devices saw to it
         labels = (WHO_HAS_A_LABEL,) if self.hides_labels and not received else ()
         return dataclasses.replace(promise, notes=(*self.notes(graph), *labels), received=received)
@@ -127,7 +127,7 @@ class LocalMethod(Method):
             mode=self.terms.mode,
             notes=self.notes(graph),
         )
-        return alone.with_deviations(*self._deviations(claim), *_deviations_of(graph), *fitted.deviations)
+        return alone.with_deviations(*self._deviations(claim), *deviations_of(graph), *fitted.deviations)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what the statement has to add about the data."""
@@ -198,7 +198,7 @@ class LocalMethod(Method):
         return Entry(release_id, self.name, session.guarantee.event, unit=NodeFeatures())
 
 
-def _deviations_of(graph: Graph) -> tuple[str, ...]:
+def deviations_of(graph: Graph) -> tuple[str, ...]:
     """Return why a graph's records keep no promise: a recipe that scales columns reads everybody's data."""
     ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
     return (*graph.deviations, *ranges)

@@ -94,37 +94,22 @@ class Randomiser:
 
     def _told(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
         """Return labels that were randomised already, beside features that are randomised here."""
-        found = {
+        return {
             "labels": torch.from_numpy(labels),
             "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
             "reproducible": torch.tensor(bool(noise.deviations)),
+            **({} if self.mechanism is None else told_features(self.mechanism, x, noise, purpose)),
         }
-        if self.mechanism is None or math.isinf(self.mechanism.epsilon):
-            return found
-        reports = perturbed(self.mechanism, x, noise, purpose)
-        found["values"] = torch.from_numpy(reports.values)
-        if reports.indices is not None:
-            found["indices"] = torch.from_numpy(reports.indices)
-        return found
 
     def _received(self, found: State, x: Features) -> Randomised:
         return Randomised(
-            self._estimates(found, x),
+            Estimates(torch.zeros((x.shape[0], 0)))
+            if self.mechanism is None
+            else estimated(self.mechanism, found, x),
             found["labels"],
             bytes(found["release"].tolist()).hex(),
             bool(found["reproducible"]),
         )
-
-    def _estimates(self, found: State, x: Features) -> Estimates:
-        """Return the estimates of what was told; unprotected features are only cut to the range."""
-        if self.mechanism is None:
-            return Estimates(torch.zeros((x.shape[0], 0)))
-        if "values" not in found:
-            return Estimates(clipped(self.mechanism, x))
-        if "indices" not in found:
-            reports = Reports(found["values"].numpy())
-            return Estimates(torch.from_numpy(self.mechanism.estimate(reports)))
-        return sparse_estimates(self.mechanism, Reports(found["values"].numpy(), found["indices"].numpy()))
 
     def _binding(self, graph: Graph, telling: Any) -> dict[str, object]:
         """Return what a file of reports is bound to: whose they are, and by which law; all of it is public.
@@ -138,6 +123,25 @@ class Randomiser:
             "ids": None if graph.ids is None else _digest(_text_of(graph.ids)),
             "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
         }
+
+
+def told_features(mechanism: FeatureMechanism, x: Features, noise: LocalNoise, purpose: str) -> State:
+    """Return what leaves all nodes of their features, to be kept: nothing where nothing is hidden."""
+    if math.isinf(mechanism.epsilon):
+        return {}
+    reports = perturbed(mechanism, x, noise, purpose)
+    indices = {} if reports.indices is None else {"indices": torch.from_numpy(reports.indices)}
+    return {"values": torch.from_numpy(reports.values), **indices}
+
+
+def estimated(mechanism: FeatureMechanism, found: State, x: Features) -> Estimates:
+    """Return the estimates of what was told; features that are not hidden are only cut to their range."""
+    if "values" not in found:
+        return Estimates(clipped(mechanism, x))
+    if "indices" not in found:
+        reports = Reports(found["values"].numpy())
+        return Estimates(torch.from_numpy(mechanism.estimate(reports)))
+    return sparse_estimates(mechanism, Reports(found["values"].numpy(), found["indices"].numpy()))
 
 
 def asked(graph: Graph) -> Tensor:

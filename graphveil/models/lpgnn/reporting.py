@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism
 from graphveil.mechanisms.claim import check_budget
 from graphveil.models.lpgnn.feature_reports import GAUSSIAN_DELTA, FeatureReporting, feature_row
-from graphveil.models.lpgnn.keywords import LabelKeywords, LocalKeywords
+from graphveil.models.lpgnn.keywords import FeatureKeywords, LabelKeywords, LocalKeywords
 from graphveil.models.lpgnn.label_reports import LABELS, Labels, label_mechanism, label_row
 from graphveil.models.lpgnn.randomised import Randomiser
 from graphveil.models.lpgnn.scaling import SCALINGS, Scaling
@@ -37,25 +37,12 @@ class Reporting:
         """Check the keywords under these terms, and fill in what they leave open."""
         _check_budgets(given, terms, name)
         _check.one_of(tuple(LABELS), labels=given.labels)
-        _check.one_of(SCALINGS, scaling=given.scaling)
-        if (given.scaling == "columns") != given.data_dependent_bounds:
-            raise ConfigError(
-                "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
-                "value of a column depend on the records they come from, which voids the guarantee; give "
-                "both, or scaling='row', which every node does on its own"
-            )
-        features = FeatureReporting(
-            name=given.features,
-            epsilon=_budget(given.eps_x),
-            bounds=Bounds(given.low, given.high, from_data=given.scaling == "columns"),
-            m=given.m,
-            theta=given.theta,
-            delta=GAUSSIAN_DELTA if isinstance(terms.delta, str) else terms.delta,
-            k=given.k,
-            rounding=given.rounding,
-            decode=given.decode,
+        return cls(
+            features=feature_reporting(given, terms),
+            eps_y=_budget(given.eps_y),
+            labels=given.labels,
+            scaling=given.scaling,
         )
-        return cls(features=features, eps_y=_budget(given.eps_y), labels=given.labels, scaling=given.scaling)
 
     @classmethod
     def of_labels(cls, given: LabelKeywords, terms: Terms, name: str) -> "Reporting":
@@ -80,6 +67,28 @@ class Reporting:
     def randomiser(self, features: int, classes: int) -> Randomiser:
         """Return what randomises records of so many features and classes."""
         return Randomiser(mechanism=self.mechanism(features), label=self.label(classes))
+
+
+def feature_reporting(given: FeatureKeywords, terms: Terms) -> FeatureReporting:
+    """Return how features are randomised under these terms, and refuse a range that data decide unsaid."""
+    _check.one_of(SCALINGS, scaling=given.scaling)
+    if (given.scaling == "columns") != given.data_dependent_bounds:
+        raise ConfigError(
+            "scaling='columns' and data_dependent_bounds=True go together: the smallest and the largest "
+            "value of a column depend on the records they come from, which voids the guarantee; give "
+            "both, or scaling='row', which every node does on its own"
+        )
+    return FeatureReporting(
+        name=given.features,
+        epsilon=_budget(given.eps_x),
+        bounds=Bounds(given.low, given.high, from_data=given.scaling == "columns"),
+        m=given.m,
+        theta=given.theta,
+        delta=GAUSSIAN_DELTA if isinstance(terms.delta, str) else terms.delta,
+        k=given.k,
+        rounding=given.rounding,
+        decode=given.decode,
+    )
 
 
 def _budget(epsilon: float | None) -> float:

@@ -115,11 +115,11 @@ class TestAnotherGraph:
 
     def test_a_seed_gives_no_two_collections_the_same_noise(self, monkeypatch) -> None:
         graph, bins = made(range(30)), list[np.ndarray]()
-        whole = randomised.Randomiser._estimates
+        whole = randomised.estimated
         monkeypatch.setattr(
-            randomised.Randomiser,
-            "_estimates",
-            lambda self, found, x: bins.append(found["values"].numpy()) or whole(self, found, x),
+            randomised,
+            "estimated",
+            lambda law, found, x: bins.append(found["values"].numpy()) or whole(law, found, x),
         )
         model = fitted(graph, features="feature-rr", unsafe_noise_seed=1)
         for seed in (1, 2):  # the same records, twice

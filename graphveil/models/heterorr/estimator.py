@@ -1,0 +1,170 @@
+"""HeteroRR: randomised features, randomised private edges, and a graph convolutional network on both."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphveil.errors import ConfigError, UnitError
+from graphveil.graph import Graph
+from graphveil.mechanisms.claim import check_budget
+from graphveil.models.base import Estimator
+from graphveil.models.full_graph import FullGraphKeywords, depth_of, schedule_of, style_of
+from graphveil.models.heterorr.method import HeteroFullGraph
+from graphveil.models.heterorr.told import Teller
+from graphveil.models.learned import Learned, nothing
+from graphveil.models.lpgnn.keywords import FeatureKeywords
+from graphveil.models.lpgnn.reporting import feature_reporting
+from graphveil.models.mlp import MLP
+from graphveil.models.perturbed import mechanism_of
+from graphveil.models.requirements import check_on_cpu
+from graphveil.networks.gcn import GcnShape
+from graphveil.privacy import PrivateSlotEdge
+from graphveil.train import Schedule
+
+_PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
+_NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
+
+
+@dataclass(kw_only=True, eq=False)
+class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
+    """Features and private edges are randomised apart, and a network learns from both (HeteroRR).
+
+        X~ = FeatureRR(X; eps_x),   G~ = EdgeRR(G; epsilon),   GCN on (X~, G~) with labels as they are.
+
+    Both come out once and are kept: whatever is computed from them costs nothing more. The network sees X~
+    and G~ alone, in training and where it predicts, and never a true feature or a true private edge.
+
+    Guarantee: two, about different things, which are never added. Each private edge: (epsilon, delta), with
+    delta that of the mechanism's random walk, 0 for most. Each node's features: eps_x-LDP. Labels, who is in
+    the data, public edges and the list of nodes that may have private ones are not protected.
+
+    Paper mode takes the source's own steps: the dendrogram by alternating walks with the exponent
+    eps / Delta, for which nothing is proved, bins of tenths that are read as they are, and no batch norm.
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        epsilon: of one private edge.
+        eps_x: of one node's features; inf leaves them as they are.
+        perturb: the mechanism of edges, with its settings in brackets: ``"edge-rr(structure=public)"``.
+        features: how features are randomised; ``"multi-bit"`` tells about few of them, and far more of each.
+        hidden, activation: of the two layers, 128 and ``"relu"`` in the source.
+
+    Further arguments are those of :class:`~graphveil.models.lpgnn.keywords.FeatureKeywords` and
+    :class:`~graphveil.models.full_graph.FullGraphKeywords`.
+
+    Raises:
+        UnitError: the unit is not ``"private-slot-edge"``; on ``fit``, the graph does not say what is public.
+        ConfigError: ``eps_x`` is missing.
+
+    >>> import torch
+    >>> from graphveil.graph.recipes import RECIPES
+    >>> from graphveil.graph.synthetic import synthetic
+    >>> from graphveil.perturb import public_share
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> public, listed = public_share(graph.adjacency, 0.2, seed=0), torch.ones(graph.num_nodes) > 0
+    >>> model = HeteroRR(unit="private-slot-edge", epsilon=2.0, eps_x=4.0, seed=0, epochs=3)
+    >>> promised = model.fit(graph.with_public(public, listed)).guarantee
+    >>> promised.epsilon, promised.beside[0].epsilon
+    (2.0, 4.0)
+    """
+
+    method: ClassVar[str] = "heterorr"
+    paper_deviations: ClassVar[tuple[str, ...]] = (
+        "the source's own algorithm, whose budget for private edges is not proved",
+    )
+
+    features: str = "feature-rr"
+    perturb: str | None = "edge-rr"
+    hidden: int = 128
+    activation: str = "relu"
+
+    clipped_ = Learned[int | None](lambda fit: fit.learned.get("clipped"), nothing)
+
+    def without_edges(self) -> MLP:
+        """Return the unfitted baseline: as many layers, for the features as they were told (:meth:`as_told`).
+
+        It reads no edge, and learns from what was told already, so it costs nothing.
+        """
+        return MLP(
+            unit=self.unit,
+            seed=self.seed,
+            tuned=False,
+            layers=depth_of(self),
+            hidden=self.hidden,
+            activation=self.activation,
+            batch_norm=self.batch_norm,
+            dropout=self.dropout,
+            epochs=self._schedule().epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self._schedule().patience,
+        )
+
+    def as_told(self, graph: Graph) -> Graph:
+        """Return the fitted graph with its features as they were told: what the network saw of them.
+
+        Edges are as they are; the released ones are ``aggregates_["graph"]``, the numbers of their slots.
+        """
+        method = self.fitted.method
+        assert isinstance(method, HeteroFullGraph)
+        return method.teller.seen(graph, self.aggregates_)
+
+    def _check_config(self) -> None:
+        if self.unit not in (None, PrivateSlotEdge.name):
+            raise UnitError(
+                "heterorr protects private edges beside public ones, and features: use unit "
+                f"'private-slot-edge', got {self.unit!r}; without noise there is 'gcn', unit 'none'"
+            )
+        if self.perturb is None:
+            raise ConfigError("heterorr releases a graph: name a mechanism with perturb=, such as 'edge-rr'")
+        super()._check_config()
+        if self.eps_x is None:
+            raise ConfigError(
+                "heterorr has two budgets, and that of features is missing: pass eps_x= (--set eps_x=4; inf "
+                "leaves features as they are) beside epsilon, which is for private edges"
+            )
+        check_budget(eps_x=self.eps_x)
+        if self.delta != "auto" and self.features != "agm":
+            raise ConfigError(
+                f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
+                "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"
+            )
+        self._configured()
+
+    def _configured(self) -> HeteroFullGraph:
+        check_on_cpu(self.method, self.device)
+        terms, paper = self._terms(), self.mode == "paper"
+        assert self.perturb is not None  # it was checked before
+        shape = GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self, normed=not paper))
+        return HeteroFullGraph(
+            name=self.method,
+            terms=terms,
+            device=self.device,
+            shape=shape,
+            schedule=self._schedule(),
+            mechanism=mechanism_of(terms, self.perturb, self.max_edges),
+            teller=Teller(
+                method=self.method, reporting=feature_reporting(self._read(), terms), scaling=self.scaling
+            ),
+        )
+
+    def _read(self) -> FeatureKeywords:
+        """Return how features are randomised; in paper mode bins are the source's, unless they are given."""
+        kept = {name: getattr(self, name) for name in FeatureKeywords.__dataclass_fields__}
+        given = any(kept[name] != value for name, value in _NAIVE.items() if name != "features")
+        source = self.mode == "paper" and self.features == "feature-rr" and not given
+        return FeatureKeywords(**(kept | _NAIVE if source else kept))
+
+    def _schedule(self) -> Schedule:
+        """Return the schedule, in paper mode the source's where it is left open."""
+        schedule = schedule_of(self)
+        if self.mode != "paper":
+            return schedule
+        epochs = _PAPER_EPOCHS if self.epochs is None else self.epochs
+        patience = _PAPER_PATIENCE if self.patience is None else self.patience
+        return Schedule(
+            epochs=epochs,
+            learning_rate=schedule.learning_rate,
+            weight_decay=schedule.weight_decay,
+            patience=patience,
+        )

@@ -1,0 +1,144 @@
+"""What all nodes told about their features, once: booked, kept to be resumed, and public from then on."""
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from graphveil.artifacts.rows import ReleaseRow
+from graphveil.graph import Features, Graph
+from graphveil.mechanisms import LocalNoise
+from graphveil.models.lpgnn.feature_reports import FeatureReporting, feature_row
+from graphveil.models.lpgnn.method import deviations_of
+from graphveil.models.lpgnn.randomised import State, estimated, outside, told_features
+from graphveil.models.lpgnn.scaling import ROW_SCALED, Scaling, scaled
+from graphveil.models.promises import SEEDED
+from graphveil.models.session import Session
+from graphveil.models.terms import Terms
+from graphveil.privacy import Composed, Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
+from graphveil.train import snapshot
+
+WEIGHTS = (
+    "the source weighs features by scores of each record, which no budget of its covers: here weights are "
+    "public, the same for all records, and add up to one"
+)
+_PARTS = ("values", "indices")  # of reports, as they are kept and released
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """One collection: features as a network reads them, what is released, and what was cut (private)."""
+
+    x: Features
+    released: State
+    clipped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teller:
+    """How all nodes of a graph randomise their features, whatever is learned from them.
+
+    Args:
+        method: the name that the ledger has for it.
+        reporting: how one node does.
+        scaling: how features come into their public range.
+    """
+
+    method: str
+    reporting: FeatureReporting
+    scaling: Scaling
+
+    def event(self, features: int) -> Composed:
+        """Return what one node gives away of so many features."""
+        claim = self.reporting.mechanism(features).claim
+        return compose(LocalReport("features", claim.epsilon, claim.delta))
+
+    def guarantee(self, graph: Graph, terms: Terms) -> Guarantee:
+        """Return what is promised of the features of this graph's nodes."""
+        claim = self.reporting.mechanism(graph.num_features).claim
+        seeded = () if terms.unsafe_noise_seed is None else (SEEDED,)
+        return Guarantee.of(
+            NodeFeatures(),
+            self.event(graph.num_features),
+            delta=claim.delta,
+            releases=1,
+            mode=terms.mode,
+            deviations=(*claim.deviations, *deviations_of(graph), *seeded),
+            notes=(*((ROW_SCALED,) if self.scaling == "row" else ()), *((WEIGHTS,) if terms.paper else ())),
+            labels_public=True,
+        )
+
+    def row(self, features: int) -> ReleaseRow:
+        """Return what leaves each node, as a line of a table."""
+        return feature_row(self.reporting.mechanism(features))
+
+    def tell(self, graph: Graph, session: Session) -> Told:
+        """Have every node randomise its features, which is booked, and return what is known then.
+
+        An interrupted fit that is resumed has what they told before.
+        """
+        mechanism, x = self.reporting.mechanism(graph.num_features), scaled(graph.x, self.scaling)
+        with session.stage("features"):
+            found = self._found(graph, x, session)
+            clipped = outside(self.reporting.bounds, x)
+            estimates = estimated(mechanism, found, x)
+        session.reproducible |= bool(found["reproducible"])
+        return Told(estimates.deviations, _released(found), clipped)
+
+    def seen(self, graph: Graph, released: State) -> Graph:
+        """Return a graph with its features as they were told, from what was released of them."""
+        mechanism, x = self.reporting.mechanism(graph.num_features), scaled(graph.x, self.scaling)
+        told = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
+        return graph.replace(x=estimated(mechanism, told, x).deviations)
+
+    def _found(self, graph: Graph, x: Features, session: Session) -> State:
+        """Return what was told, from the workspace or from all nodes, once their ledger has room for it."""
+        kept = None if session.workspace is None else session.workspace / "features.safetensors"
+        ledger, binding = session.ledger or ledger_of(graph.edge_set), self._binding(graph)
+        if kept is None or not kept.exists():
+            ledger.check(self._entry("unbooked", graph.num_features))  # before anything is told
+            found = self._randomised(x, session)
+            if kept is not None:
+                _save(kept, found, binding)
+        else:
+            found = snapshot.load(kept, binding)
+        release_id = bytes(found["release"].tolist()).hex()
+        if all(known.release_id != release_id for known in ledger.entries):
+            ledger.record(self._entry(release_id, graph.num_features))
+        return found
+
+    def _randomised(self, x: Features, session: Session) -> State:
+        noise = LocalNoise(session.noise_seed)
+        mechanism = self.reporting.mechanism(x.shape[1])
+        purpose = "features" if session.occasion is None else f"features, collection {session.occasion}"
+        return {
+            "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
+            "reproducible": torch.tensor(bool(noise.deviations)),
+            **told_features(mechanism, x, noise, purpose),
+        }
+
+    def _entry(self, release_id: str, features: int) -> Entry:
+        return Entry(release_id, f"{self.method}: features", self.event(features), unit=NodeFeatures())
+
+    def _binding(self, graph: Graph) -> dict[str, object]:
+        """Return what reports are bound to: whose they are, and by which law. Edges are private: none."""
+        ids = None if graph.ids is None else json.dumps(list(map(str, graph.ids.tolist())))
+        return {
+            "mechanism": repr(self.reporting.mechanism(graph.num_features)),
+            "scaling": self.scaling,
+            "nodes": graph.num_nodes,
+            "ids": None if ids is None else hashlib.sha256(ids.encode()).hexdigest(),
+        }
+
+
+def _released(found: State) -> State:
+    """Return what may be published: reports, and nothing where features were not randomised."""
+    return {f"feature_{part}": found[part] for part in _PARTS if part in found}
+
+
+def _save(path: Path, found: State, binding: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    snapshot.save(path, found, binding)
