@@ -9,7 +9,13 @@ from typing import Any
 Record = dict[str, Any]
 Rows = dict[tuple[str, float, str], dict[float, list[Record]]]  # data, fraction, mechanism; then epsilon
 
-NAMES = {"exact": "exact graph, no privacy", "mlp": "floor (MLP)", "gap": "GAP", "classcode": "ClassCode"}
+NAMES = {
+    "exact": "exact graph, no privacy",
+    "mlp": "floor (MLP)",
+    "gap": "GAP",
+    "classcode": "ClassCode",
+    "public": "public edges alone",
+}
 METRICS = {
     "overlap": "shared edges / edges of either",
     "degrees": "KL divergence of degrees",
@@ -34,9 +40,8 @@ def accuracy(rows: Rows) -> Iterator[str]:
         yield f"\n| {data} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
         yield f"|{'---|' * (2 + len(levels))}"
         for (fraction, mechanism), row in sorted(own.items(), key=_place):
-            free = [row[0.0], *[[]] * (len(levels) - 1)] if 0.0 in row else None
-            cells = [figure(cell, percent) for cell in free or [row.get(e, []) for e in levels]]
-            share = "" if mechanism in NAMES else f"{100 * fraction:g} %"
+            cells = [figure(row.get(e, []), percent) for e in _levels(row, levels)]
+            share = "" if mechanism in NAMES and mechanism != "public" else f"{100 * fraction:g} %"
             yield f"| {NAMES.get(mechanism, mechanism)} | {share} | {' | '.join(cells)} |"
 
 
@@ -58,13 +63,13 @@ def queries(rows: Rows) -> Iterator[str]:
 def structure(rows: Rows) -> Iterator[str]:
     """Yield a table for each metric."""
     for metric, title in METRICS.items():
-        levels = sorted({epsilon for row in rows.values() for epsilon in row})
+        levels = sorted({epsilon for row in rows.values() for epsilon in row if epsilon})
         yield f"\n| {title} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
         yield f"|{'---|' * (2 + len(levels))}"
         value = itemgetter(metric)
         for (_, fraction, mechanism), row in sorted(rows.items(), key=lambda item: item[0][1:]):
-            cells = [figure(row.get(e, []), value, ".3g") for e in levels]
-            yield f"| {mechanism} | {100 * fraction:g} % | {' | '.join(cells)} |"
+            cells = [figure(row.get(e, []), value, ".3g") for e in _levels(row, levels)]
+            yield f"| {NAMES.get(mechanism, mechanism)} | {100 * fraction:g} % | {' | '.join(cells)} |"
 
 
 def percent(record: Record) -> float:
@@ -89,8 +94,13 @@ def figure(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3)
     return text if len(known) >= whole else f"{text} ({len(known)})"
 
 
+def _levels(row: dict[float, list[Record]], levels: list[float]) -> list[float]:
+    """Return the epsilons of a row's cells; what has none has one cell, the first."""
+    return [0.0] + [-1.0] * (len(levels) - 1) if 0.0 in row else levels
+
+
 def _place(item: tuple[tuple[float, str], Any]) -> tuple[int, float]:
     """Return where a row of accuracies stands: what every edge is protected by, then fractions."""
     fraction, mechanism = item[0]
-    known = list(NAMES)
+    known = [name for name in NAMES if name != "public"]
     return (known.index(mechanism), 0.0) if mechanism in known else (len(known), fraction)

@@ -17,8 +17,9 @@ Accuracies are on test nodes of recipe gap. The same network is trained on every
 and on the exact one: two rounds of messages, 32 hidden units, ReLU, batch norm, Adam at 0.01, at most 100
 epochs, of which the best on validation nodes counts. GCN is given up after 20 epochs without a better one;
 SAGE, on Berkeley13, is not, since its sums learn in fits and starts. The floor, GAP and ClassCode protect
-every edge at the same epsilon, delta 1e-7, and depend on no fraction. A cache folder keeps what no epsilon
-changes: public posteriors of ClassCode, public trees of EdgeRR.
+every edge at the same epsilon, delta 1e-7, and depend on no fraction; ``public`` leaves private edges out,
+which costs nothing. A cache folder keeps what no epsilon changes: public posteriors of ClassCode, public
+trees of EdgeRR.
 """
 
 import argparse
@@ -44,6 +45,7 @@ from graphveil.dendrogram.chain import Chain, Schedule
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.errors import ConfigError
 from graphveil.fidelity import SimpleGraph, compare
+from graphveil.fidelity.measures import kl_divergence
 from graphveil.graph import RECIPES, Adjacency, Graph, load_dataset
 from graphveil.graph.domain import Domain
 from graphveil.graph.tables import write
@@ -55,8 +57,8 @@ BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")
 FRACTIONS = {"facebook_pages": (0.05, 0.1, 0.2, 1.0), "twitch/DE": (0.05, 0.1, 0.2, 1.0), BERKELEY: (1.0,)}
 EPSILONS, QUERY_EPSILONS, DEEP_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0), (0.1, 1.0, 10.0), (1.0, 8.0)
 DELTA = 1e-7
-BESIDE = ("exact", "mlp", "gap", "classcode")
-FREE = ("exact", "mlp")  # of epsilon
+BESIDE = ("exact", "mlp", "gap", "classcode")  # depend on no fraction
+FREE = ("exact", "mlp", "public")  # of epsilon
 PATIENCE = {"gcn": 20, "sage": None}
 PPI = "ppi_edges"
 HOPS, WALKS = 4, 500  # of random-walk distances, and the rows that they are taken of
@@ -98,7 +100,7 @@ def accuracy_cells(options: argparse.Namespace) -> Iterator[Record]:
     """Yield the cells of the first tables."""
     for seed in range(options.runs):
         for data in options.datasets or FRACTIONS:
-            for mechanism in options.mechanisms or (*BESIDE, *MECHANISMS):
+            for mechanism in options.mechanisms or (*BESIDE, "public", *MECHANISMS):
                 for epsilon in (0.0,) if mechanism in FREE else options.epsilons:
                     every = options.fractions or FRACTIONS.get(data, (1.0,))
                     for fraction in (1.0,) if mechanism in BESIDE else every:
@@ -108,6 +110,8 @@ def accuracy_cells(options: argparse.Namespace) -> Iterator[Record]:
 
 def wanted(data: str, fraction: float, mechanism: str, epsilon: float) -> bool:
     """Whether a cell is asked for: dendrograms without public edges on Berkeley13 alone, at 1 and 8."""
+    if mechanism == "public":
+        return fraction < 1
     return mechanism not in DEEP or fraction < 1 or (data == BERKELEY and epsilon in DEEP_EPSILONS)
 
 
@@ -121,6 +125,9 @@ def accuracy(cell: Record, cache: Path) -> Record:
         budget = {} if method in FREE else {"epsilon": cell["epsilon"], "delta": DELTA}
         model = METHODS[method](unit="undirected-edge", seed=seed, **budget)
         return {"accuracy": model.fit(graph, cache=cache).score(graph)}
+    if method == "public":
+        public = perturb.public_share(graph.adjacency, cell["fraction"], seed=seed)
+        return {"accuracy": trained(graph.replace(adjacency=public), cell)}
     try:
         released = drawn(graph, cell, cache)
     except ConfigError as refused:
@@ -203,20 +210,28 @@ def structure_cells(options: argparse.Namespace) -> Iterator[Record]:
     """Yield the cells of PPI, whose features are not here."""
     for seed in range(options.runs):
         for fraction in options.fractions or (0.05, 0.1, 0.2):
-            for epsilon in (0.1, 0.5, 1.0, 2.0):
-                for mechanism in options.mechanisms or MECHANISMS:
+            for mechanism in options.mechanisms or ("public", *MECHANISMS):
+                for epsilon in (0.0,) if mechanism == "public" else (0.1, 0.5, 1.0, 2.0):
                     yield cell_of("ppi", fraction, mechanism, epsilon, seed)
 
 
 def structure(cell: Record, cache: Path) -> Record:
     """Return overlap of edges, divergence of degrees, and distance of random walks, as in the source."""
     graph = ppi_graph()
-    released = drawn(graph, cell, cache)
-    one, other = pairs(graph.adjacency), pairs(released.graph.adjacency)
-    shared = len(np.intersect1d(one, other))
-    degrees = compare(graph, released)["degree distribution"].error
-    walk = walk_distance(graph.adjacency, released.graph.adjacency)
-    return {"overlap": shared / max(1, len(np.union1d(one, other))), "degrees": degrees, "walk": walk}
+    if cell["mechanism"] == "public":
+        released = perturb.public_share(graph.adjacency, cell["fraction"], seed=cell["seed"])
+    else:
+        released = drawn(graph, cell, cache).graph.adjacency
+    both = graph.adjacency, released
+    one, other = map(pairs, both)
+    shared = len(np.intersect1d(one, other, assume_unique=True))
+    degrees = [each.indptr.diff().numpy() for each in both]
+    counted = [np.bincount(each, minlength=1 + max(map(max, degrees))) for each in degrees]
+    return {
+        "overlap": shared / max(1, len(one) + len(other) - shared),
+        "degrees": kl_divergence(*counted),
+        "walk": walk_distance(*both),
+    }
 
 
 def walk_distance(one: Adjacency, other: Adjacency) -> float:

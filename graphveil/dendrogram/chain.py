@@ -62,7 +62,7 @@ class Chain:
         """Count the edges of each node."""
         nodes = len(tree.left)
         self._left, self._right = tree.left.copy(), tree.right.copy()
-        self._parent, self._size = tree.parents, tree.size
+        self._parent, self._size = tree.parents.copy(), tree.size.copy()
         self._one, self._other = (np.concatenate(both) for both in zip(public, private, strict=True))
         self._kind = np.repeat(np.arange(2), [len(public[0]), len(private[0])])
         at = tree.meeting(self._one, self._other)

@@ -1,6 +1,7 @@
 """Dendrograms: full binary trees over the nodes of a graph, as arrays, and where they begin."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from graphveil.errors import ConfigError
 class Dendrogram:
     """A rooted full binary tree: leaves 0 .. n - 1, internal nodes n .. 2n - 2, the last of them the root.
 
-    ``left`` and ``right`` are int64 (2n - 1), -1 at leaves.
+    ``left`` and ``right`` are int64 (2n - 1), -1 at leaves, and stay as they are.
 
     >>> tree = Dendrogram.from_parents(np.array([4, 4, 5, 5, 6, 6, -1]))
     >>> tree.leaves, tree.size.tolist()
@@ -62,7 +63,7 @@ class Dendrogram:
         """The root, which is the last node."""
         return len(self.left) - 1
 
-    @property
+    @cached_property
     def parents(self) -> Ints:
         """The parent of each node, -1 for the root."""
         found = np.full(len(self.left), -1)
@@ -70,18 +71,19 @@ class Dendrogram:
         found[self.left[inner]], found[self.right[inner]] = inner, inner
         return found
 
-    @property
+    @cached_property
     def top_down(self) -> Ints:
         """The internal nodes, each before those below it."""
-        found, waiting = list[int](), [self.root]
+        found, waiting, leaves = list[int](), [self.root], self.leaves
+        left, right = self.left.tolist(), self.right.tolist()
         while waiting:
             node = waiting.pop()
-            if node >= self.leaves:
+            if node >= leaves:
                 found.append(node)
-                waiting += [int(self.right[node]), int(self.left[node])]
+                waiting += [right[node], left[node]]
         return np.array(found, dtype=np.int64)
 
-    @property
+    @cached_property
     def size(self) -> Ints:
         """How many leaves lie under each node."""
         found = np.ones(len(self.left), dtype=np.int64)
