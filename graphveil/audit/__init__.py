@@ -1,19 +1,30 @@
 """Audits: what a release gives away at least, and whether code keeps the promise that it makes.
 
-Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...).
+Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...), and
+:func:`replay`, which tries to refute the claim of anybody's mechanism.
 """
 
 from graphveil.audit.bounds import LowerBound, at_least, at_most, repeated_runs
+from graphveil.audit.noise import Noise
 from graphveil.audit.one_run import one_run, one_run_gaussian
+from graphveil.audit.replays import replay
+from graphveil.audit.report import Claim, Finding, Report
+from graphveil.audit.small_graphs import SmallGraph
 from graphveil.audit.summed import sampled_training, summed_gaussian
 
 __all__ = [
+    "Claim",
+    "Finding",
     "LowerBound",
+    "Noise",
+    "Report",
+    "SmallGraph",
     "at_least",
     "at_most",
     "one_run",
     "one_run_gaussian",
     "repeated_runs",
+    "replay",
     "sampled_training",
     "summed_gaussian",
 ]

@@ -1,0 +1,16 @@
+"""Published mechanisms, restated: those whose claims break, each with its counterexample, and sound ones.
+
+>>> from graphveil.audit.gallery import BROKEN
+>>> BROKEN["one direction"].replayed(pairs=100).kinds
+('change',)
+"""
+
+from graphveil.audit.gallery import edges, records, sound, trees
+from graphveil.audit.gallery.exhibit import Exhibit, Figure
+
+BROKEN: dict[str, Exhibit] = {
+    exhibit.name: exhibit for exhibit in (*edges.BROKEN, *trees.BROKEN, *records.BROKEN)
+}
+SOUND: dict[str, Exhibit] = {exhibit.name: exhibit for exhibit in sound.SOUND}
+
+__all__ = ["BROKEN", "SOUND", "Exhibit", "Figure"]

@@ -1,0 +1,51 @@
+"""What hangs in the gallery: a mechanism as it was published, restated in a few lines, and what it claims."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphveil.audit.noise import Noise
+from graphveil.audit.replays import replay
+from graphveil.audit.report import Report
+from graphveil.audit.small_graphs import SmallGraph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure of the source and the same from the restatement: the thing restated is the published one."""
+
+    what: str
+    published: float
+    restated: Callable[[], float]
+    tolerance: float = 1e-3  # relative: as many digits as the source has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One mechanism, its claim, and what is wrong with it.
+
+    Args:
+        name: short.
+        source: where the claim stands.
+        story: what is claimed, why it fails, and what would mend it.
+        unit: what is claimed to be protected.
+        claim: keywords of :func:`~graphveil.audit.replay`.
+        mechanism: the restatement.
+        kind: of finding that refutes it; empty for a sound mechanism.
+        figure: one figure of the source, reproduced; None where it prints none about this step.
+        search: how replays look for a pair, where defaults do not do (larger graphs).
+    """
+
+    name: str
+    source: str
+    story: str
+    unit: str
+    claim: dict[str, Any]
+    mechanism: Callable[[SmallGraph, Noise], Any]
+    kind: str = ""
+    figure: Figure | None = None
+    search: dict[str, Any] = field(default_factory=dict)
+
+    def replayed(self, **search: Any) -> Report:
+        """Return what a replay finds, within a budget (``seconds=``, ``pairs=``, ``seed=``)."""
+        return replay(self.mechanism, unit=self.unit, **self.claim, **{**self.search, **search})

@@ -1,0 +1,165 @@
+"""Published mechanisms that randomise a person's own record, or train on records, and do not protect it."""
+
+import math
+
+import numpy as np
+
+from graphveil.audit.gallery.exhibit import Exhibit, Figure
+from graphveil.audit.noise import Noise
+from graphveil.audit.small_graphs import FEATURES, SmallGraph
+
+EPSILON, BINS, BITS = 1.0, 10, 9
+
+
+def weights(importance: np.ndarray, sensitive: np.ndarray, gamma: float = 0.5) -> np.ndarray:
+    """FeatureRR, equation 7: gamma alpha + (1 - gamma) (beta_min + beta_max - beta)."""
+    flipped: np.ndarray = sensitive.min() + sensitive.max() - sensitive
+    mixed: np.ndarray = gamma * importance + (1 - gamma) * flipped
+    return mixed
+
+
+def one_sensitive(d: int) -> np.ndarray:
+    """Return public scores of d features of which one is sensitive."""
+    return np.asarray(np.eye(d)[0])
+
+
+def feature_rr(graph: SmallGraph, noise: Noise, theta: np.ndarray) -> None:
+    """Bins of every feature, randomised at epsilon theta_i: Pr(u | t) = rho^|u - t| / C_t."""
+    bins = np.arange(BINS)
+    for feature, share in enumerate(theta):
+        at = np.maximum(np.ceil(BINS * graph.x[:, feature]), 1) - 1
+        law = np.exp(-EPSILON * share * np.abs(bins - at[:, None]) / (BINS - 1))
+        noise.choose(law / law.sum(axis=1, keepdims=True))
+
+
+def weights_as_they_are(graph: SmallGraph, noise: Noise) -> None:
+    """FeatureRR with the weights of equation 7, which do not sum to one."""
+    feature_rr(graph, noise, weights(np.full(FEATURES, 1 / FEATURES), one_sensitive(FEATURES)))
+
+
+def weights_that_sum_to_one(graph: SmallGraph, noise: Noise) -> None:
+    """FeatureRR with public weights, normalised."""
+    theta = weights(np.full(FEATURES, 1 / FEATURES), one_sensitive(FEATURES))
+    feature_rr(graph, noise, theta / theta.sum())
+
+
+def log_odds(bits: int, features: int, epsilon: float) -> np.ndarray:
+    """Return the log odds that bit j = 0 .. bits - 1 of a feature is kept, as the program has them."""
+    j = np.arange(bits)
+    return np.asarray(epsilon * ((bits - j) / bits - ((bits + 1) * features + 1) / (4 * features * bits)))
+
+
+def flipped_bits(graph: SmallGraph, noise: Noise) -> None:
+    """Nine bits a feature, each flipped on its own."""
+    whole = np.rint(graph.x[:, :, None] * (2**BITS - 1)).astype(np.int64)
+    bits = (whole >> np.arange(BITS)) & 1
+    noise.flip(bits, log_odds(BITS, FEATURES, EPSILON))
+
+
+def piecewise(epsilon: float) -> tuple[float, float, float]:
+    """Return e^epsilon, t = e^(epsilon / 3) and the scale s of PM-SUB."""
+    e, t = math.exp(epsilon), math.exp(epsilon / 3)
+    return e, t, (e + t) / (t * (e - 1))
+
+
+def reach(epsilon: float) -> float:
+    """Return the largest output of PM-SUB."""
+    _, t, s = piecewise(epsilon)
+    return s * (t + 1)
+
+
+def deterministic_tail(graph: SmallGraph, noise: Noise) -> np.ndarray:
+    """PM-SUB whose right tail is a product of two numbers that follow from x."""
+    e, t, s = piecewise(EPSILON)
+    x = 2 * graph.x[:, 0] - 1
+    left, right, most = s * (x * t - 1), s * (x * t + 1), s * (t + 1)
+    part, place = noise.hidden.random((2, graph.nodes))
+    inside, low = e / (e + t), t * (1 + x) / (2 * (e + t))
+    return np.select(
+        [part < inside, part < inside + low],
+        [left + place * (right - left), -most + place * (left + most)],
+        (most - right) * right,
+    )
+
+
+def thresholds_from_gradients(graph: SmallGraph, noise: Noise, multiplier: float = 2.0) -> None:
+    """A step whose clipping norm is the median of the gradients' norms, and whose noise follows it."""
+    norms = np.linalg.norm(graph.x, axis=1)
+    clip = float(np.median(norms))
+    clipped = graph.x * np.minimum(1, clip / np.maximum(norms, 1e-12))[:, None]
+    noise.gaussian(clipped.sum(axis=0), multiplier * clip)
+
+
+def public_threshold(graph: SmallGraph, noise: Noise) -> None:
+    """A step whose clipping norm is public."""
+    norms = np.linalg.norm(graph.x, axis=1)
+    noise.gaussian((graph.x * np.minimum(1, 1 / np.maximum(norms, 1e-12))[:, None]).sum(axis=0), 2.0)
+
+
+def label_response(graph: SmallGraph, noise: Noise) -> None:
+    """Randomised response on labels of three classes."""
+    e = math.exp(EPSILON)
+    noise.choose((np.eye(3)[graph.y] * (e - 1) + 1) / (e + 2))
+
+
+BROKEN = (
+    Exhibit(
+        name="weights that do not sum to one",
+        source="HeteroRR, equation 7 (FeatureRR)",
+        story="Each feature is randomised at epsilon theta_i, and theta is said to share epsilon out. It "
+        "sums to gamma + (1 - gamma)(d (beta_min + beta_max) - 1). Mend: normalise, as the paper's "
+        "appendix does.",
+        unit="node-features",
+        claim={"epsilon": EPSILON},
+        mechanism=weights_as_they_are,
+        kind="change",
+        figure=Figure(
+            what="sum of the weights for d = 50, one sensitive feature, gamma 0.5",
+            published=25.0,
+            restated=lambda: float(weights(np.full(50, 0.02), one_sensitive(50)).sum()),
+            tolerance=1e-9,
+        ),
+    ),
+    Exhibit(
+        name="bit flipping",
+        source="HeteroRR's released program for features",
+        story="Nine bits a feature are flipped with log odds that are each a share of epsilon, not shares "
+        "that sum to it: bits and features add up. Mend: a budget for each bit.",
+        unit="node-features",
+        claim={"epsilon": EPSILON},
+        mechanism=flipped_bits,
+        kind="change",
+        figure=Figure(
+            what="sum over the bits of 50 features, in units of epsilon",
+            published=147.08,
+            restated=lambda: 50 * float(np.abs(log_odds(9, 50, 1.0)).sum()),
+            tolerance=1e-4,
+        ),
+    ),
+    Exhibit(
+        name="a deterministic tail",
+        source="HeteroRR's baseline program of PM-SUB",
+        story="The right tail returns (C - R) R, which is a function of x, where it should be uniform "
+        "between R and C: one value tells one person's x. Mend: a uniform draw.",
+        unit="node-features",
+        claim={"epsilon": EPSILON},
+        mechanism=deterministic_tail,
+        kind="mixture",
+        figure=Figure(
+            what="largest output of PM-SUB at epsilon 1",
+            published=4.10970318,
+            restated=lambda: reach(1.0),
+            tolerance=1e-8,
+        ),
+    ),
+    Exhibit(
+        name="a clipping norm from the gradients",
+        source="training that reads its clipping norm from true gradients",
+        story="The norm, and the noise's scale with it, are functions of everybody's gradients: the "
+        "length of the noise tells them. Mend: a public norm, or a noisy quantile that is paid for.",
+        unit="node-features",
+        claim={"mu": 2 / 2.0},
+        mechanism=thresholds_from_gradients,
+        kind="noise scale",
+    ),
+)

@@ -1,0 +1,62 @@
+"""The gallery: each broken claim restates a figure of its source and is refuted; sound ones never are."""
+
+import numpy as np
+import pytest
+
+from graphveil.audit.gallery import BROKEN, SOUND, trees
+
+MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len(BROKEN) >= 8
+    assert len(SOUND) >= 6
+    assert sum(exhibit.figure is not None for exhibit in BROKEN.values()) >= 8
+
+
+@pytest.mark.parametrize("name", [name for name, exhibit in BROKEN.items() if exhibit.figure])
+def test_a_restatement_reproduces_a_figure_of_its_source(name: str) -> None:
+    figure = BROKEN[name].figure
+    assert figure is not None
+    assert figure.restated() == pytest.approx(figure.published, rel=figure.tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if name not in MIXTURES])
+def test_a_broken_claim_is_refuted_without_knowing_where_to_look(name: str) -> None:
+    exhibit = BROKEN[name]
+    found = exhibit.replayed(pairs=150, seed=1)
+    assert found.kinds[0] == exhibit.kind
+    assert exhibit.kind in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_claim_about_samples_is_refuted_by_counts(name: str, seed: int) -> None:
+    assert BROKEN[name].replayed(pairs=120, seed=seed).kinds == ("mixture",)
+
+
+def test_a_value_that_names_one_person_is_found_in_the_runs() -> None:
+    assert BROKEN["a deterministic tail"].replayed(pairs=8, seed=0, runs=2000).kinds == ("mixture",)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_mechanism_is_not_accused(name: str) -> None:
+    assert not SOUND[name].replayed(pairs=150, seed=2).broken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_mechanism_is_not_accused_in_ten_thousand_pairs(name: str) -> None:
+    assert not SOUND[name].replayed(pairs=10_000, seed=3).broken
+
+
+@pytest.mark.parametrize(("n", "expected"), [(3, 3), (4, 15), (5, 105)])
+def test_every_tree_is_there_once_and_has_every_pair_once(n: int, expected: int) -> None:
+    table = trees.membership(n)
+    assert len(table) == expected
+    assert (table.sum(axis=1) == 1 - np.eye(n)).all()
+
+
+def test_with_the_factor_two_the_loss_is_the_proved_one() -> None:
+    assert trees.worst_loss(5, 2.0, halves=2.0) == pytest.approx(0.971517, abs=1e-6)
