@@ -40,7 +40,7 @@ from models import (
     test_replay_weights,
 )
 from models.lpgnn import test_mixture
-from perturb import test_edge_rr, test_mechanisms
+from perturb import test_budgets, test_edge_rr, test_mechanisms
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
 from torch import Tensor
@@ -485,6 +485,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_discrete_laplace.BUGS),
     *_all(test_noisy_cells.BUGS),
     *_all(test_mechanisms.BUGS),
+    *_all(test_budgets.BUGS),
     *_all(test_edge_rr.BUGS),
     *_all(test_perturbed.BUGS),
     *_all(test_heterorr.BUGS),
