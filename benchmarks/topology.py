@@ -5,6 +5,7 @@
         [--cache folder]
     python benchmarks/topology.py queries --out queries.jsonl [--datasets facebook_pages,lastfm_asia]
     python benchmarks/topology.py structure --out ppi.jsonl
+    python benchmarks/topology.py heterorr --out grid.jsonl [--datasets twitch/DE] [--mechanisms multi-bit]
     python benchmarks/topology.py speed [--large]
 
 One line of the file a cell and run; what is there is not made again, so a command resumes after a kill, and
@@ -31,10 +32,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import _heterorr
 import numpy as np
 import torch
 from _topology_tables import Record, tables
@@ -73,15 +75,18 @@ def main() -> None:
         return
     if not options.table:
         make(options)
-    print("\n".join(tables(read(options.out).values(), options.command)))
+    show = _heterorr.table if options.command == "heterorr" else partial(tables, command=options.command)
+    print("\n".join(show(read(options.out).values())))
 
 
 def make(options: argparse.Namespace) -> None:
     """Run the cells that the file does not have."""
-    cells = {"accuracy": accuracy_cells, "queries": query_cells, "structure": structure_cells}[
-        options.command
-    ]
-    run = {"accuracy": accuracy, "queries": queries, "structure": structure}[options.command]
+    cells, run = {
+        "accuracy": (accuracy_cells, accuracy),
+        "queries": (query_cells, queries),
+        "structure": (structure_cells, structure),
+        "heterorr": (_heterorr.cells, _heterorr.run),
+    }[options.command]
     made = read(options.out)
     with tempfile.TemporaryDirectory() as folder:
         for cell in cells(options):
@@ -340,7 +345,8 @@ def cell_of(data: str, fraction: float, mechanism: str, epsilon: float, seed: in
 
 def key(record: Record) -> tuple[Any, ...]:
     """Return what tells cells apart."""
-    return tuple(record[name] for name in ("data", "fraction", "mechanism", "epsilon", "seed"))
+    names = ("data", "fraction", "mechanism", "eps_x", "epsilon", "seed")
+    return tuple(record.get(name) for name in names)
 
 
 def read(path: Path) -> dict[tuple[Any, ...], Record]:
@@ -359,7 +365,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=["accuracy", "queries", "structure", "speed"])
+    parser.add_argument("command", choices=["accuracy", "queries", "structure", "heterorr", "speed"])
     parser.add_argument("--out", type=Path, default=Path("topology.jsonl"))
     parser.add_argument("--datasets", type=names)
     parser.add_argument("--mechanisms", type=names)

@@ -106,7 +106,8 @@ def plain_words(guarantee: Guarantee) -> str:
     >>> plain_words(void).startswith("None of this is promised")
     True
     """
-    return promised(guarantee, _plain_words(guarantee))
+    words = promised(guarantee, _plain_words(guarantee))
+    return " ".join([words, *(plain_words(one) for one in guarantee.beside)])
 
 
 def promised(guarantee: Guarantee, words: str) -> str:
@@ -122,6 +123,8 @@ def _plain_words(guarantee: Guarantee) -> str:
             "Nothing is hidden: whoever sees the model or its predictions may learn which edges it was "
             "trained on. Use it inside, as a reference, and do not publish it."
         )
+    if guarantee.labels_public:
+        return _plain_words_on_features(guarantee)
     if guarantee.unit == NodeFeatures.name:
         return _plain_words_on_reports(guarantee)
     if guarantee.unit in _RECORD:
@@ -170,6 +173,17 @@ def _plain_words_on_reports(guarantee: Guarantee) -> str:
     )
 
 
+def _plain_words_on_features(guarantee: Guarantee) -> str:
+    if not math.isfinite(guarantee.epsilon):
+        return "Everybody's features are used as they are, and what this run gives out may show them."
+    return (
+        "Suppose instead that an attacker sees all that this run gives out, knows every edge and label, "
+        "and asks which of two lists of features a particular person has. Accepting a false alarm for 1 in "
+        f"100 of those with the one, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
+        "those with the other; guessing blindly finds 1."
+    )
+
+
 def _proviso(guarantee: Guarantee) -> str:
     if guarantee.edge_use == "never":
         return ""
@@ -187,6 +201,8 @@ def other_runs(seed: int, runs: int, together: Guarantee, *, compared: bool = Fa
         return ""
     data, mark = secrets_of(together), void_mark(valid=together.valid, unit=together.unit)
     bound = f"({figure_up(together.epsilon)}, {delta_up(together.delta)})"
+    for one in together.beside:
+        bound += f", and as to features ({figure_up(one.epsilon)}, {delta_up(one.delta)})"
     own_test = f" {TEST_LABELS}" if together.unit == NodeFeatures.name else ""
     if runs == 1:
         return (
@@ -209,16 +225,28 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
         *([card.other_runs] if card is not None and card.other_runs else []),
         "## In plain words",
         plain_words(guarantee),
-        f"## What was released about the {secrets_of(guarantee)}",
+        f"## What was released about the {released_about(guarantee)}",
         _release_table(rows),
-        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
-        f"delta {delta_up(guarantee.delta)}. {attackers_rate(guarantee).capitalize()}.",
+        *(_figures(one) for one in (guarantee, *guarantee.beside)),
         "## Not covered",
         "\n".join(f"* {line}" for line in not_covered(guarantee)),
     ]
-    if guarantee.deviations:
-        parts += ["## Deviations", "\n".join(f"* {line}" for line in guarantee.deviations)]
+    if deviations := all_deviations(guarantee):
+        parts += ["## Deviations", "\n".join(f"* {line}" for line in deviations)]
     return "\n\n".join(parts) + "\n"
+
+
+def _figures(guarantee: Guarantee) -> str:
+    return (
+        f"Unit: `{guarantee.unit}`. Epsilon {figure_up(guarantee.epsilon)}, "
+        f"delta {delta_up(guarantee.delta)}. {attackers_rate(guarantee).capitalize()}."
+    )
+
+
+def all_deviations(guarantee: Guarantee) -> tuple[str, ...]:
+    """Return the deviations of a guarantee, and of what stands beside it, each once."""
+    listed = (why for one in (guarantee, *guarantee.beside) for why in one.deviations)
+    return tuple(dict.fromkeys(listed))
 
 
 def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
@@ -229,10 +257,11 @@ def not_covered(guarantee: Guarantee) -> tuple[str, ...]:
             _SIDE_CHANNELS,
             "what can be inferred about a person from what others' records have in common",
         )
+    known = "labels" if guarantee.beside else "features and labels"
     return (
         guarantee.not_covered,
         _SIDE_CHANNELS,
-        "what can be inferred about a person from the features and labels alone",
+        f"what can be inferred about a person from the {known} alone",
     )
 
 
@@ -244,6 +273,11 @@ def secrets_of(guarantee: Guarantee) -> str:
     'edges'
     """
     return protected_things(guarantee.unit)
+
+
+def released_about(guarantee: Guarantee) -> str:
+    """Return what a release is about, in words: of two guarantees, both things."""
+    return "edges and features" if guarantee.beside else secrets_of(guarantee)
 
 
 def protected_things(unit: str) -> str:

@@ -166,16 +166,15 @@ def _show_calibration(found: "Calibration", screen: Screen) -> None:
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
     screen.say(f"{found.method}, unit {found.unit}: {at_delta(found.epsilon, found.delta)}{mu}")
-    if found.reports:
-        for words in found.reports:
-            screen.say(words)
-    elif found.stages:
+    for words in found.reports:
+        screen.say(words)
+    if found.stages:
         screen.table(*_stage_cells(found), right=(4, 5, 6))
         if words := unequal(found.stages):
             screen.say(f"{words[0].upper()}{words[1:]}")
         screen.say(f"largest sensitivity: {found.sensitivity:.6g}")
         screen.say(f"Rényi bound on all of it, a cross-check: {figure_up(found.epsilon_renyi)}")
-    else:
+    elif not found.reports:
         screen.say("noise: none, since the edges are never read")
     rate = cards.percent_up(found.tpr_at_1pct_fpr)
     screen.say(f"true-positive rate at 1 % false positives: at most {rate} %")
@@ -234,18 +233,21 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     screen.say("In plain words", style="bold")
     screen.prose(cards.plain_words(guarantee) + "\n")
     if lines:
-        screen.say(f"What was released about the {cards.secrets_of(guarantee)}", style="bold")
+        screen.say(f"What was released about the {cards.released_about(guarantee)}", style="bold")
         screen.table(*event_cells(lines))
-        bound = f"epsilon {figure_up(guarantee.epsilon)}, delta {delta_up(guarantee.delta)}"
-        screen.say(f"{bound}; {cards.attackers_rate(guarantee)}\n")
-    for deviation in guarantee.deviations:
+        for one in (guarantee, *guarantee.beside):
+            unit = f"unit {one.unit}: " if guarantee.beside else ""
+            bound = f"epsilon {figure_up(one.epsilon)}, delta {delta_up(one.delta)}"
+            screen.say(f"{unit}{bound}; {cards.attackers_rate(one)}")
+        screen.say("")
+    for deviation in cards.all_deviations(guarantee):
         screen.prose(f"Deviation: {deviation}.")
     screen.say("Not covered", style="bold")
     for line in cards.not_covered(guarantee):
         screen.say(f"  {line}")
     screen.say(
-        f"  other runs on the same {cards.secrets_of(guarantee)}: each gives away more, and only their sum "
-        "bounds what is learned"
+        f"  other runs on the same {cards.released_about(guarantee)}: each gives away more, and only their "
+        "sum bounds what is learned"
     )
     screen.emit(
         {
@@ -254,7 +256,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "plain_words": cards.plain_words(guarantee),
             "guarantee": guarantee.as_dict(),
             "releases": [line.as_dict() for line in lines],
-            "deviations": list(guarantee.deviations),
+            "deviations": list(cards.all_deviations(guarantee)),
             "not_covered": list(cards.not_covered(guarantee)),
         }
     )

@@ -12,6 +12,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
+    from graphveil.experiment.public_flags import PublicFlags
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
     from graphveil.privacy import Guarantee
@@ -35,6 +36,10 @@ def predict(
     weight: options.Weight = None,
     max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
+    public_edges: options.PublicEdges = None,
+    private_nodes: options.PrivateNodes = None,
+    private_fraction: options.PrivateFraction = None,
+    private_where: options.PrivateWhere = None,
     disjoint_edges: options.DisjointEdges = False,
     disjoint_people: options.DisjointPeople = False,
     accept_price: options.AcceptPrice = False,
@@ -44,6 +49,7 @@ def predict(
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
     from graphveil.artifacts.cards import secrets_of
     from graphveil.artifacts.predictions import predictions_table
+    from graphveil.experiment.public_flags import PublicFlags
     from graphveil.graph import tables
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
@@ -55,8 +61,15 @@ def predict(
     model = load_model(run)
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight}
+    public = PublicFlags(
+        public_edges=public_edges,
+        private_nodes=private_nodes,
+        private_fraction=private_fraction,
+        private_where=private_where,
+    )
+    public.check(model.guarantee.unit)
     if nodes is None and edges is None:
-        described = directed or disjoint_edges or disjoint_people or accept_price
+        described = directed or disjoint_edges or disjoint_people or accept_price or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
                 "column flags, --disjoint-people, --disjoint-edges and --accept-price are about another "
@@ -66,7 +79,7 @@ def predict(
         screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
         _deliver(model, table, out, screen, price=None)
         return
-    graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed)
+    graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
     words = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
     price, after = model.price(graph, **words), model.guarantee_after(graph, **words)
     about = secrets_of(model.guarantee)
@@ -87,11 +100,14 @@ def _audience(model: "Estimator") -> str:
     return "" if everybody else "; row v only for someone entitled to v's record"
 
 
-def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed: bool) -> "Graph":
+def _other_graph(
+    run: Path, model: "Estimator", flags: dict[str, Any], directed: bool, public: "PublicFlags"
+) -> "Graph":
     """Read the other graph; columns that are not named are called as they were when the run was trained.
 
     It needs no labels and no split. Columns that were no features in training are none here.
     """
+    from graphveil.experiment.public_flags import Columns
     from graphveil.experiment.source import Source
 
     known = _trained_columns(run)
@@ -99,7 +115,9 @@ def _other_graph(run: Path, model: "Estimator", flags: dict[str, Any], directed:
     wanted = {name: known.get(name) for name in flags if name != "label"}
     given = wanted | {name: value for name, value in flags.items() if value is not None}
     origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True, aside=aside)
-    return origin.load(classes=model.named_classes)
+    graph = origin.load(classes=model.named_classes)
+    columns = Columns(nodes=origin.nodes, id=origin.id, source=origin.source, target=origin.target)
+    return graph.replace(public=public.part(graph, columns, seed=0))
 
 
 def _trained_columns(run: Path) -> dict[str, Any]:
@@ -130,9 +148,17 @@ def _facts(
             f"{at_delta(price.epsilon, price.delta)}, on the {about} of this graph",
         ),
         ("attacker", attackers_rate(price)),
+        *(
+            ("and of features", f"{at_delta(one.epsilon, one.delta)}; {attackers_rate(one)}")
+            for one in price.beside
+        ),
         (
             "with the training",
             f"{at_delta(after.epsilon, after.delta)}, {why}; what earlier commands predicted comes on top",
+        ),
+        *(
+            ("features with it", f"{at_delta(one.epsilon, one.delta)}, as somebody may be in both graphs")
+            for one in after.beside
         ),
         *(("deviation", deviation) for deviation in price.deviations),
     ]

@@ -22,11 +22,14 @@ _ASKED = {
     "tally": "counts of correct predictions",
     "outcomes": "counts of correct and wrong predictions",
 }
+_SEES, _NOR = "reads the released graph alone, and no true private edge", ", nor a true feature"
 _LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
 
 
 def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
+    from graphveil.artifacts.cards import all_deviations
+
     experiment, guarantee = plan.experiment, plan.guarantee
     size = f"{plan.nodes:,} nodes, {plan.features:,} features, {plan.classes} classes"
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
@@ -34,10 +37,12 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
     rows = [
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
         *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
+        *([("public", plan.public)] if plan.public else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
-        *(("deviation", deviation) for deviation in guarantee.deviations),
+        *(fact for one, all_runs in _pairs_beside(plan) for fact in _beside(one, all_runs, experiment.runs)),
+        *(("deviation", deviation) for deviation in all_deviations(guarantee)),
     ]
     if plan.estimate is not None:
         memory, seconds = plan.estimate.megabytes / 1000, plan.estimate.seconds
@@ -67,6 +72,7 @@ def _budget(plan: "Preview") -> list[Fact]:
         *(("release", _stage(stage)) for stage in plan.stages),
         *([("", words)] if (words := unequal(plan.stages)) else []),
         ("attacker", attackers_rate(guarantee)),
+        *([("inference", f"{_SEES}{_NOR if guarantee.beside else ''}")] if guarantee.graph else []),
     ]
     if plan.baseline is not None:
         asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
@@ -77,6 +83,25 @@ def _budget(plan: "Preview") -> list[Fact]:
         total = plan.guarantee_all_runs
         name = "all runs" if runs > 1 else "both"
         rows.append((name, f"together {_epsilon(total)}; {attackers_rate(total)}"))
+    return rows
+
+
+def _pairs_beside(plan: "Preview") -> list[tuple["Guarantee", "Guarantee"]]:
+    """Return each guarantee that stands beside the first, of one run and of all."""
+    return list(zip(plan.guarantee.beside, plan.guarantee_all_runs.beside, strict=True))
+
+
+def _beside(one: "Guarantee", all_runs: "Guarantee", runs: int) -> list[Fact]:
+    """Return what a guarantee about something else costs, which is added to nothing."""
+    from graphveil.artifacts.cards import attackers_rate
+
+    rows = [
+        ("and unit", f"{one.unit}: protects {one.covers}"),
+        ("its budget", f"{_epsilon(one)}, beside the other and never added to it"),
+        ("its attacker", attackers_rate(one)),
+    ]
+    if runs > 1:
+        rows.append(("its runs", f"together {_epsilon(all_runs)}; {attackers_rate(all_runs)}"))
     return rows
 
 
@@ -172,9 +197,33 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
         rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
         what = f"What an attacker learns about one {about}"
         lines.append(f"{what}: true-positive rate at 1 % false positives: {rate}.")
+    lines += _second(metrics)
     if metrics["runs"] == 1:
         lines.append("One run, so no interval (train --runs 3 gives one).")
     return [*lines, *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
+
+
+def _second(metrics: dict[str, Any]) -> list[str]:
+    """Return what is told about something else, under a guarantee of its own."""
+    from graphveil.artifacts.cards import percent_up
+    from graphveil.experiment.results import Cost
+    from graphveil.privacy.figures import figure_up
+
+    lines = []
+    for one, total in zip(
+        metrics["guarantee"].get("beside", []), metrics["guarantee_all_runs"].get("beside", []), strict=True
+    ):
+        cost, sum_ = Cost.of(one), Cost.of(total)
+        if cost.epsilon is None or sum_.epsilon is None:
+            lines.append("Features are used as they are: nothing hides them.")
+            continue
+        runs = "" if metrics["runs"] == 1 else f"; all {metrics['runs']} runs: {figure_up(sum_.epsilon)}"
+        lines.append(
+            f"Features have a guarantee of their own, which is never added: epsilon {figure_up(cost.epsilon)}"
+            f"{cost.mark}{runs}. True-positive rate at 1 % false positives: at most "
+            f"{percent_up(cost.attacker_rate)} %{cost.mark}."
+        )
+    return lines
 
 
 def _together(metrics: dict[str, Any]) -> list[str]:
@@ -212,8 +261,14 @@ def _uncovered(metrics: dict[str, Any]) -> list[str]:
 
 
 def _publishing(metrics: dict[str, Any], folder: "RunFolder") -> str:
-    if not metrics["guarantee"]["valid"]:
-        return "no guarantee holds: publish none of it"
+    first = metrics["guarantee"]
+    others = first.get("beside", [])
+    if not first["valid"]:
+        return f"no guarantee holds{' for edges' if others else ''}: publish none of it"
+    if not all(one["valid"] for one in others):
+        return "release/ tells of features what no guarantee holds for: publish it only if they may be known"
+    if any(one["epsilon"] is None for one in others):
+        return "release/ tells what was not randomised: publish it only if that may be known"
     if metrics["unit"] == "node-features" and metrics["epsilon"] is None:
         return "release/ tells what was not randomised: publish it only if that may be known"
     if folder.per_node.exists():

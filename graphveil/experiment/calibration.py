@@ -11,7 +11,17 @@ from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.parameters import check_names, method_class
 from graphveil.models.sizes import TYPICAL_CLASSES, TYPICAL_NODES, PublicSizes
-from graphveil.privacy import Composed, Guarantee, NodeUnit, NoUnit, check_delta, parse_unit, renyi
+from graphveil.privacy import (
+    ApproximateDP,
+    Composed,
+    Guarantee,
+    NodeUnit,
+    NoUnit,
+    check_delta,
+    compose,
+    parse_unit,
+    renyi,
+)
 from graphveil.privacy.accountant import total_mu
 
 if TYPE_CHECKING:
@@ -40,13 +50,15 @@ class Calibration:
     tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
     assumed: dict[str, int] = field(default_factory=dict)  # sizes that were not given, as they were taken
-    reports: tuple[str, ...] = ()  # under node-features: what each node does to its features and its label
+    reports: tuple[str, ...] = ()  # what each node does to its features and its label, where it randomises
+    eps_x: float | None = None  # of features, where they have a budget beside that of edges
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             **asdict(self),
             **{name: _finite(getattr(self, name)) for name in ("epsilon", "epsilon_renyi")},
+            "eps_x": None if self.eps_x is None else _finite(self.eps_x),
             "reports": list(self.reports),
             "noise_std": list(self.noise_std),
             "sensitivities": list(self.sensitivities),
@@ -131,7 +143,25 @@ def calibrate(
         assert noise_std is not None
         of_records = isinstance(model(1.0).protected_unit, NodeUnit)
         epsilon = _epsilon_of(noise_std, lambda at: _plan_of(model(at), sizes), sampled=of_records)
-    return replace(_figures(model(epsilon), sizes), assumed=assumed)
+    found = _figures(model(epsilon), sizes)
+    return replace(found, assumed=assumed, **_of_features(model(epsilon), complete))
+
+
+def _renyi_bound(guarantee: Guarantee) -> float:
+    """Return the Renyi bound on everything; bounds that simply add up have none but their sum."""
+    if any(isinstance(part, ApproximateDP) for part in compose(guarantee.event).events):
+        return guarantee.epsilon
+    return renyi.epsilon_of_event(guarantee.event, guarantee.delta)
+
+
+def _of_features(model: "Estimator", sizes: PublicSizes) -> dict[str, Any]:
+    """Return what each node does to its features where they have a budget of their own, which is given."""
+    from graphveil.models.heterorr import HeteroRR
+
+    if not isinstance(model, HeteroRR):
+        return {}
+    row = model.told_row(sizes.width)
+    return {"eps_x": model.eps_x, "reports": (f"{row.kind}: {row.words}",)}
 
 
 def _plan_of(model: "Estimator", sizes: PublicSizes) -> "ReleasePlan | None":
@@ -189,7 +219,7 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
         slack=0.0 if plan is None else plan.slack,
     )
     sensitivities = tuple(query.sensitivity(unit) for query in queries)
-    bound = renyi.epsilon_of_event(guarantee.event, guarantee.delta) if queries else 0.0
+    bound = _renyi_bound(guarantee) if queries else 0.0
     return Calibration(
         method=model.method,
         unit=unit.name,

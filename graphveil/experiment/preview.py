@@ -57,6 +57,7 @@ class Preview:
     noise_std: tuple[float, ...]
     delta_source: str
     estimate: Estimate | None = None
+    public: str = ""  # of edges that are told from private ones: how many there are
 
 
 def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None = None) -> Preview:
@@ -87,8 +88,16 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
+        public="" if split.public is None else _public_words(split),
         estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
     )
+
+
+def _public_words(graph: "Graph") -> str:
+    part = graph.public
+    assert part is not None
+    listed, nodes = part.num_private_nodes, graph.num_nodes
+    return f"{part.num_edges:,} public edges; {listed:,} of {nodes:,} nodes may have private ones"
 
 
 def charged(baseline: Guarantee) -> Guarantee | None:

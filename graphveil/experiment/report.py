@@ -12,6 +12,7 @@ from graphveil.artifacts.cards import (
     promised,
     protected_things,
     release_cells,
+    released_about,
     secrets_of,
     void_mark,
 )
@@ -42,8 +43,8 @@ def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], gu
         _tiles(metrics),
         _section("Results", _results(metrics)),
         _section("The guarantee", _guarantee(guarantee)),
-        _section("What an attacker gains", _attacker(metrics, guarantee)),
-        _section(f"What was released about the {secrets_of(guarantee)}", _releases(metrics)),
+        _section("What an attacker gains", "".join(map(_attacker, (guarantee, *guarantee.beside)))),
+        _section(f"What was released about the {released_about(guarantee)}", _releases(metrics)),
         _section("Training", _training(history)),
         _section("Where the time went", _times(metrics)),
     ]
@@ -142,12 +143,12 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
 
 
 def _guarantee(guarantee: Guarantee) -> str:
-    style = "" if guarantee.valid else ' class="warning"'
+    style = "" if guarantee.all_valid else ' class="warning"'
     statement, words = html(guarantee.statement()), html(plain_words(guarantee))
     return f"<blockquote{style}>{statement}</blockquote><p>{words}</p>"
 
 
-def _attacker(metrics: Mapping[str, Any], guarantee: Guarantee) -> str:
+def _attacker(guarantee: Guarantee) -> str:
     inner = [(step / _STEPS) ** 3 for step in range(1, _STEPS)]  # dense where the curve is steep
     curve_of = guarantee.curve.true_positive_rate
 

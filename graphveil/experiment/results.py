@@ -12,6 +12,10 @@ from graphveil.privacy.guarantee import FALSE_ALARMS
 
 CONFIDENCE = 0.95
 ABSENT = "n/a"  # an accuracy on nodes of which none has a label
+SAME_FEATURES = (
+    "The mlp learns from the very features that were told for the method, and reads no edge: it costs "
+    "nothing more."
+)
 SAME_REPORTS = (
     "The mlp learns from the very reports that the method learned from, and reads no edge: it costs nothing "
     "more."
@@ -109,8 +113,11 @@ def cost_remarks(metrics: Mapping[str, Any]) -> list[str]:
 
     An MLP may have learned from the method's own reports; and a paper's accounting may differ from ours.
     """
-    same = metrics["unit"] == NodeFeatures.name and metrics["mlp_test_accuracy"] is not None
-    return [*([SAME_REPORTS] if same else []), *_papers_figure(metrics)]
+    same = []
+    if metrics["mlp_test_accuracy"] is not None:
+        same += [SAME_REPORTS] if metrics["unit"] == NodeFeatures.name else []
+        same += [SAME_FEATURES] if metrics["guarantee"].get("beside") else []
+    return [*same, *_papers_figure(metrics)]
 
 
 def _papers_figure(metrics: Mapping[str, Any]) -> list[str]:

@@ -305,7 +305,8 @@ def _epsilon(model: "Estimator", guarantee: Guarantee) -> float | None:
 
 def _local_budgets(guarantee: Guarantee) -> dict[str, Any]:
     """Return the budgets of features and label, where those are protected; None stands for infinity."""
-    return {name: value for name, value in guarantee.as_dict().items() if name in ("eps_x", "eps_y")}
+    told = [one.as_dict() for one in (guarantee, *guarantee.beside)]
+    return {name: value for one in told for name, value in one.items() if name in ("eps_x", "eps_y")}
 
 
 def _accuracy_figures(records: Sequence[RunRecord]) -> dict[str, Any]:

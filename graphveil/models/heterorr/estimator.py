@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
 from graphveil.mechanisms.claim import check_budget
@@ -108,6 +109,10 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
         method = self.fitted.method
         assert isinstance(method, HeteroFullGraph)
         return method.teller.seen(graph, self.aggregates_)
+
+    def told_row(self, features: int) -> ReleaseRow:
+        """Return what leaves a node of so many features, as a line of a table."""
+        return self._configured().teller.row(features)
 
     def _check_config(self) -> None:
         if self.unit not in (None, PrivateSlotEdge.name):

@@ -1,0 +1,102 @@
+"""The grid of HeteroRR: a budget of features times a budget of private edges, beside what costs less.
+
+A cell has three accuracies from one release of features: ``accuracy`` of HeteroRR, ``public`` of the same
+network on the public edges alone (nothing is spent on edges), and ``told`` of a network that reads no edge.
+Beside the grid stand GCN on exact features and edges, and the tuned MLP on exact features.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from graphveil import GCN, MLP, HeteroRR, perturb
+from graphveil.graph import RECIPES, Graph, load_dataset
+
+DATASETS, FRACTION = ("facebook_pages", "twitch/DE"), 0.2
+EPS_X, EPS_EDGES = (1.0, 3.0, 9.0), (0.5, 2.0, 8.0)
+FEATURES = ("feature-rr", "multi-bit")
+NETWORK: dict[str, Any] = {"hidden": 32, "activation": "relu", "epochs": 100, "patience": 20}
+NONE = 0.0  # of a budget: nothing is randomised
+Record = dict[str, Any]
+
+
+def cells(options: argparse.Namespace) -> Iterator[Record]:
+    """Yield the cells, run 0 of all first."""
+    for seed in range(options.runs):
+        for data in options.datasets or DATASETS:
+            for method in ("gcn", "mlp"):
+                yield _cell(data, method, NONE, NONE, seed)
+            for features in options.mechanisms or FEATURES:
+                for eps_x in EPS_X:
+                    for epsilon in EPS_EDGES:
+                        yield _cell(data, features, eps_x, epsilon, seed)
+
+
+def run(cell: Record, _cache: object) -> Record:
+    """Return the test accuracies of a cell."""
+    graph = RECIPES["gap"].split(load_dataset(cell["data"]), cell["seed"])
+    seed = cell["seed"]
+    if cell["mechanism"] == "gcn":
+        return {"accuracy": GCN(unit="none", seed=seed, **NETWORK).fit(graph).score(graph)}
+    if cell["mechanism"] == "mlp":
+        return {"accuracy": MLP(unit="none", seed=seed).fit(graph).score(graph)}
+    public = perturb.public_share(graph.adjacency, FRACTION, seed=seed)
+    graph = graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
+    model = HeteroRR(
+        unit="private-slot-edge",
+        epsilon=cell["epsilon"],
+        eps_x=cell["eps_x"],
+        features=cell["mechanism"],
+        seed=seed,
+        **NETWORK,
+    ).fit(graph)
+    return {"accuracy": model.score(graph)} | _beside(model, model.as_told(graph), seed)
+
+
+def _beside(model: HeteroRR, told: Graph, seed: int) -> Record:
+    """Return the accuracies of what spends nothing on edges, on the same told features."""
+    assert told.public is not None
+    known = told.replace(adjacency=told.public.edges, public=None)
+    network = GCN(unit="none", seed=seed, **NETWORK).fit(known)
+    return {"public": network.score(known), "told": model.without_edges().fit(told).score(told)}
+
+
+def table(records: Iterable[Record]) -> Iterator[str]:
+    """Yield a line for each data set, mechanism of features and eps_x, with a column for each epsilon."""
+    rows: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        rows.setdefault((record["data"], record["mechanism"], record["eps_x"]), []).append(record)
+    heads = [f"edges {epsilon:g}" for epsilon in EPS_EDGES]
+    yield f"| data | features | eps_x | {' | '.join(heads)} | public edges alone | no edges |"
+    yield f"|{'---|' * (5 + len(heads))}"
+    for (data, mechanism, eps_x), found in sorted(rows.items()):
+        exact = eps_x == NONE
+        figures = [
+            _mean(one["accuracy"] for one in found if one["epsilon"] == (NONE if exact else epsilon))
+            for epsilon in ((NONE,) if exact else EPS_EDGES)
+        ]
+        figures += [""] * (len(EPS_EDGES) - len(figures))
+        figures += [_mean(one[name] for one in found if name in one) for name in ("public", "told")]
+        yield f"| {data} | {mechanism} | {'exact' if exact else f'{eps_x:g}'} | {' | '.join(figures)} |"
+
+
+def _cell(data: str, mechanism: str, eps_x: float, epsilon: float, seed: int) -> Record:
+    return {
+        "data": data,
+        "fraction": FRACTION,
+        "mechanism": mechanism,
+        "eps_x": eps_x,
+        "epsilon": epsilon,
+        "seed": seed,
+    }
+
+
+def _mean(accuracies: Iterable[float]) -> str:
+    """Return the mean in percent with its standard error; of one run, the figure alone."""
+    values = [100 * value for value in accuracies]
+    if len(values) < 2:
+        return "".join(f"{value:.1f}" for value in values)
+    return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values) / len(values) ** 0.5:.1f}"

@@ -1,0 +1,119 @@
+"""``train heterorr`` and unit ``private-slot-edge``: two guarantees, and flags of what is public."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Files, Invoke, read, write
+
+UNIT = ("--unit", "private-slot-edge", "--epsilon", 2)
+ALL = ("--private-nodes", "all")
+HETERO = ("heterorr", *UNIT, "--set", "eps_x=3", "--set", "epochs=2", "--set", "hidden=8")
+GCN = ("gcn", *UNIT, "--perturb", "edge-rr(structure=lazy_audited, rounds=2)", "--set", "epochs=2")
+
+
+@pytest.fixture
+def trained(invoke: Invoke, files: Files) -> dict[str, Any]:
+    """Two runs in ``run``."""
+    return invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--out", "run", "--json").json
+
+
+def test_both_budgets_stand_apart_in_the_json(trained: dict[str, Any]) -> None:
+    (features,) = trained["guarantee"]["beside"]
+    assert (trained["epsilon"], trained["eps_x"], trained["unit"]) == (2.0, 3.0, "private-slot-edge")
+    assert (features["unit"], features["epsilon"], features["valid"]) == ("node-features", 3.0, True)
+    together = trained["guarantee_all_runs"]
+    assert (together["epsilon"], together["beside"][0]["epsilon"]) == (4.0, 6.0)
+    assert trained["edges_stored"] is None and trained["covered"] is True
+    assert trained["baseline_guarantee"] is None and trained["mlp_test_accuracy"] is not None
+
+
+def test_pages_and_explain_tell_of_both(trained: dict[str, Any], invoke: Invoke) -> None:
+    explained = invoke("explain", "run")
+    for text in (explained.out, Path("run/release/PRIVACY.md").read_text()):
+        said = " ".join(text.split())
+        assert "What was released about the edges and features" in said
+        assert "which of two lists of features a particular person has" in said
+        assert "they are not added" in said and "at eps_x = 3" in said
+        assert "the list of nodes that may have private ones" in said
+    report = " ".join(Path("run/internal/report.html").read_text().split())
+    assert "about edges" in report and "about records" in report
+    assert "randomised on their own at eps_x = 3" in Path("run/release/MODEL_CARD.md").read_text()
+    assert invoke("explain", "run", "--json").json["guarantee"]["beside"][0]["epsilon"] == 3.0
+
+
+def test_the_plan_shows_both_and_what_predictions_read(invoke: Invoke, files: Files) -> None:
+    done = invoke("train", *HETERO, *ALL, *files.flags, "--out", "run")
+    plan, shown = " ".join(done.err.split()), " ".join(done.out.split())
+    assert "0 public edges; 60 of 60 nodes may have private ones" in plan
+    assert "and unit node-features: protects each node's own features" in plan
+    assert "epsilon 3 at delta 0, beside the other and never added to it" in plan
+    assert "reads the released graph alone, and no true private edge, nor a true feature" in plan
+    assert "Features have a guarantee of their own, which is never added: epsilon 3." in shown
+    assert "learns from the very features that were told for the method" in shown
+
+
+def test_a_finished_run_resumes_and_predicts_for_nothing(
+    trained: dict[str, Any], invoke: Invoke, files: Files
+) -> None:
+    again = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--out", "run", "--resume", "--json")
+    assert again.json["test_accuracy"] == trained["test_accuracy"]
+    assert "stored with the run, so free" in invoke("predict", "run").err
+    own = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json")
+    assert (own.code, own.json["charged"]) == (0, None), own.err
+    head, *rows = read(files.edges)
+    write(files.edges, [head, *rows[1:]])
+    other = invoke("predict", "run", "--nodes", files.nodes, "--edges", files.edges, *ALL, "--json").json
+    assert (other["charged"]["epsilon"], other["charged"]["beside"][0]["epsilon"]) == (2.0, 3.0)
+    assert other["guarantee_with_predictions"]["beside"][0]["epsilon"] == 6.0
+
+
+def test_networks_on_released_graphs_tell_public_edges_from_private_ones(
+    invoke: Invoke, files: Files
+) -> None:
+    head, *rows = read(files.edges)
+    write(Path("public.csv"), [head, *rows[::2]])
+    done = invoke("train", *GCN, *ALL, "--public-edges", "public.csv", *files.flags, "--out", "run", "--json")
+    assert done.code == 0, done.err
+    assert "of 60 nodes may have private ones" in done.err and "(of the random walk)" in done.err
+    assert "no prediction reads a true edge" in done.json["statement"]
+    locked = json.loads(Path("run/internal/config.lock.json").read_text())["configuration"]
+    assert (locked["public.public_edges"], locked["public.private_nodes"]) == ("public.csv", "all")
+
+
+def test_an_attribute_may_say_who_has_private_edges(invoke: Invoke, files: Files) -> None:
+    done = invoke("train", *GCN, "--private-where", "team=t1", *files.flags, "--out", "run", "--json")
+    assert done.code == 0, done.err
+    members = sum(row[3] == "t1" for row in read(files.nodes)[1:])
+    assert f"{members} of 60 nodes may have private ones" in done.err
+
+
+REFUSED: dict[str, tuple[tuple[object, ...], str]] = {
+    "no list": (HETERO, "needs the public list of nodes"),
+    "no list for a share": ((*HETERO, "--private-fraction", 0.5), "not who may have private ones"),
+    "no budget of features": (("heterorr", *UNIT, *ALL), "that of features is missing"),
+    "another unit": (("gcn", "--unit", "none", *ALL), "belong to unit 'private-slot-edge'"),
+    "two ways": ((*HETERO, "--private-fraction", 1, "--public-edges", "x.csv"), "both say which edges are"),
+    "two lists": ((*HETERO, *ALL, "--private-where", "team=t1"), "drop --private-nodes"),
+    "nobody": ((*HETERO, "--private-where", "team=t9"), "no node has this value"),
+    "no value": ((*HETERO, "--private-where", "team"), "write COLUMN=VALUE"),
+    "a setting": ((*GCN[:-2], *ALL, "--set", "perturb=arr(share=1)"), "given twice"),
+    "no such setting": (("gcn", *UNIT, *ALL, "--perturb", "arr(share=1)"), "arr has no setting 'share'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files, case: str) -> None:
+    flags, words = REFUSED[case]
+    done = invoke("train", *flags, *files.flags, "--out", "run")
+    assert (done.code, done.out) == (2, "")
+    assert words in " ".join(done.err.split())
+    assert not Path("run").exists()
+
+
+def test_calibrate_names_the_noise_of_both(invoke: Invoke) -> None:
+    sizes = ("--nodes-count", 100, "--features-count", 16)
+    found = invoke("calibrate", "heterorr", *UNIT, "--set", "eps_x=3", *sizes, "--json").json
+    assert (found["epsilon"], found["eps_x"]) == (2.0, 3.0)
+    assert found["reports"] == ["features: FeatureRR, 16 of 16 features told, epsilon 3, cut to [0, 1]"]
