@@ -35,6 +35,13 @@ def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     assert not [path for path in (run / "release").iterdir() if "linkteller" in path.name]
 
 
+def test_the_whole_graph_of_a_run(invoke: Invoke, run: Path) -> None:
+    done = invoke("attack", "topology", run, "--json")
+    assert done.code == 0, done.err
+    assert (done.json["attack"], done.json["nodes"], done.json["pairs"]) == ("topology", 60, 60 * 59 // 2)
+    assert len(done.json["attackers"]) == 5
+
+
 def test_a_release_alone_cannot_be_attacked(invoke: Invoke, run: Path) -> None:
     done = invoke("attack", "linkteller", run / "release")
     assert (done.code, done.out) == (2, "")

@@ -6,14 +6,19 @@ Everything here reads the true edges or the true membership to score itself, and
 from graphveil.attacks.ceilings import ceiling_of, pure_advantage, pure_auc
 from graphveil.attacks.correlations import correlations
 from graphveil.attacks.influence import Predict, influences, link_scores
+from graphveil.attacks.knowledge import Knowledge, full_knowledge, public_knowledge
+from graphveil.attacks.learner import Discriminator, fit_discriminator
 from graphveil.attacks.link import LinkReport, LinkSettings, attack_links, attack_predict
 from graphveil.attacks.pairs import Pairs, draw_pairs
 from graphveil.attacks.ranking import Ranking, Spread, auc_of
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.attacks.serving import Served, network_predict, served
+from graphveil.attacks.supervised import supervised_scores
 from graphveil.attacks.whitebox import exact_influences
 
 __all__ = [
+    "Discriminator",
+    "Knowledge",
     "LinkReport",
     "LinkSettings",
     "Pairs",
@@ -29,10 +34,14 @@ __all__ = [
     "correlations",
     "draw_pairs",
     "exact_influences",
+    "fit_discriminator",
+    "full_knowledge",
     "influences",
     "link_scores",
     "network_predict",
+    "public_knowledge",
     "pure_advantage",
     "pure_auc",
     "served",
+    "supervised_scores",
 ]

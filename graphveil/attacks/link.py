@@ -1,12 +1,13 @@
 """Link inference against a fitted model: LinkTeller, and what stands beside it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from graphveil import _check
+from graphveil._random import PublicStreams
 from graphveil.attacks.ceilings import ceiling_of
 from graphveil.attacks.correlations import correlations
 from graphveil.attacks.influence import (
@@ -19,15 +20,20 @@ from graphveil.attacks.influence import (
     influences,
     link_scores,
 )
+from graphveil.attacks.knowledge import full_knowledge, public_knowledge
 from graphveil.attacks.matrices import Matrix, features_of
 from graphveil.attacks.pairs import SAMPLINGS, Pairs, Sampling, draw_pairs
-from graphveil.attacks.ranking import Floats, Ranking
+from graphveil.attacks.ranking import Floats, Ranking, Spread
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.attacks.serving import Served, served
+from graphveil.attacks.supervised import supervised_scores
+from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
+TOLD_PUBLIC, TOLD = "told half the pairs (public)", "told half the pairs, with answers"
+MOST_NODES = 6_000
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
 
@@ -43,6 +49,8 @@ class LinkSettings:
         step: the size of a nudge.
         nudge: how a row is nudged (:func:`influences`).
         direction: whose influence counts (:func:`link_scores`).
+        supervised: whether attackers who are told half of the pairs are asked, too
+            (:func:`supervised_scores`): one who has public data alone, and one who has the model besides.
         seed: of the draw.
     """
 
@@ -52,6 +60,7 @@ class LinkSettings:
     step: float = STEP
     nudge: Nudge = "either"
     direction: Direction = "max"
+    supervised: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,6 +70,11 @@ class LinkSettings:
         _check.positive(step=self.step)
         _check.one_of(NUDGES, nudge=self.nudge)
         _check.one_of(DIRECTIONS, direction=self.direction)
+        _check.switch(supervised=self.supervised)
+        if self.nodes > MOST_NODES:
+            raise ConfigError(
+                f"nodes={self.nodes} must be at most {MOST_NODES:,}: all pairs of them are judged; draw fewer"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +130,23 @@ class LinkReport:
         """Return an attacker by name."""
         return self.attackers[name]
 
-    def with_attackers(self, *more: Attacker) -> "LinkReport":
-        """Return the report with further attackers on the same pairs."""
-        return replace(self, attackers={**self.attackers, **{one.name: one for one in more}})
+    def difference(self, one: str, other: str, *, draws: int = 100) -> Spread:
+        """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
+
+        Pairs share nodes, so it is nodes that are drawn anew, with repeats (bootstrap): a pair counts as
+        often as both of its ends. It says how much of the difference is the draw of nodes, not of the model.
+        """
+        rng = PublicStreams(self.settings.seed).numpy("bootstrap")
+        joined, count = self.pairs.joined, len(self.pairs.nodes)
+        found = []
+        for _ in range(draws):
+            times = rng.multinomial(count, np.full(count, 1 / count)).astype(np.float64)
+            weights = times[self.pairs.one] * times[self.pairs.other]
+            first, second = (Ranking.of(self[name].scores, joined, weights).auc for name in (one, other))
+            found.append(first - second)
+        low, high = np.quantile(found, (0.005, 0.995))
+        mean = self[one].ranking.auc - self[other].ranking.auc
+        return Spread(mean, float(np.std(found, ddof=1)), float(low), float(high), 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``graphveil attack linkteller --json`` prints."""
@@ -166,13 +194,23 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
         seed=asked.seed,
     )
     x = features_of(graph)
-    found = {
-        LINKTELLER: lambda: _influence_scores(answers, x, pairs, asked),
-        BY_POSTERIOR: lambda: correlations(answers.proba, pairs),
-        BY_FEATURES: lambda: correlations(x, pairs),
+    influence = _influence(answers, x, pairs, asked)
+    nothing = np.zeros(len(pairs.joined))
+    scores = {
+        LINKTELLER: nothing if influence is None else link_scores(influence, pairs, asked.direction),
+        BY_POSTERIOR: correlations(answers.proba, pairs),
+        BY_FEATURES: correlations(x, pairs),
     }
+    if asked.supervised:
+        public = public_knowledge(graph, pairs)
+        full = full_knowledge(public, answers, pairs, influence)
+        scores[TOLD_PUBLIC] = supervised_scores(public, pairs, seed=asked.seed)
+        scores[TOLD] = supervised_scores(full, pairs, seed=asked.seed)
     notes = {} if answers.moves else {LINKTELLER: BY_CONSTRUCTION}
-    attackers = judged(found, pairs, notes)
+    attackers = {
+        name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
+        for name, values in scores.items()
+    }
     return LinkReport(pairs, attackers, ceiling_of(model.guarantee), answers.reads, asked)
 
 
@@ -183,18 +221,8 @@ def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSett
     return Attacker(LINKTELLER, scores, Ranking.of(scores, pairs.joined))
 
 
-def judged(
-    scores: Mapping[str, Callable[[], Floats]], pairs: Pairs, notes: Mapping[str, str]
-) -> dict[str, Attacker]:
-    """Return attackers by name, from what computes their scores."""
-    found = {name: compute() for name, compute in scores.items()}
-    return {
-        name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
-        for name, values in found.items()
-    }
-
-
-def _influence_scores(answers: Served, x: Matrix, pairs: Pairs, asked: LinkSettings) -> Floats:
+def _influence(answers: Served, x: Matrix, pairs: Pairs, asked: LinkSettings) -> Floats | None:
+    """Return who moves whom, or None where nobody can."""
     if not answers.moves:
-        return np.zeros(len(pairs.joined))
-    return attack_predict(answers.predict, x, pairs, asked).scores
+        return None
+    return influences(answers.predict, x, pairs.nodes, step=asked.step, nudge=asked.nudge)

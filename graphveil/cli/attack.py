@@ -10,7 +10,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.attacks import LinkReport, Ranking
+    from graphveil.attacks import LinkReport, LinkSettings, Ranking
     from graphveil.experiment.attacked import AttackedRun
 
 _ATTACK = "Attack"
@@ -65,11 +65,19 @@ def linkteller(
             rich_help_panel=_ATTACK,
         ),
     ] = "max",
+    supervised: Annotated[
+        bool,
+        typer.Option(
+            "--supervised",
+            help="Also ask attackers who are told half of the pairs and learn from them.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = False,
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Infer edges from a run's predictions: LinkTeller, beside attackers who read less; internal."""
-    from graphveil.attacks import LinkSettings, attack_links
+    from graphveil.attacks import LinkSettings
 
     screen = Screen(as_json=json)
     settings = LinkSettings(
@@ -79,14 +87,38 @@ def linkteller(
         step=step,
         nudge=nudge,
         direction=direction,
+        supervised=supervised,
         seed=seed,
     )
     attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    _attack_links("linkteller", attacked, settings, screen)
+
+
+def topology(
+    run: options.RunFolderArgument,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    seed: Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Infer the whole graph: all pairs of a run's nodes, by attackers who may know half of them; internal."""
+    from graphveil.attacks import LinkSettings
+
+    screen = Screen(as_json=json)
+    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    settings = LinkSettings(nodes=attacked.graph.num_nodes, supervised=True, seed=seed)
+    _attack_links("topology", attacked, settings, screen)
+
+
+def _attack_links(name: str, attacked: "AttackedRun", settings: "LinkSettings", screen: Screen) -> None:
+    from graphveil.attacks import attack_links
+
     with screen.busy("attacking"):
         report = attack_links(attacked.model, attacked.graph, settings)
     _show_links(report, screen)
     curves = [(one.name, one.ranking) for one in report.attackers.values()]
-    _finish("linkteller", report.as_dict(), curves, attacked, screen)
+    _finish(name, report.as_dict() | {"attack": name}, curves, attacked, screen)
 
 
 def _read(run: Path, screen: Screen, **data: Any) -> "AttackedRun":

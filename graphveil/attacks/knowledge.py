@@ -1,0 +1,72 @@
+"""What an attacker compares the two ends of a pair by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graphveil.attacks.matrices import dense_rows, features_of
+from graphveil.attacks.pairs import Pairs
+from graphveil.attacks.ranking import Floats
+from graphveil.attacks.secret_edges import Integers
+from graphveil.attacks.serving import Served
+from graphveil.graph import Graph
+
+_LEAST = 1e-12
+_NARROW = 64  # rows this narrow are also compared entry by entry
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What is known of the drawn nodes, by name.
+
+    Args:
+        rows: a matrix (n, d) each: features, public labels, posteriors, released rows.
+        influence: of each drawn node on each other (n, n), if it was asked.
+    """
+
+    rows: Mapping[str, Floats]
+    influence: Floats | None = None
+    _likeness: dict[str, list[Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    def columns(self, one: Integers, other: Integers) -> Floats:
+        """Return what a classifier reads of each pair; the order of its ends does not matter."""
+        parts = []
+        for name, rows in self.rows.items():
+            parts += [matrix[one, other][:, None] for matrix in self._alike(name)]
+            if rows.shape[1] <= _NARROW:
+                parts += [np.abs(rows[one] - rows[other]), rows[one] * rows[other]]
+        if self.influence is not None:
+            there, back = (np.log(self.influence[ends] + _LEAST) for ends in ((one, other), (other, one)))
+            parts += [np.maximum(there, back)[:, None], np.minimum(there, back)[:, None]]
+        return np.concatenate(parts, axis=1)
+
+    def _alike(self, name: str) -> list[Floats]:
+        """Return products, cosines and correlations of all pairs of rows."""
+        if name not in self._likeness:
+            rows = self.rows[name]
+            self._likeness[name] = [rows @ rows.T, _cosines(rows), _cosines(rows - rows.mean(axis=0))]
+        return self._likeness[name]
+
+
+def public_knowledge(graph: Graph, pairs: Pairs) -> Knowledge:
+    """Return what everybody knows under a unit of edges: features, and labels of training and validation."""
+    rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
+    if graph.has_split:
+        known = (graph.mask("train") | graph.mask("val")).numpy()
+        labels = np.zeros((graph.num_nodes, graph.num_classes))
+        labels[known, graph.y.numpy()[known]] = 1
+        rows["labels"] = labels[pairs.nodes]
+    return Knowledge(rows)
+
+
+def full_knowledge(public: Knowledge, answers: Served, pairs: Pairs, influence: Floats | None) -> Knowledge:
+    """Return what is known to somebody who also has a model's answers, its released rows and influences."""
+    posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)
+    released = {name: rows[pairs.nodes] for name, rows in answers.released.items()}
+    return Knowledge({**public.rows, "posteriors": posteriors, **released}, influence)
+
+
+def _cosines(rows: Floats) -> Floats:
+    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)
+    return np.asarray(unit @ unit.T)

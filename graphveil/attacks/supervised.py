@@ -1,0 +1,61 @@
+"""Attackers who know some of the edges, and learn from them what joined nodes look like."""
+
+import numpy as np
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.attacks.knowledge import Knowledge
+from graphveil.attacks.learner import fit_discriminator
+from graphveil.attacks.pairs import Pairs
+from graphveil.attacks.ranking import Bools, Floats
+from graphveil.attacks.secret_edges import Integers
+
+_APART = 10  # pairs apart that are learned from, for each that is joined
+_AT_ONCE = 1 << 17
+_DECAY = 1e-3
+
+
+def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
+    """Return the scores of an attacker who is told the truth about all folds of the pairs but one.
+
+    That is the strongest knowledge that the literature gives a link attacker (He et al., Stealing links from
+    graph neural networks, 2021: with part of the graph). Pairs are dealt into folds at random; those of a
+    fold are judged by a classifier of the others (:func:`fit_discriminator`), so with two folds half of the
+    edges are known. Scores of two folds are made comparable as ranks within their fold.
+
+    Args:
+        known: what pairs are compared by.
+        pairs: whom to judge.
+        folds: how many, 2 or more.
+        seed: of the folds and the classifiers.
+    """
+    _check.integer_at_least(2, folds=folds)
+    rng = PublicStreams(seed).numpy("folds")
+    fold = rng.integers(folds, size=len(pairs.joined))
+    scores = np.zeros(len(pairs.joined))
+    for number in range(folds):
+        told, judged = _some(fold != number, pairs.joined, rng), np.flatnonzero(fold == number)
+        model = fit_discriminator(
+            known.columns(pairs.one[told], pairs.other[told]),
+            pairs.joined[told],
+            seed=seed + number,
+            weight_decay=_DECAY,
+        )
+        for start in range(0, len(judged), _AT_ONCE):
+            some = judged[start : start + _AT_ONCE]
+            scores[some] = model.scores(known.columns(pairs.one[some], pairs.other[some]))
+        scores[judged] = _ranks(scores[judged])
+    return scores
+
+
+def _some(told: Bools, joined: Bools, rng: np.random.Generator) -> Integers:
+    """Return all pairs that are joined among those told, and some of those apart."""
+    edges, apart = np.flatnonzero(told & joined), np.flatnonzero(told & ~joined)
+    return np.concatenate([edges, rng.permutation(apart)[: max(_APART * len(edges), 1)]])
+
+
+def _ranks(scores: Floats) -> Floats:
+    """Return ranks between 0 and 1; ties have one rank."""
+    values, place = np.unique(scores, return_inverse=True)
+    below = np.cumsum(np.bincount(place, minlength=len(values)))
+    return np.asarray(below[place] / len(scores))
