@@ -13,6 +13,7 @@ from graphveil.attacks.pairs import Pairs, draw_pairs
 from graphveil.attacks.ranking import Ranking, Spread, auc_of
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.attacks.serving import Served, network_predict, served
+from graphveil.attacks.single_slot import largest_advantage, single_slot, toggled
 from graphveil.attacks.supervised import supervised_scores
 from graphveil.attacks.whitebox import exact_influences
 
@@ -37,11 +38,14 @@ __all__ = [
     "fit_discriminator",
     "full_knowledge",
     "influences",
+    "largest_advantage",
     "link_scores",
     "network_predict",
     "public_knowledge",
     "pure_advantage",
     "pure_auc",
     "served",
+    "single_slot",
     "supervised_scores",
+    "toggled",
 ]

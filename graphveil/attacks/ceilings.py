@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,17 @@ def ceiling_of(guarantee: Guarantee) -> dict[str, Any]:
 
     return {
         "auc": _area(most),
-        "advantage": min(1.0, guarantee.curve.delta(0.0) + guarantee.slack),
+        "advantage": min(guarantee.curve.delta(0.0) + guarantee.slack, _advantage(most)),
         "tpr_at_01pct_fpr": most(0.001),
         "tpr_at_1pct_fpr": most(0.01),
         "holds": True,
     }
+
+
+def _advantage(most: Callable[[float], float]) -> float:
+    """Return the largest TPR - FPR, from above: each rate at its own end of a step."""
+    grid = np.linspace(0.0, 1.0, _POINTS + 1)
+    return max(most(float(right)) - float(left) for left, right in pairwise(grid))
 
 
 def _area(most: Callable[[float], float]) -> float:

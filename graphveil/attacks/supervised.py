@@ -10,7 +10,7 @@ from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.ranking import Bools, Floats
 from graphveil.attacks.secret_edges import Integers
 
-_APART = 10  # pairs apart that are learned from, for each that is joined
+_MOST, _APART = 1_000, 8  # edges that are learned from, and for each so many pairs apart
 _AT_ONCE = 1 << 17
 _DECAY = 1e-3
 
@@ -49,9 +49,10 @@ def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: i
 
 
 def _some(told: Bools, joined: Bools, rng: np.random.Generator) -> Integers:
-    """Return all pairs that are joined among those told, and some of those apart."""
-    edges, apart = np.flatnonzero(told & joined), np.flatnonzero(told & ~joined)
-    return np.concatenate([edges, rng.permutation(apart)[: max(_APART * len(edges), 1)]])
+    """Return pairs that are joined among those told, and more of those apart."""
+    edges, apart = (rng.permutation(np.flatnonzero(told & kind)) for kind in (joined, ~joined))
+    edges = edges[:_MOST]
+    return np.concatenate([edges, apart[: max(_APART * len(edges), 1)]])
 
 
 def _ranks(scores: Floats) -> Floats:

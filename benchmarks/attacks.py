@@ -1,0 +1,243 @@
+"""What do attackers get? Edges, membership, records, and what false clients do to a collection.
+
+    python benchmarks/attacks.py PART --out attacks.jsonl [--most SECONDS]
+    python benchmarks/attacks.py table --out attacks.jsonl
+
+PART is one of link, slot, membership, lira, reconstruction, poisoning. One line of the file a cell; what is
+there is not made again, so a command resumes after a kill, and with ``--most`` it stops after so much processor
+time. The most telling cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee,
+and none is needed here.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import graphveil as gv
+from graphveil.attacks import LinkSettings, Spread, attack_links, largest_advantage, single_slot
+from graphveil.attacks.influence import influences
+from graphveil.attacks.link import BY_FEATURES, LINKTELLER, TOLD, TOLD_PUBLIC
+from graphveil.attacks.matrices import features_of
+from graphveil.attacks.serving import network_predict
+from graphveil.graph.synthetic import synthetic
+
+Record = dict[str, Any]
+EDGE = {"unit": "undirected-edge"}
+RELEASED = ("edge-rand", "edge-rr", "lap-graph")
+
+
+def main() -> None:
+    """Make what is missing, or print the tables."""
+    options = _options()
+    torch.set_num_threads(1)
+    if options.part == "table":
+        print("\n".join(line for part in PARTS for line in table(part, read(options.out))))
+        return
+    began = time.process_time()
+    cells, run = PARTS[options.part]
+    made = {key(cell) for cell in read(options.out)}
+    for cell in ({"part": options.part, **cell} for cell in cells()):
+        if key(cell) in made or (options.most and time.process_time() - began > options.most):
+            continue
+        started = time.process_time()
+        found = cell | run(cell) | {"cpu_seconds": round(time.process_time() - started, 1)}
+        with options.out.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(found) + "\n")
+
+
+# -- edges -------------------------------------------------------------------------------------------------
+
+
+def link_cells() -> Iterator[Record]:
+    """Yield the cells of the table of edges: at epsilon 1 first, then the others."""
+    for seed in range(5):
+        for data in ("facebook_pages", "cora", "facebook100/Reed98"):
+            yield {"data": data, "method": "gcn", "epsilon": None, "seed": seed}
+        for data in ("cora", "facebook100/Reed98"):
+            for method in ("gap", "classcode", *RELEASED):
+                if (data, method) != ("cora", "edge-rand"):  # a million edges: minutes
+                    yield {"data": data, "method": method, "epsilon": 1.0, "seed": seed}
+        if seed < 3:
+            for method in ("gap", "classcode"):
+                yield {"data": "facebook_pages", "method": method, "epsilon": 1.0, "seed": seed}
+    for seed in range(3):
+        for epsilon in (8.0, 4.0, 2.0):
+            for method in ("gap", "classcode", *RELEASED):
+                yield {"data": "facebook100/Reed98", "method": method, "epsilon": epsilon, "seed": seed}
+
+
+def link(cell: Record) -> Record:
+    """Fit a model and attack its edges."""
+    graph = gv.load_dataset(cell["data"], seed=cell["seed"])
+    model = _model(cell).fit(graph)
+    settings = LinkSettings(nodes=500, supervised=True, seed=cell["seed"])
+    report = attack_links(model, graph, settings)
+    attackers = {
+        name: {**one.ranking.figures(), **one.as_dict(report.pairs)["beliefs"]["1k"]}
+        for name, one in report.attackers.items()
+    }
+    guarantee = model.guarantee.epsilon
+    return {
+        "accuracy": model.score(graph),
+        "attackers": attackers,
+        "edges": int(report.pairs.joined.sum()),
+        "claimed": guarantee if guarantee < 1e9 else None,
+    }
+
+
+def _model(cell: Record) -> gv.Estimator:
+    method, seed = cell["method"], cell["seed"]
+    if cell["epsilon"] is None:
+        return gv.METHODS[method](unit="none", seed=seed)
+    budget = {**EDGE, "epsilon": cell["epsilon"], "seed": seed, "unsafe_noise_seed": seed}
+    if method in RELEASED:
+        return gv.GCN(**budget, perturb=method)
+    return gv.METHODS[method](**budget)
+
+
+# -- one slot ----------------------------------------------------------------------------------------------
+
+
+def slot_cells() -> Iterator[Record]:
+    """Yield single slots: a released graph read by LinkTeller, and a noisy sum read along the sender's row."""
+    for epsilon in (1.0, 2.0, 0.5):
+        for method in ("edge-rand", "gap"):
+            yield {"method": method, "epsilon": epsilon, "repeats": 2000}
+
+
+def slot(cell: Record) -> Record:
+    """Toggle one pair of a small graph, release it 2,000 times each way, and score the pair."""
+    graph = gv.graph.RECIPES["gap"].split(synthetic("tiny").subgraph(torch.arange(300) < 60), 0)
+    pair = (2, 7)
+    score = _linkteller_score(graph, cell, pair) if cell["method"] == "edge-rand" else _row_score(cell, pair)
+    found = single_slot(score, graph, pair, repeats=cell["repeats"])
+    exact = gv.GAP(**EDGE, epsilon=cell["epsilon"], hops=1, use_encoder=False).plan(
+        num_nodes=60, num_classes=3
+    )
+    bound = gv.attacks.pure_auc(cell["epsilon"]) if cell["method"] == "edge-rand" else None
+    return {
+        "auc": found.auc,
+        "advantage": largest_advantage(found),
+        "ceiling_auc": bound or float(torch.distributions.Normal(0, 1).cdf(torch.tensor(exact.mu / 2**0.5))),
+        "ceiling_advantage": gv.attacks.pure_advantage(cell["epsilon"])
+        if bound
+        else float(2 * torch.distributions.Normal(0, 1).cdf(torch.tensor(exact.mu / 2)) - 1),
+    }
+
+
+def _linkteller_score(
+    graph: gv.Graph, cell: Record, pair: tuple[int, int]
+) -> Callable[[gv.Graph, int], float]:
+    network = gv.GCN(unit="none", seed=0, epochs=30).fit(graph).fitted.trained.network
+    x, nodes = features_of(graph), torch.tensor(pair).numpy()
+
+    def score(one: gv.Graph, number: int) -> float:
+        released = gv.perturb.edge_rand(one, **EDGE, epsilon=cell["epsilon"])
+        return float(influences(network_predict(network, released.graph.adjacency), x, nodes)[0, 1])
+
+    return score
+
+
+def _row_score(cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int], float]:
+    def score(one: gv.Graph, number: int) -> float:
+        model = gv.GAP(**EDGE, epsilon=cell["epsilon"], hops=1, use_encoder=False, epochs=1, seed=0).fit(one)
+        rows, sent = model.aggregates_["hop1"].double(), torch.nn.functional.normalize(one.x.double(), dim=1)
+        there, back = rows[pair[1]] @ sent[pair[0]], rows[pair[0]] @ sent[pair[1]]
+        return float(there + back)
+
+    return score
+
+
+# -- files and tables --------------------------------------------------------------------------------------
+
+PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
+    "link": (link_cells, link),
+    "slot": (slot_cells, slot),
+}
+KEYS = ("part", "data", "method", "mode", "epsilon", "attack", "share", "seed", "repeats", "kind")
+
+
+def key(cell: Record) -> tuple[Any, ...]:
+    """Return what tells a cell from others."""
+    return tuple(cell.get(name) for name in KEYS)
+
+
+def read(path: Path) -> list[Record]:
+    """Return the cells that were made."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def grouped(part: str, cells: list[Record]) -> dict[tuple[Any, ...], list[Record]]:
+    """Return the runs of each row of a table, by all that names it but the seed."""
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for cell in cells:
+        if cell["part"] == part:
+            found.setdefault(tuple(cell.get(name) for name in KEYS if name != "seed"), []).append(cell)
+    return found
+
+
+def shown(values: list[float], digits: int = 3) -> str:
+    """Return a mean and its standard error."""
+    spread = Spread.of(values)
+    error = f" ± {spread.error:.{digits}f}" if len(values) > 1 else ""
+    return f"{spread.mean:.{digits}f}{error}"
+
+
+def table(part: str, cells: list[Record]) -> Iterator[str]:
+    """Yield the lines of a part's table."""
+    groups = grouped(part, cells)
+    if groups:
+        yield from ("", f"### {part}", "", *TABLES[part](groups))
+
+
+def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield AUCs, and the paired gain of the attacker with answers over the one without."""
+    names = (LINKTELLER, BY_FEATURES, TOLD_PUBLIC, TOLD)
+    yield "| data | model | epsilon | accuracy | " + " | ".join(names) + " | last two, paired, 99 % | runs |"
+    yield "|" + "---|" * 10
+    for runs in groups.values():
+        aucs = {name: [run["attackers"][name]["auc"] for run in runs] for name in names}
+        gain = Spread.of([one - other for one, other in zip(aucs[TOLD], aucs[TOLD_PUBLIC], strict=True)])
+        first = runs[0]
+        cells = [
+            first["data"],
+            first["method"],
+            "none" if first["epsilon"] is None else f"{first['epsilon']:g}",
+        ]
+        cells += [shown([run["accuracy"] for run in runs]), *(shown(aucs[name]) for name in names)]
+        between = f" ({gain.low:+.3f} to {gain.high:+.3f})" if len(runs) > 1 else ""
+        yield f"| {' | '.join(cells)} | {gain.mean:+.3f}{between} | {len(runs)} |"
+
+
+def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield what single slots gave away beside what the guarantee allows."""
+    yield "| release | epsilon | AUC | its ceiling | TPR - FPR | its ceiling | repeats |"
+    yield "|" + "---|" * 7
+    for (run,) in groups.values():
+        figures = " | ".join(
+            f"{run[name]:.3f}" for name in ("auc", "ceiling_auc", "advantage", "ceiling_advantage")
+        )
+        yield f"| {run['method']} | {run['epsilon']:g} | {figures} | {run['repeats']:,} each |"
+
+
+TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
+    "link": link_table,
+    "slot": slot_table,
+}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=(*PARTS, "table"))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--most", type=float, help="seconds of processor time after which no cell begins")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
