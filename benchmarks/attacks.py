@@ -4,9 +4,9 @@
     python benchmarks/attacks.py table --out attacks.jsonl
 
 PART is one of link, slot, membership, lira, reconstruction, poisoning. One line of the file a cell; what is
-there is not made again, so a command resumes after a kill, and with ``--most`` it stops after so much processor
-time. The most telling cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee,
-and none is needed here.
+there is not made again, so a command resumes after a kill, and with ``--most`` it stops after so much
+processor time. The most telling cells come first. Noise and splits follow the seed: a reproducible noise has
+no guarantee, and none is needed here.
 """
 
 import argparse
@@ -19,10 +19,25 @@ from typing import Any
 import torch
 
 import graphveil as gv
-from graphveil.attacks import LinkSettings, Spread, attack_links, largest_advantage, single_slot
+from graphveil.attacks import (
+    LinkSettings,
+    MembershipSettings,
+    Ranking,
+    SecretEdges,
+    Spread,
+    attack_links,
+    attack_membership,
+    bayes_scores,
+    fit_ensemble,
+    largest_advantage,
+    lira_scores,
+    single_slot,
+)
 from graphveil.attacks.influence import influences
 from graphveil.attacks.link import BY_FEATURES, LINKTELLER, TOLD, TOLD_PUBLIC
 from graphveil.attacks.matrices import features_of
+from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
+from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
 from graphveil.attacks.serving import network_predict
 from graphveil.graph.synthetic import synthetic
 
@@ -104,7 +119,7 @@ def _model(cell: Record) -> gv.Estimator:
 
 
 def slot_cells() -> Iterator[Record]:
-    """Yield single slots: a released graph read by LinkTeller, and a noisy sum read along the sender's row."""
+    """Yield single slots: a released graph read by LinkTeller, and noisy sums read along senders' rows."""
     for epsilon in (1.0, 2.0, 0.5):
         for method in ("edge-rand", "gap"):
             yield {"method": method, "epsilon": epsilon, "repeats": 2000}
@@ -153,11 +168,93 @@ def _row_score(cell: Record, pair: tuple[int, int]) -> Callable[[gv.Graph, int],
     return score
 
 
+# -- membership --------------------------------------------------------------------------------------------
+
+BERKELEY = "facebook100/Berkeley13"
+
+
+def membership_cells() -> Iterator[Record]:
+    """Yield Table 3 of GAP: without privacy and at epsilon 16 first."""
+    for seed in range(5):
+        for method in ("gap", "mlp", "sage"):
+            yield {"method": method, "mode": "paper", "epsilon": None, "seed": seed}
+        for method in ("gap", "mlp"):
+            for mode in ("paper", "strict"):
+                yield {"method": method, "mode": mode, "epsilon": 16.0, "seed": seed}
+    for seed in range(3):
+        for epsilon in (1.0, 2.0, 4.0, 8.0):
+            for method in ("gap", "mlp"):
+                for mode in ("paper", "strict"):
+                    yield {"method": method, "mode": mode, "epsilon": epsilon, "seed": seed}
+    for epsilon in (16.0, 1.0, 8.0, 4.0, 2.0):
+        for seed in range(2):
+            yield {"method": "sage", "mode": "paper", "epsilon": epsilon, "seed": seed}
+
+
+def membership(cell: Record) -> Record:
+    """Fit a model and attack its training nodes in all variants of the protocol."""
+    strict, epsilon, seed = cell["mode"] == "strict", cell["epsilon"], cell["seed"]
+    graph = gv.load_dataset(BERKELEY, seed=seed, mode=cell["mode"], by_id=strict)
+    model = _on_records(cell["method"], cell["mode"], epsilon, seed).fit(graph)
+    found: Record = {"accuracy": model.score(graph), "train_accuracy": model.score(graph, "train")}
+    for evaluate_on in ("target", "shadow"):
+        for disjoint in (True, False):
+            settings = MembershipSettings(evaluate_on=evaluate_on, disjoint=disjoint, seed=seed)
+            if evaluate_on == "target" or disjoint:
+                report = attack_membership(model, graph, settings)
+                name = evaluate_on if disjoint else f"{evaluate_on}, overlapping"
+                found[name] = report.attackers[SHADOW_MLP].figures()
+                found[CONFIDENCE] = report.attackers[CONFIDENCE].figures()
+    return found
+
+
+def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.Estimator:
+    keywords: Record = {"seed": seed}
+    if epsilon is None:
+        keywords |= {"unit": "none"} | ({"mode": "paper"} if method == "gap" else {})
+        if method == "mlp":
+            keywords["tuned"] = False
+    else:
+        keywords |= {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "mode": mode}
+        if method != "mlp":
+            keywords["degree_budget"] = 100 if mode == "paper" else 20
+    return gv.METHODS[method](**keywords)
+
+
+def lira_cells() -> Iterator[Record]:
+    """Yield models without privacy, whose whole graph the attacker knows, and two under a budget."""
+    for seed in range(3):
+        for data in ("cora", BERKELEY):
+            for method in ("gap", "mlp", "gcn"):
+                yield {"data": data, "method": method, "epsilon": None, "seed": seed}
+        for method in ("gap", "mlp"):
+            yield {"data": "cora", "method": method, "epsilon": 16.0, "seed": seed}
+
+
+def lira(cell: Record) -> Record:
+    """Fit a model and sixteen shadow models of the whole graph."""
+    seed, epsilon = cell["seed"], cell["epsilon"]
+    graph = gv.load_dataset(cell["data"], seed=seed, by_id=epsilon is not None)
+    if cell["method"] == "gcn":
+        model: gv.Estimator = gv.GCN(unit="none", seed=seed)
+    else:
+        model = _on_records(cell["method"], "strict", epsilon, seed)
+    model.fit(graph)
+    ensemble = fit_ensemble(model, graph, 16, seed=100 * (seed + 1))
+    nodes, members = judged_nodes(graph)
+    sure = levelled(confidence(model, graph))
+    bayes = bayes_scores(ensemble, sure, SecretEdges.of(graph.adjacency), nodes)
+    scores = {CONFIDENCE: sure[nodes], LIRA: lira_scores(ensemble, sure)[nodes], BAYES: bayes}
+    return {name: Ranking.of(values, members).figures() for name, values in scores.items()}
+
+
 # -- files and tables --------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
     "link": (link_cells, link),
     "slot": (slot_cells, slot),
+    "membership": (membership_cells, membership),
+    "lira": (lira_cells, lira),
 }
 KEYS = ("part", "data", "method", "mode", "epsilon", "attack", "share", "seed", "repeats", "kind")
 
@@ -225,9 +322,42 @@ def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
         yield f"| {run['method']} | {run['epsilon']:g} | {figures} | {run['repeats']:,} each |"
 
 
+def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield AUCs by protocol."""
+    names = ("target", "target, overlapping", "shadow", CONFIDENCE)
+    yield (
+        "| model | mode | epsilon | test accuracy | " + " | ".join(names) + " | TPR at 1 % (target) | runs |"
+    )
+    yield "|" + "---|" * 10
+    for runs in groups.values():
+        first = runs[0]
+        epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
+        cells = [first["method"], first["mode"], epsilon, shown([run["accuracy"] for run in runs])]
+        cells += [shown([run[name]["auc"] for run in runs]) for name in names]
+        cells.append(shown([run["target"]["tpr_at_1pct_fpr"] for run in runs]))
+        yield f"| {' | '.join(cells)} | {len(runs)} |"
+
+
+def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield AUCs and true-positive rates of attackers who know the whole graph."""
+    names = (CONFIDENCE, LIRA, BAYES)
+    yield "| data | model | epsilon | attacker | AUC | TPR at 0.1 % FPR | at 1 % FPR | runs |"
+    yield "|" + "---|" * 8
+    for runs in groups.values():
+        first = runs[0]
+        epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
+        for name in names:
+            figures = ("auc", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
+            cells = [first["data"], first["method"], epsilon, name]
+            cells += [shown([run[name][figure] for run in runs]) for figure in figures]
+            yield f"| {' | '.join(cells)} | {len(runs)} |"
+
+
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
     "link": link_table,
     "slot": slot_table,
+    "membership": membership_table,
+    "lira": lira_table,
 }
 
 

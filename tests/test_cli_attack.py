@@ -42,6 +42,16 @@ def test_the_whole_graph_of_a_run(invoke: Invoke, run: Path) -> None:
     assert len(done.json["attackers"]) == 5
 
 
+def test_membership_of_a_run(invoke: Invoke, run: Path) -> None:
+    done = invoke("attack", "membership", run, "--per-class", 15, "--overlap", "--shadows", 4)
+    assert done.code == 0, done.err
+    assert "Bayes posterior" in done.out and "ceiling for one record" in done.out
+    kept = json.loads((run / "internal" / "attacks" / "membership.json").read_text())
+    names = ["attack model (shadow)", "confidence in the label", "LiRA", "Bayes posterior"]
+    assert [one["attacker"] for one in kept["attackers"]] == names
+    assert invoke("attack", "membership", run, "--shadows", 3).code == 2
+
+
 def test_a_release_alone_cannot_be_attacked(invoke: Invoke, run: Path) -> None:
     done = invoke("attack", "linkteller", run / "release")
     assert (done.code, done.out) == (2, "")

@@ -5,10 +5,17 @@ Everything here reads the true edges or the true membership to score itself, and
 
 from graphveil.attacks.ceilings import ceiling_of, pure_advantage, pure_auc
 from graphveil.attacks.correlations import correlations
+from graphveil.attacks.ensemble import Ensemble, bayes_scores, fit_ensemble, lira_scores
 from graphveil.attacks.influence import Predict, influences, link_scores
 from graphveil.attacks.knowledge import Knowledge, full_knowledge, public_knowledge
 from graphveil.attacks.learner import Discriminator, fit_discriminator
 from graphveil.attacks.link import LinkReport, LinkSettings, attack_links, attack_predict
+from graphveil.attacks.membership import (
+    MembershipReport,
+    MembershipSettings,
+    attack_membership,
+    shadow_graph,
+)
 from graphveil.attacks.pairs import Pairs, draw_pairs
 from graphveil.attacks.ranking import Ranking, Spread, auc_of
 from graphveil.attacks.secret_edges import SecretEdges
@@ -19,9 +26,12 @@ from graphveil.attacks.whitebox import exact_influences
 
 __all__ = [
     "Discriminator",
+    "Ensemble",
     "Knowledge",
     "LinkReport",
     "LinkSettings",
+    "MembershipReport",
+    "MembershipSettings",
     "Pairs",
     "Predict",
     "Ranking",
@@ -29,22 +39,27 @@ __all__ = [
     "Served",
     "Spread",
     "attack_links",
+    "attack_membership",
     "attack_predict",
     "auc_of",
+    "bayes_scores",
     "ceiling_of",
     "correlations",
     "draw_pairs",
     "exact_influences",
     "fit_discriminator",
+    "fit_ensemble",
     "full_knowledge",
     "influences",
     "largest_advantage",
     "link_scores",
+    "lira_scores",
     "network_predict",
     "public_knowledge",
     "pure_advantage",
     "pure_auc",
     "served",
+    "shadow_graph",
     "single_slot",
     "supervised_scores",
     "toggled",

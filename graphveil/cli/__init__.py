@@ -33,7 +33,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
         "Attack a finished run as somebody would who has its predictions; internal, and books nothing.",
-        (attack.linkteller, attack.topology),
+        (attack.linkteller, attack.topology, attack.membership),
     ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",

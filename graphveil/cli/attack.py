@@ -111,6 +111,63 @@ def topology(
     _attack_links("topology", attacked, settings, screen)
 
 
+def membership(
+    run: options.RunFolderArgument,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    per_class: Annotated[
+        int,
+        typer.Option(
+            "--per-class", min=5, help="Nodes of each class in the shadow graph.", rich_help_panel=_ATTACK
+        ),
+    ] = 1000,
+    evaluate_on: Annotated[
+        Literal["target", "shadow"],
+        typer.Option(
+            "--evaluate-on",
+            help="Judge the run, or the shadow model as the paper's scripts do.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = "target",
+    overlap: Annotated[
+        bool,
+        typer.Option(
+            "--overlap",
+            help="Judge nodes of the shadow graph, too, as the source does.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = False,
+    shadows: Annotated[
+        int,
+        typer.Option(
+            "--shadows",
+            help="Fit so many shadow models of the whole graph besides, 4 or more: LiRA and Bayes posterior.",
+            rich_help_panel=_ATTACK,
+        ),
+    ] = 0,
+    seed: Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
+    from graphveil.attacks import MembershipSettings, attack_membership
+    from graphveil.experiment.attacked import INTERNAL
+
+    screen = Screen(as_json=json)
+    settings = MembershipSettings(
+        per_class=per_class, evaluate_on=evaluate_on, disjoint=not overlap, shadows=shadows, seed=seed
+    )
+    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    with screen.busy("attacking"):
+        report = attack_membership(attacked.model, attacked.graph, settings)
+    screen.say(INTERNAL, style="bold")
+    screen.say(f"{report.judged:,} nodes were judged; the guarantee's unit is {report.unit}")
+    record = report.as_dict()
+    rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
+    screen.table(_HEAD[:-1], [*rows, _ceiling_row(report.ceiling, "record")[:-1]], right=_RIGHT[:-1])
+    _finish("membership", record, list(report.attackers.items()), attacked, screen)
+
+
 def _attack_links(name: str, attacked: "AttackedRun", settings: "LinkSettings", screen: Screen) -> None:
     from graphveil.attacks import attack_links
 
@@ -169,6 +226,6 @@ def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"{figures[name]:.3f}" for name in names)
 
 
-def _ceiling_row(ceiling: Mapping[str, Any]) -> tuple[str, ...]:
+def _ceiling_row(ceiling: Mapping[str, Any], what: str = "edge") -> tuple[str, ...]:
     rates = (f"{ceiling[name]:.3f}" for name in ("tpr_at_01pct_fpr", "tpr_at_1pct_fpr"))
-    return ("ceiling for one edge", f"{ceiling['auc']:.3f}", "", *rates, "")
+    return (f"ceiling for one {what}", f"{ceiling['auc']:.3f}", "", *rates, "")

@@ -1,0 +1,175 @@
+"""Membership inference: was a node trained on? GAP's protocol: a shadow model and an attack model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.attacks.ceilings import ceiling_of
+from graphveil.attacks.ensemble import bayes_scores, fit_ensemble, lira_scores
+from graphveil.attacks.learner import fit_discriminator
+from graphveil.attacks.posteriors import confidence, inputs_of, judged_nodes, levelled
+from graphveil.attacks.ranking import Bools, Floats, Ranking
+from graphveil.attacks.secret_edges import Integers, SecretEdges
+from graphveil.errors import ConfigError
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator
+
+EvaluateOn = Literal["target", "shadow"]
+SHADOW_MLP, CONFIDENCE = "attack model (shadow)", "confidence in the label"
+LIRA, BAYES = "LiRA", "Bayes posterior"
+_TRAIN, _TEST = 0.4, 0.4  # of the shadow graph; the rest selects its epoch
+_ATTACK_VALIDATION = 0.2
+_SHADOW_SPLIT = (0.6, 0.1)  # of the samples, where the attack is tried on the shadow model itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembershipSettings:
+    """What a membership attack is told beforehand.
+
+    Args:
+        per_class: nodes of each class in the shadow graph; classes with fewer are left out.
+        evaluate_on: ``"target"``, as the paper says: the attack model learns from the shadow model alone; or
+            ``"shadow"``, which is what its scripts do.
+        disjoint: whether nodes of the shadow graph are left out where the target is judged.
+        shadows: how many shadow models of the whole graph to fit besides, for LiRA and the Bayes posterior
+            (:func:`bayes_scores`); none if 0.
+        seed: of the shadow graph, the shadow models and the attack model.
+    """
+
+    per_class: int = 1000
+    evaluate_on: EvaluateOn = "target"
+    disjoint: bool = True
+    shadows: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.integer_at_least(5, per_class=self.per_class)
+        _check.one_of(("target", "shadow"), evaluate_on=self.evaluate_on)
+        _check.switch(disjoint=self.disjoint)
+        if self.shadows:
+            _check.integer_at_least(4, shadows=self.shadows)
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipReport:
+    """What attackers know about membership. Internal.
+
+    Args:
+        attackers: rankings by name: members are there.
+        ceiling: what the guarantee implies for one record.
+        unit: what it protects.
+        judged: how many nodes were judged.
+        settings: what was asked.
+    """
+
+    attackers: Mapping[str, Ranking]
+    ceiling: Mapping[str, Any]
+    unit: str
+    judged: int
+    settings: MembershipSettings = field(default_factory=MembershipSettings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``graphveil attack membership --json`` prints."""
+        main = self.attackers[SHADOW_MLP]
+        return {
+            "internal": True,
+            "attack": "membership",
+            "auc": main.auc,
+            "tpr_at_1pct_fpr": main.true_positive_rate(0.01),
+            "baseline": {"attacker": CONFIDENCE, **self.attackers[CONFIDENCE].figures()},
+            "ceiling": dict(self.ceiling),
+            "unit": self.unit,
+            "judged": self.judged,
+            "settings": dict(vars(self.settings)),
+            "attackers": [{"attacker": name, **one.figures()} for name, one in self.attackers.items()],
+        }
+
+
+def attack_membership(
+    model: Estimator, graph: Graph, settings: MembershipSettings | None = None
+) -> MembershipReport:
+    """Return what a shadow model teaches about who was trained on (Sajadmanesh et al., GAP, section 7.4.2).
+
+    The attacker has a part of the data with labels and edges, fits a model of the same kind and budget on it,
+    and learns from its posteriors and the nodes' true classes to tell its training nodes from its test nodes.
+    The target is asked about the whole graph (TSTF). Guarantee: none; internal.
+
+    Raises:
+        ConfigError: no two classes have nodes enough for the shadow graph.
+
+    >>> import graphveil as gv
+    >>> graph = gv.load_dataset("synthetic/tiny")
+    >>> model = gv.MLP(unit="none", seed=0, epochs=30, tuned=False).fit(graph)
+    >>> report = attack_membership(model, graph, MembershipSettings(per_class=50))
+    >>> sorted(report.attackers)
+    ['attack model (shadow)', 'confidence in the label']
+    """
+    asked = settings or MembershipSettings()
+    shadow, nodes = shadow_graph(graph, asked.per_class, asked.seed)
+    copy = type(model)(**{**model.get_params(), "seed": asked.seed, "unsafe_noise_seed": None}).fit(shadow)
+    samples, members = _samples(copy, shadow, PublicStreams(asked.seed).numpy("samples"))
+    if asked.evaluate_on == "shadow":
+        found, judged = _on_shadow(samples, members, asked.seed)
+    else:
+        learned = fit_discriminator(samples, members, seed=asked.seed, validation=_ATTACK_VALIDATION)
+        asked_nodes, judged = judged_nodes(graph, nodes if asked.disjoint else None)
+        found = learned.scores(inputs_of(model, graph)[asked_nodes])
+    attackers = {SHADOW_MLP: Ranking.of(found, judged)}
+    asked_nodes, truth = judged_nodes(graph, nodes if asked.disjoint else None)
+    sure = confidence(model, graph)
+    attackers[CONFIDENCE] = Ranking.of(sure[asked_nodes], truth)
+    if asked.shadows:
+        ensemble = fit_ensemble(model, graph, asked.shadows, seed=asked.seed)
+        level = levelled(sure)
+        attackers[LIRA] = Ranking.of(lira_scores(ensemble, level)[asked_nodes], truth)
+        bayes = bayes_scores(ensemble, level, SecretEdges.of(graph.adjacency), asked_nodes)
+        attackers[BAYES] = Ranking.of(bayes, truth)
+    return MembershipReport(attackers, ceiling_of(model.guarantee), model.guarantee.unit, len(judged), asked)
+
+
+def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Integers]:
+    """Return a shadow graph with its split, and its nodes: 40 % train, 40 % test, 20 % validation.
+
+    Nodes are drawn uniformly, equally many of each class; classes keep their numbers.
+    """
+    rng = PublicStreams(seed).numpy("shadow")
+    labels = graph.y.numpy()
+    parts = np.full(graph.num_nodes, -1)
+    for number in range(graph.num_classes):
+        drawn = rng.permutation(np.flatnonzero(labels == number))[:per_class]
+        if len(drawn) == per_class:
+            bounds = np.round(per_class * np.array([_TRAIN, _TRAIN + _TEST])).astype(int)
+            for part, some in enumerate(np.split(drawn, bounds)):
+                parts[some] = part
+    taken = np.flatnonzero(parts >= 0)
+    if len(np.unique(labels[taken])) < 2:
+        raise ConfigError(
+            f"fewer than two classes have {per_class} nodes for the shadow graph; ask for fewer"
+        )
+    train, test, val = (torch.from_numpy(parts == part) for part in range(3))
+    return graph.with_split(train, val, test).subgraph(torch.from_numpy(parts >= 0)), taken
+
+
+def _samples(model: Estimator, graph: Graph, rng: np.random.Generator) -> tuple[Floats, Bools]:
+    """Return as many members as others, in random order."""
+    nodes, members = judged_nodes(graph)
+    size = min(int(members.sum()), int((~members).sum()))
+    even = np.concatenate([rng.permutation(nodes[members])[:size], rng.permutation(nodes[~members])[:size]])
+    order = rng.permutation(2 * size)
+    return inputs_of(model, graph)[even][order], (np.arange(2 * size) < size)[order]
+
+
+def _on_shadow(samples: Floats, members: Bools, seed: int) -> tuple[Floats, Bools]:
+    """Return scores of shadow samples that the attack model did not learn from."""
+    learn, select = _SHADOW_SPLIT
+    known = round((learn + select) * len(samples))
+    model = fit_discriminator(
+        samples[:known], members[:known], seed=seed, validation=select / (learn + select)
+    )
+    return model.scores(samples[known:]), members[known:]

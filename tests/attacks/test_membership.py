@@ -1,0 +1,120 @@
+"""Membership: who is judged, what overfitting tells, LiRA and the Bayes posterior on laws that are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.attacks import (
+    Ensemble,
+    MembershipSettings,
+    SecretEdges,
+    attack_membership,
+    auc_of,
+    bayes_scores,
+    fit_ensemble,
+    lira_scores,
+    shadow_graph,
+)
+from graphveil.attacks.membership import CONFIDENCE, SHADOW_MLP
+from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
+from graphveil.errors import ConfigError
+from graphveil.graph import RECIPES, Adjacency
+
+TINY = gv.load_dataset("synthetic/tiny")
+OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden": 32, "epochs": 40}
+
+
+def hard() -> gv.Graph:
+    """Return nodes with many features that say little, which a network learns by heart."""
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 150, generator=rng)
+    y = (x[:, 0] + x[:, 1] + torch.randn(500, generator=rng) > 0).long()
+    graph = gv.Graph.from_edges(x, y, range(499), range(1, 500), directed=False, num_classes=2)
+    return RECIPES["gap"].split(graph, 0)
+
+
+HARD = hard()
+FITTED = gv.MLP(**OVERFITTED).fit(HARD)
+
+
+def test_the_shadow_graph_is_even_in_classes_and_split_as_the_paper_says() -> None:
+    shadow, nodes = shadow_graph(TINY, 40, seed=1)
+    assert shadow.num_nodes == len(nodes) == 120
+    assert np.array_equal(shadow.x.numpy(), TINY.x.numpy()[nodes])
+    for number in range(3):
+        own = shadow.y == number
+        assert [int((own & shadow.mask(part)).sum()) for part in ("train", "val", "test")] == [16, 8, 16]
+    largest = int(np.bincount(TINY.y.numpy()).min()) + 1
+    assert len(np.unique(shadow_graph(TINY, largest, seed=0)[0].y)) == 2  # the smallest class is left out
+    with pytest.raises(ConfigError, match="fewer than two classes"):
+        shadow_graph(TINY, 290, seed=0)
+
+
+def test_who_is_judged() -> None:
+    nodes, members = judged_nodes(TINY)
+    assert np.array_equal(members, TINY.mask("train").numpy()[nodes])
+    assert not TINY.mask("val").numpy()[nodes].any()
+    _, drawn = shadow_graph(TINY, 40, seed=0)
+    assert not set(judged_nodes(TINY, drawn)[0]) & set(drawn)
+
+
+@pytest.mark.parametrize("evaluate_on", ["target", "shadow"])
+def test_an_overfitted_model_gives_its_training_nodes_away(evaluate_on: Any) -> None:
+    asked = MembershipSettings(per_class=200, evaluate_on=evaluate_on, disjoint=False)
+    report = attack_membership(FITTED, HARD, asked)
+    assert report.attackers[SHADOW_MLP].auc > 0.7
+    assert report.attackers[CONFIDENCE].auc > 0.7
+    assert not report.ceiling["holds"]
+    if evaluate_on == "target":
+        assert report.judged == len(judged_nodes(HARD)[0])
+
+
+def test_a_private_model_does_not() -> None:
+    graph = RECIPES["gap"].split(HARD, 0, by_id=True)
+    private = gv.MLP(unit="node-owner", epsilon=1.0, seed=0, unsafe_noise_seed=0).fit(graph)
+    report = attack_membership(private, graph, MembershipSettings(per_class=60, disjoint=False))
+    assert report.attackers[CONFIDENCE].auc < 0.6
+    assert report.unit == "node-owner" and not report.ceiling["holds"]  # its noise has a seed
+    assert report.as_dict()["internal"] is True
+
+
+def drawn(shift: float, *, around: float = 0.0, seed: int = 0) -> tuple[Ensemble, np.ndarray, Any, Adjacency]:
+    """Draw confidences of 17 models: members' are higher, and so are those of members' neighbours."""
+    rng, nodes = np.random.default_rng(seed), 600
+    edges = Adjacency.from_edges(range(nodes - 1), range(1, nodes), num_nodes=nodes, directed=False)
+    members = rng.random((17, nodes)) < 0.5
+    beside = np.roll(members, 1, axis=1).astype(float) + np.roll(members, -1, axis=1)
+    sure = rng.normal(size=nodes) * 3 + shift * members + around * beside + rng.normal(size=(17, nodes))
+    return Ensemble(members[1:], sure[1:]), sure[0], members[0], edges
+
+
+def test_lira_is_the_likelihood_ratio() -> None:
+    ensemble, sure, members, _ = drawn(2.0)
+    assert auc_of(lira_scores(ensemble, sure), members) > 0.88  # two Gaussians two apart: 0.92
+    assert auc_of(sure, members) < 0.7  # nodes differ by more than membership does
+    nothing = drawn(0.0)
+    assert 0.4 < auc_of(lira_scores(*nothing[:2]), nothing[2]) < 0.6
+
+
+def test_the_bayes_posterior_takes_what_neighbours_add_off() -> None:
+    ensemble, sure, members, edges = drawn(1.5, around=1.5)
+    nodes, secret = np.arange(600), SecretEdges.of(edges)
+    bayes, lira = bayes_scores(ensemble, sure, secret, nodes), lira_scores(ensemble, sure)
+    assert auc_of(bayes, members) > auc_of(lira, members) + 0.02
+    ensemble, sure, members, edges = drawn(2.0)
+    bayes, lira = bayes_scores(ensemble, sure, SecretEdges.of(edges), nodes), lira_scores(ensemble, sure)
+    assert auc_of(bayes, members) > auc_of(lira, members) - 0.02
+
+
+def test_an_ensemble_of_fits() -> None:
+    ensemble = fit_ensemble(FITTED, HARD, 12)
+    nodes, members = judged_nodes(HARD)
+    assert (ensemble.members[:, nodes].sum(axis=0) == 10).all()
+    assert not ensemble.members[:, HARD.mask("val").numpy()].any()
+    found = lira_scores(ensemble, levelled(confidence(FITTED, HARD)))
+    assert auc_of(found[nodes], members) > 0.6
+    with pytest.raises(ConfigError, match="count=3"):
+        fit_ensemble(FITTED, HARD, 3)
