@@ -102,17 +102,21 @@ class Dendrogram:
         return order, start
 
     def meeting(self, one: Ints, other: Ints) -> Ints:
-        """Return for each pair of leaves the node at which they meet: all climb together, level by level."""
-        parent, depth = self.parents, np.zeros(len(self.left), dtype=np.int64)
+        """Return for each pair of leaves the node at which they meet, in few steps even in a deep tree.
+
+        A path goes on into the larger child, so that few paths lead to any leaf (heavy paths).
+        """
+        depth, head = np.zeros(len(self.left), dtype=np.int64), np.arange(len(self.left))
         for node in self.top_down.tolist():
-            depth[self.left[node]] = depth[self.right[node]] = depth[node] + 1
+            children = self.left[node], self.right[node]
+            depth[[*children]] = depth[node] + 1
+            head[max(children, key=self.size.__getitem__)] = head[node]
         one, other = one.copy(), other.copy()
-        apart = np.flatnonzero(one != other)
+        apart = np.flatnonzero(head[one] != head[other])
         while apart.size:
-            a, b = one[apart], other[apart]
+            a, b = head[one[apart]], head[other[apart]]
             lower = depth[a] >= depth[b]
-            both = depth[a] == depth[b]
-            one[apart] = np.where(lower, parent[a], a)
-            other[apart] = np.where(~lower | both, parent[b], b)
-            apart = apart[one[apart] != other[apart]]
-        return one
+            one[apart] = np.where(lower, self.parents[a], one[apart])
+            other[apart] = np.where(lower, other[apart], self.parents[b])
+            apart = apart[head[one[apart]] != head[other[apart]]]
+        return np.where(depth[one] < depth[other], one, other)
