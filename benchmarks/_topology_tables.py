@@ -16,6 +16,7 @@ NAMES = {
     "classcode": "ClassCode",
     "public": "public edges alone",
 }
+ORDER = (*NAMES, "edge-rand", "lap-graph", "arr", "priv-hrg", "edge-rr")  # of the lines of a table
 METRICS = {
     "overlap": "shared edges / edges of either",
     "degrees": "KL divergence of degrees",
@@ -41,14 +42,14 @@ def accuracy(rows: Rows) -> Iterator[str]:
         yield f"|{'---|' * (2 + len(levels))}"
         for (fraction, mechanism), row in sorted(own.items(), key=_place):
             cells = [figure(row.get(e, []), percent) for e in _levels(row, levels)]
-            share = "" if mechanism in NAMES and mechanism != "public" else f"{100 * fraction:g} %"
+            share = f"{100 * fraction:g} %"
             yield f"| {NAMES.get(mechanism, mechanism)} | {share} | {' | '.join(cells)} |"
 
 
 def queries(rows: Rows) -> Iterator[str]:
     """Yield a table for each data set and epsilon: the errors of the fifteen queries."""
     for data in dict.fromkeys(name[0] for name in rows):
-        own = {name[2]: row for name, row in rows.items() if name[0] == data}
+        own = {name[2]: row for name, row in sorted(rows.items(), key=_place) if name[0] == data}
         for epsilon in sorted({epsilon for row in own.values() for epsilon in row}):
             yield f"\n| {data}, epsilon {epsilon:g} | {' | '.join(own)} |\n|{'---|' * (1 + len(own))}"
             cells = [row.get(epsilon, []) for row in own.values()]
@@ -67,7 +68,7 @@ def structure(rows: Rows) -> Iterator[str]:
         yield f"\n| {title} | private edges | {' | '.join(f'{epsilon:g}' for epsilon in levels)} |"
         yield f"|{'---|' * (2 + len(levels))}"
         value = itemgetter(metric)
-        for (_, fraction, mechanism), row in sorted(rows.items(), key=lambda item: item[0][1:]):
+        for (_, fraction, mechanism), row in sorted(rows.items(), key=_place):
             cells = [figure(row.get(e, []), value, ".3g") for e in _levels(row, levels)]
             yield f"| {NAMES.get(mechanism, mechanism)} | {100 * fraction:g} % | {' | '.join(cells)} |"
 
@@ -99,8 +100,7 @@ def _levels(row: dict[float, list[Record]], levels: list[float]) -> list[float]:
     return [0.0] + [-1.0] * (len(levels) - 1) if 0.0 in row else levels
 
 
-def _place(item: tuple[tuple[float, str], Any]) -> tuple[int, float]:
-    """Return where a row of accuracies stands: what every edge is protected by, then fractions."""
-    fraction, mechanism = item[0]
-    known = [name for name in NAMES if name != "public"]
-    return (known.index(mechanism), 0.0) if mechanism in known else (len(known), fraction)
+def _place(item: tuple[tuple[Any, ...], Any]) -> tuple[float, int]:
+    """Return where a row stands: what every edge is protected by, then fractions, then mechanisms."""
+    fraction, mechanism = item[0][-2:]
+    return 0.0 if mechanism in ("exact", "mlp", "gap", "classcode") else fraction, ORDER.index(mechanism)
