@@ -112,6 +112,12 @@ def sparse_features() -> Any:
     return graph.replace(x=sparse.csr_array((graph.x.numpy() > 0.6).astype(np.float32)))
 
 
+def half_public(graph: Any) -> Any:
+    """Return the graph with half of its edges public, and everybody on the list of private ones."""
+    public = gv.perturb.public_share(graph.adjacency, 0.5, seed=0)
+    return graph.with_public(public, torch.ones(graph.num_nodes, dtype=torch.bool))
+
+
 GRAPHS: dict[str, Callable[[], Any]] = {
     "undirected": lambda: community(1),
     "directed": lambda: community(2, directed=True),
@@ -119,6 +125,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
     "few": sparse_labels,
     "sparse": sparse_features,
     "tiny": lambda: gv.load_dataset("synthetic/tiny"),
+    "half public": lambda: half_public(community(1)),
     "tiny by id": lambda: gv.load_dataset("synthetic/tiny", by_id=True),
 }
 
@@ -166,6 +173,8 @@ class Case:
         """Return the fitted estimator and its graph."""
         graph = GRAPHS[self.graph]()
         budget = {} if self.unit in ("none", "node-features") else {"epsilon": 4.0, "delta": 1e-4}
+        if self.unit == "private-slot-edge":
+            budget = {"epsilon": 4.0}  # delta is a setting of the mechanism
         noise = {} if self.unit == "none" else {"unsafe_noise_seed": 11}
         given = {"seed": 7, **noise, **budget, **self.options}
         return gv.METHODS[self.method](unit=self.unit, **given).fit(graph), graph
@@ -306,9 +315,18 @@ def local_cases() -> Iterator[Case]:
     yield Case("simgat", "none", QUICK, other=True)
 
 
+def slot_cases() -> Iterator[Case]:
+    """Yield the methods on released graphs that keep public edges."""
+    for options in ({}, {"features": "multi-bit"}, {"mode": "paper"}):
+        given = {**QUICK, "eps_x": 8.0, "perturb": "edge-rr(rounds=5)", **options}
+        yield Case("heterorr", "private-slot-edge", given, graph="half public")
+    for mechanism in ("arr", "edge-rr(structure=lazy_audited, rounds=5)"):
+        yield Case("gcn", "private-slot-edge", {**QUICK, "perturb": mechanism}, graph="half public")
+
+
 def cases() -> list[Case]:
     """Return all fits."""
-    return [*edge_cases(), *edge_codes(), *record_cases(), *local_cases()]
+    return [*edge_cases(), *edge_codes(), *record_cases(), *local_cases(), *slot_cases()]
 
 
 # -- what a fit says ---------------------------------------------------------------------------------------

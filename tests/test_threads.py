@@ -18,6 +18,13 @@ NODES, FEATURES, CLASSES = 400, 100, 5  # enough for torch to share a sum betwee
 EDGES = {"unit": "undirected-edge", "epsilon": 4.0, "delta": 1e-6}
 RECORDS = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-6, "epochs": 1, "batch_size": 64}
 REPORTS = {"unit": "node-features", "eps_x": 2.0, "eps_y": 1.5, "epochs": 2}
+SLOTS = {
+    "unit": "private-slot-edge",
+    "epsilon": 4.0,
+    "eps_x": 2.0,
+    "epochs": 2,
+    "perturb": "edge-rr(rounds=5)",
+}
 FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("mlp", EDGES | {"epochs": 2}),
     "mlp in batches": ("mlp", EDGES | {"epochs": 2, "batch_size": 100, "batch_norm": True}),
@@ -32,6 +39,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
     "lpgnn": ("lpgnn", REPORTS),
     "simgat": ("simgat", REPORTS),
+    "heterorr": ("heterorr", SLOTS),
     "label-posterior": ("label-posterior", {"unit": "node-features", "eps_y": 1.5}),
 }
 
@@ -55,6 +63,7 @@ def graph(seed: int) -> gv.Graph:
     source, target = rng.integers(0, NODES, (2, 5 * NODES))
     share = torch.from_numpy(rng.permutation(NODES) / NODES)
     whole = gv.Graph.from_edges(x, y, source, target, directed=False, num_classes=CLASSES)
+    whole = whole.with_public(whole.adjacency.without_crossing(share < 0.5), share >= 0)
     return whole.with_split(share < 0.6, (share >= 0.6) & (share < 0.8), share >= 0.8)
 
 
