@@ -5,8 +5,11 @@ Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func
 """
 
 from graphveil.audit.bounds import LowerBound, at_least, at_most, repeated_runs
+from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.noise import Noise
 from graphveil.audit.one_run import one_run, one_run_gaussian
+from graphveil.audit.plans import PlanAudit, audit_plan
+from graphveil.audit.queries import replay_query
 from graphveil.audit.replays import replay
 from graphveil.audit.report import Claim, Finding, Report
 from graphveil.audit.small_graphs import SmallGraph
@@ -17,14 +20,19 @@ __all__ = [
     "Finding",
     "LowerBound",
     "Noise",
+    "PlanAudit",
     "Report",
     "SmallGraph",
     "at_least",
     "at_most",
+    "audit_plan",
     "one_run",
     "one_run_gaussian",
+    "plant_features",
+    "plant_labels",
     "repeated_runs",
     "replay",
+    "replay_query",
     "sampled_training",
     "summed_gaussian",
 ]

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp, ndtri
+from scipy.special import chdtri, logsumexp, ndtri
 
 from graphveil import _check
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
@@ -29,11 +29,13 @@ def summed_gaussian(
 ) -> LowerBound:
     """Return the lower bound on mu of Gaussian releases, and epsilon at delta, from scores of many canaries.
 
-    If scores are independent, of variance one, and a canary moves the mean of its own by at most mu, then
+    Scores are independent normals of one standard deviation s, and a canary moves its own by at most mu s.
+    With S^2 their sum of squares around the two means, and c the quantile of chi-square with n - 2 degrees,
 
-        mu >= mean(with) - mean(without) - z sqrt(1 / n_1 + 1 / n_0)
+        mu >= (mean(with) - mean(without)) sqrt(c) / S - z sqrt(1 / n_1 + 1 / n_0),
 
-    with the confidence Phi(z): the difference is normal with mean at most mu and exactly that variance.
+    each part at half of the significance. So noise that is too small shows as well as a shift that is too
+    large.
 
     Raises:
         ConfigError: no scores, or scores that are no numbers.
@@ -46,8 +48,10 @@ def summed_gaussian(
     _check.positive(delta=delta)
     _check_confidence(confidence)
     difference = _mean(with_canary) - _mean(without)
+    half = (1 - confidence) / 2
+    widest = largest_deviation([with_canary, without], half)
     error = math.sqrt(1 / len(with_canary) + 1 / len(without))
-    mu = max(0.0, difference - float(ndtri(confidence)) * error)
+    mu = max(0.0, difference / widest + float(ndtri(half)) * error)
     return LowerBound(
         epsilon=epsilon_of(mu, delta),
         delta=delta,
@@ -58,18 +62,31 @@ def summed_gaussian(
     )
 
 
+def largest_deviation(groups: list[Scores], significance: float) -> float:
+    """Return an upper bound on the noise's standard deviation, from scores around the means of their groups.
+
+    Canaries that move by different amounts spread their group: the bound grows, and stays true.
+    """
+    squares = sum(float(np.square(group - group.mean()).sum()) for group in groups)
+    degrees = sum(map(len, groups)) - len(groups)
+    if degrees < 1 or not squares:
+        return math.inf
+    return math.sqrt(squares / float(chdtri(degrees, 1 - significance)))
+
+
 def blur(count: int, confidence: float = CONFIDENCE) -> float:
     """Return how far below the truth the bound on mu lies on average, with so many canaries in and out each.
 
     >>> round(blur(10_000), 4)
-    0.0329
+    0.0364
     """
     _check.integer_at_least(1, count=count)
-    return float(ndtri(confidence)) * math.sqrt(2 / count)
+    return -float(ndtri((1 - confidence) / 2)) * math.sqrt(2 / count)
 
 
 def sampled_training(
     scores: Scores,
+    without: Scores,
     *,
     noise_multiplier: float,
     sampling_rate: float,
@@ -86,10 +103,12 @@ def sampled_training(
 
     over all scores. For a noise multiplier z' its tail is below e^(-t s) E[e^(t l)]^n for every t > 0
     (Chernoff), and grows as z' falls. The largest z' that is not rejected so is turned into epsilon for
-    ``steps`` steps.
+    ``steps`` steps. Scores are divided by a bound on the noise's standard deviation first, so noise that is
+    too small shows; half of the significance is for that.
 
     Args:
         scores: one for each step that was seen, of any number of runs.
+        without: the same of records that are in no batch: noise alone.
         noise_multiplier: z, as claimed; it shapes the statistic, and the bound holds whatever it is.
         sampling_rate: q, which is public and taken as given.
         steps: T, of the training that is claimed.
@@ -101,8 +120,9 @@ def sampled_training(
     _check.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
     _check.integer_at_least(1, steps=steps)
     _check_confidence(confidence)
-    _mean(scores)
-    largest = largest_multiplier(scores, noise_multiplier, sampling_rate, 1 - confidence)
+    for part in (scores, without):
+        _mean(part)
+    largest = largest_multiplier(scores, without, noise_multiplier, sampling_rate, 1 - confidence)
     epsilon = 0.0
     if math.isfinite(largest):
         epsilon = privacy_curve(PoissonGaussian(largest, sampling_rate, steps)).epsilon(delta)
@@ -111,9 +131,11 @@ def sampled_training(
     )
 
 
-def largest_multiplier(scores: Scores, z: float, q: float, significance: float) -> float:
+def largest_multiplier(scores: Scores, without: Scores, z: float, q: float, significance: float) -> float:
     """Return the largest noise multiplier that the scores do not reject; infinity if they reject none."""
-    observed = float(log_ratio(np.asarray(scores, dtype=np.float64), z, q).sum())
+    significance /= 2
+    widest = largest_deviation([without], significance)
+    observed = float(log_ratio(np.asarray(scores, dtype=np.float64) / widest, z, q).sum())
     low, high = 1e-3 / z, 20.0 / z  # of 1 / z'
     if _log_tail(observed, len(scores), low, z, q) > math.log(significance):
         return math.inf

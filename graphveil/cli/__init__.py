@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import attack, collect, compare, inspect, learn, perturb, predict, train
+from graphveil.cli import attack, audit, collect, compare, inspect, learn, perturb, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -28,6 +28,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     perturb.perturb,
     compare.compare,
     inspect.calibrate,
+    audit.audit,
     inspect.explain,
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
-from scipy.stats import beta, binom, norm
+from scipy.stats import beta, binom, chi2, norm
 
 from graphveil.audit import (
     LowerBound,
@@ -145,7 +145,7 @@ def test_nothing_is_certified_from_chance() -> None:
     assert at_most(10, 10, 0.01) == 1
     zeros = np.zeros(10)
     assert summed_gaussian(zeros, zeros, delta=1e-5).epsilon == 0
-    none = sampled_training(zeros, noise_multiplier=1, sampling_rate=0.5, steps=5, delta=1e-5)
+    none = sampled_training(zeros, zeros, noise_multiplier=1, sampling_rate=0.5, steps=5, delta=1e-5)
     assert none.epsilon == 0
 
 
@@ -153,10 +153,14 @@ def test_a_sum_is_the_formula() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.normal(0.8, 1, 400), rng.normal(0, 1, 900)
     found = summed_gaussian(x, y, delta=1e-5, confidence=0.95)
-    expected = x.mean() - y.mean() - norm.ppf(0.95) * math.sqrt(1 / 400 + 1 / 900)
+    squares = 399 * x.var(ddof=1) + 899 * y.var(ddof=1)
+    widest = math.sqrt(squares / chi2.ppf(0.025, 1298))
+    expected = (x.mean() - y.mean()) / widest - norm.ppf(0.975) * math.sqrt(1 / 400 + 1 / 900)
     assert found.mu == pytest.approx(expected)
     assert found.epsilon == pytest.approx(epsilon_of(expected, 1e-5))
-    assert blur(400, 0.95) == pytest.approx(norm.ppf(0.95) * math.sqrt(1 / 200))
+    assert blur(400, 0.95) == pytest.approx(norm.ppf(0.975) * math.sqrt(1 / 200))
+    louder = summed_gaussian(3 * x, 3 * y, delta=1e-5, confidence=0.95)
+    assert louder.mu == pytest.approx(found.mu)  # only shift over noise counts
 
 
 def test_the_statistic_of_sampled_steps_is_the_dominating_pairs() -> None:
@@ -169,9 +173,11 @@ def test_the_statistic_of_sampled_steps_is_the_dominating_pairs() -> None:
 def test_a_chernoff_bound_of_unsampled_steps_is_the_closed_form() -> None:
     # q = 1: the sum is normal, and its tail bound exp(-excess^2 / 2): rejected at excess sqrt(2 ln 100).
     n, z = 10_000, 2.0
-    y = np.full(n, 0.3)
-    shift = 0.3 - math.sqrt(2 * math.log(100) / n)
-    assert 1 / largest_multiplier(y, z, 1.0, 0.01) == pytest.approx(shift, rel=1e-4)
+    quiet = np.resize([1.0, -1.0], n)
+    y = 0.3 + quiet
+    mean = 0.3 / math.sqrt(n / chi2.ppf(0.005, n - 1))
+    shift = mean - math.sqrt(2 * math.log(200) / n)
+    assert 1 / largest_multiplier(y, quiet, z, 1.0, 0.01) == pytest.approx(shift, rel=1e-4)
 
 
 # -- validity: a bound exceeds the truth in one trial of a hundred at most ----------------------------------
@@ -242,9 +248,14 @@ def test_the_likelihood_ratio_of_sampled_steps_holds_and_reaches_four_fifths() -
     def seen(count: int) -> np.ndarray:
         return rng.normal((rng.random(count) < q) / z, 1)
 
-    most = [largest_multiplier(seen(4000), z, q, 0.01) for _ in range(30)]
+    def quiet(count: int) -> np.ndarray:
+        return rng.normal(0, 1, count)
+
+    most = [largest_multiplier(seen(4000), quiet(4000), z, q, 0.01) for _ in range(30)]
     assert sum(multiplier < z for multiplier in most) <= int(binom.isf(1e-6, 30, 0.01))
-    found = sampled_training(seen(400_000), noise_multiplier=z, sampling_rate=q, steps=steps, delta=delta)
+    found = sampled_training(
+        seen(400_000), quiet(400_000), noise_multiplier=z, sampling_rate=q, steps=steps, delta=delta
+    )
     assert 0.8 * truth < found.epsilon <= truth
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import test_cli_transcript
 import torch
+from audit import test_planted
 from collect import test_message, test_server
 from dendrogram import test_chain, test_privacy
 from mechanisms import (
@@ -498,6 +499,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_replay_defaults.BUGS, 1),
     *_all(test_noisy_counts.BUGS, 2),
     *_all(test_mlp_on_records.BUGS),
+    *_all(test_planted.BUGS),
     *OF_TRAINING,
     *OF_KEYS,
     *OF_REPORTS,

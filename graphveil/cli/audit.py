@@ -1,0 +1,73 @@
+"""``audit``: whether a finished run keeps its promise, as far as canaries and replays can see."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.console import Screen
+
+if TYPE_CHECKING:
+    from graphveil.experiment.audited import RunAudit
+
+_HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
+
+
+def audit(
+    run: options.RunFolderArgument,
+    pairs: Annotated[
+        int, typer.Option("--pairs", min=1, help="Neighbours that each query is replayed on.")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Of pairs and coins; noise is always fresh.")] = 0,
+    json: options.Json = False,
+) -> None:
+    """Audit a run's promise: replay what it asks, plant canaries in it, and say what that certifies."""
+    from graphveil.experiment.audited import audit_run
+
+    screen = Screen(as_json=json)
+    with screen.busy("auditing"):
+        found = audit_run(run, pairs=pairs, seed=seed)
+    _show(found, screen)
+    screen.say(f"The figures are in {run / 'internal' / 'audit.json'}")
+    screen.emit(found.as_dict())
+    if found.faults:
+        raise typer.Exit(1)
+
+
+def _show(found: "RunAudit", screen: Screen) -> None:
+    from graphveil.experiment.audited import INTERNAL
+
+    screen.say(INTERNAL, style="bold")
+    screen.say(f"{found.method}, unit {found.unit}, claimed epsilon {found.claimed:.4g}")
+    if found.canaries is not None:
+        plan = found.canaries
+        screen.say(
+            f"certified: epsilon at least {plan.epsilon:.4g} at delta {plan.delta:g}, with confidence "
+            f"{100 * plan.confidence:g} %: {100 * plan.share:.0f} % of the claim"
+        )
+        rows = [
+            (
+                one.stage,
+                f"{one.canaries:,}",
+                f"{one.bound.epsilon:.4g}",
+                f"{one.claimed:.4g}",
+                "any" if one.bound.ceiling == float("inf") else f"{one.bound.ceiling:.4g}",
+                one.bound.how,
+            )
+            for one in plan.planted
+        ]
+        screen.table(_HEAD, rows, right=(1, 2, 3, 4))
+    for one in found.reports:
+        screen.say(
+            f"reports on the {one['part']}: epsilon at least {one['epsilon_at_least']:.4g} of "
+            f"{one['claimed']:.4g}; counts of this size could not certify more than {one['ceiling']:.4g}"
+        )
+    for stage, report in found.replays:
+        words = "BROKEN" if report.broken else "within its price"
+        screen.say(f"replay of {stage}: {words} on {report.pairs:,} pairs")
+    screen.say("Not examined", style="bold")
+    for line in found.unseen:
+        screen.say(f"  {line}")
+    screen.say(
+        "nothing was found" if not found.faults else "FAULTS: " + "; ".join(found.faults), style="bold"
+    )

@@ -1,0 +1,70 @@
+"""``graphveil audit``: a finished run in, what canaries certify under ``internal/`` out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SECRET, Files, Invoke
+
+from graphveil.mechanisms import DiscreteGaussian
+
+
+def trained(invoke: Invoke, files: Files, out: Path, *flags: object) -> Path:
+    done = invoke("train", *flags, *files.flags, "--no-baseline", "--out", out)
+    assert done.code == 0, done.err
+    return out
+
+
+@pytest.fixture
+def run(invoke: Invoke, files: Files, tmp_path: Path) -> Path:
+    budget = ["--unit", "undirected-edge", "--epsilon", 2, "--delta", 1e-6]
+    return trained(invoke, files, tmp_path / "run", "gap", *budget, "--set", "epochs=5")
+
+
+def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path) -> None:
+    done = invoke("audit", run, "--pairs", 40)
+    assert done.code == 0, done.err
+    assert done.out.startswith("Internal:")
+    assert "certified: epsilon at least 1." in done.out
+    assert "Not examined" in done.out and "nothing was found" in done.out
+    assert SECRET not in done.out + done.err
+    found = invoke("audit", run, "--pairs", 40, "--json").json
+    assert found["internal"] is True and found["faults"] == []
+    assert 0.8 < found["canaries"]["share"] <= 1
+    assert all(not one["broken"] for one in found["replays"])
+    assert json.loads((run / "internal" / "audit.json").read_text()) == found
+    assert not list((run / "release").glob("*audit*"))
+
+
+def test_a_run_with_too_little_noise_fails(
+    invoke: Invoke, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = DiscreteGaussian.draw
+    monkeypatch.setattr(DiscreteGaussian, "draw", lambda self, *args: draw(self, *args) // 2)
+    done = invoke("audit", run, "--pairs", 5)
+    assert done.code == 1
+    assert "FAULTS" in done.out and "above the claim" in done.out
+
+
+def test_a_claim_that_the_configuration_does_not_make_is_found(invoke: Invoke, run: Path) -> None:
+    from graphveil.experiment import audited
+
+    found = audited.audit_run(run, pairs=5)
+    lying = audited.RunAudit(**{**vars(found), "claimed": found.claimed / 2})
+    assert any("stored configuration" in fault for fault in lying.faults)
+
+
+def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    budget = ["--unit", "node-features", "--set", "eps_x=1.0", "--set", "eps_y=1.0", "--set", "epochs=3"]
+    found = invoke("audit", trained(invoke, files, tmp_path / "run", "lpgnn", *budget), "--json").json
+    parts = {one["part"]: one for one in found["reports"]}
+    assert set(parts) == {"label", "features"}
+    assert all(0.8 < one["epsilon_at_least"] <= 1.0 < one["ceiling"] for one in parts.values())
+
+
+def test_what_promises_nothing_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:
+    plain = trained(invoke, files, tmp_path / "plain", "gcn", "--unit", "none", "--set", "epochs=3")
+    done = invoke("audit", plain)
+    assert done.code == 2 and "promises nothing" in done.err
+    assert invoke("audit", run / "release").code == 2
+    assert invoke("audit", tmp_path / "nowhere").code == 2
