@@ -15,6 +15,7 @@
     │   ├── CalibrationError           no noise meets the budget
     │   └── BudgetError                the budget book refuses: requested, remaining, difference
     ├── ReleaseError                   a release went wrong after it was booked; it stays booked
+    ├── LedgerError                    the ledger's database cannot be used; nothing is released unbooked
     ├── RunError                       a run failed; what was saved can be resumed
     └── MissingDependencyError         an optional package is needed: names the extra
 
@@ -73,6 +74,10 @@ class BudgetError(PrivacyError):
 
 class ReleaseError(GraphveilError):
     """A release failed after it was booked; it stays booked."""
+
+
+class LedgerError(GraphveilError):
+    """The database of a ledger cannot be used; what it did not book is not released."""
 
 
 class RunError(GraphveilError):

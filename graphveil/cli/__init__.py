@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import attack, audit, collect, compare, inspect, learn, perturb, predict, train
+from graphveil.cli import attack, audit, collect, compare, inspect, learn, ledger, perturb, predict, train
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -35,6 +35,10 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
         "Attack a finished run as somebody would who has its predictions; internal, and books nothing.",
         (attack.linkteller, attack.topology, attack.membership),
+    ),
+    "ledger": (
+        "The durable budget book: what was ever released of which data, and how much more may be.",
+        (ledger.init, ledger.list_, ledger.show, ledger.verify, ledger.export, ledger.raise_),
     ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
@@ -57,7 +61,7 @@ for _command in _COMMANDS:
 for _name, (_help, _members) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True, help=_help)
     for _command in _members:
-        _group.command()(_command)
+        _group.command(_command.__name__.removesuffix("_"))(_command)
     app.add_typer(_group, name=_name)
 
 

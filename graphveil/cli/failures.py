@@ -106,15 +106,15 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
 @contextmanager
 def spending(budget: "PrivacyLedger") -> Iterator[None]:
     """Let a command that ends early say so if a release had been booked by then."""
-    before = len(budget.entries)
+    before = len(budget)
     try:
         yield
     except KeyboardInterrupt:
-        if len(budget.entries) == before:
+        if len(budget) == before:
             raise
         raise CommandError(STOPPED, f"stopped; {_CHARGED}", "Stopped") from None
     except Exception as error:
-        if len(budget.entries) == before:
+        if len(budget) == before:
             raise
         failure = _failure_of(error)
         raise CommandError(FAILED, f"{failure}; {_CHARGED}", failure.kind) from None

@@ -222,7 +222,9 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_promise
+    from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.event_table import event_cells, event_lines
+    from graphveil.experiment.ledger_account import receipts_in
     from graphveil.privacy.figures import delta_up, figure_up
 
     promise = read_promise(run)
@@ -249,6 +251,15 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
         f"  other runs on the same {cards.released_about(guarantee)}: each gives away more, and only their "
         "sum bounds what is learned"
     )
+    receipts = receipts_in(RunFolder(run).receipts)
+    if receipts:
+        screen.say("\nReceipts of the ledger", style="bold")
+    for receipt in receipts:
+        screen.say(
+            f"  {receipt['data_set']}, {receipt['unit']}: entry {receipt['entry']}, release "
+            f"{receipt['release']}, "
+            f"chain head {receipt['head'][:16]}..."
+        )
     screen.emit(
         {
             "run": str(run),
@@ -258,5 +269,6 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "releases": [line.as_dict() for line in lines],
             "deviations": list(cards.all_deviations(guarantee)),
             "not_covered": list(cards.not_covered(guarantee)),
+            "receipts": receipts,
         }
     )

@@ -190,6 +190,29 @@ Unit = Annotated[
         rich_help_panel=_PRIVACY,
     ),
 ]
+Budget = Annotated[
+    str | None, typer.Option("--epsilon", help="What may be spent at most.", rich_help_panel=_PRIVACY)
+]
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="NAME|URL|URL#NAME",
+        help="The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
+        "name in it. Without it your own ledger recognises the data, and says what they have cost so far.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+LedgerPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="URL|FILE",
+        envvar="GRAPHVEIL_LEDGER",
+        help="Where the book lies: a file, or postgresql+psycopg://user@host/database. By default your own, "
+        "in the data folder.",
+    ),
+]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The budget.", rich_help_panel=_PRIVACY)]
 Delta = Annotated[
     str | None, typer.Option("--delta", help="A number, or auto (the default).", rich_help_panel=_PRIVACY)

@@ -12,10 +12,13 @@ from graphveil.cli.failures import spending
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.experiment.ledger_account import RunAccount
     from graphveil.graph import Graph
+    from graphveil.graph.domain import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import Asked
     from graphveil.privacy.guarantee import Mode
+    from graphveil.privacy import Guarantee, Unit
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 
@@ -40,6 +43,7 @@ def perturb(
     max_edges: options.MaxEdges = None,
     mode: options.Mode = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
+    ledger: options.Ledger = None,
     set: options.Set = None,
     seed: options.Seed = 0,
     json: options.Json = False,
@@ -66,7 +70,9 @@ def perturb(
     part = flags.part(graph, PublicColumns(nodes=nodes, id=id, source=source, target=target), seed=seed)
     if part is not None:
         asked |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
-    facts = _facts(chosen, graph, asked, out)
+    promised = _promised(chosen, graph, asked)
+    account = _account(graph, promised, ledger)
+    facts = [*_facts(chosen, graph, asked, promised), ("ledger", account.before()), ("folder", str(out))]
     screen.facts("Plan, before anything is spent", facts)
     with spending(ledger_of(graph.edge_set)):
         perturbed = release_graph(graph, chosen, **asked)
@@ -75,8 +81,18 @@ def perturb(
         screen.say(f"{count:,} edges, their guarantee and a page in words are in {out}")
         screen.say("")
         screen.prose(perturbed.guarantee.statement())
+        screen.prose(f"In the ledger: {account.after()}.")
         about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
-        screen.emit(about | {"guarantee": perturbed.guarantee.as_dict()})
+        screen.emit(about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()})
+
+
+def _account(graph: "Graph", promised: "Guarantee", ledger: str | None) -> "RunAccount":
+    """Return the account of the graph's edges, which has room for the release."""
+    from graphveil.experiment.ledger_account import RunAccount
+
+    account = RunAccount.of(graph, promised, ledger)
+    account.check_room(promised)
+    return account
 
 
 def _mechanism(
@@ -97,24 +113,34 @@ def _mechanism(
     return kind(**given, **read_settings(settings, own, name))
 
 
-def _facts(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", out: Path) -> list[tuple[str, str]]:
-    """Refuse what can be refused; return names and values of the plan, from public numbers alone."""
-    from graphveil.artifacts.cards import attackers_rate
+def _promised(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked") -> "Guarantee":
+    """Refuse what can be refused; return what the release will promise, from public numbers alone."""
+    unit, domain = _domain(graph, asked)
+    mechanism.check(graph, unit, domain)
+    return mechanism.guarantee(graph, unit, domain, seeded=asked.get("unsafe_noise_seed") is not None)
+
+
+def _domain(graph: "Graph", asked: "Asked") -> "tuple[Unit, Domain]":
     from graphveil.perturb.mechanism import domain_of
     from graphveil.privacy import parse_unit
-    from graphveil.privacy.figures import at_delta
 
     unit = parse_unit(asked.get("unit"))
-    domain = domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
-    mechanism.check(graph, unit, domain)
-    guarantee = mechanism.guarantee(graph, unit, domain, seeded=asked.get("unsafe_noise_seed") is not None)
+    return unit, domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
+
+
+def _facts(
+    mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", guarantee: "Guarantee"
+) -> list[tuple[str, str]]:
+    """Return names and values of the plan, from public numbers alone."""
+    from graphveil.artifacts.cards import attackers_rate
+    from graphveil.privacy.figures import at_delta
+
     return [
         ("data", f"{graph.name}: {graph.num_nodes:,} nodes"),
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", at_delta(guarantee.epsilon, guarantee.delta)),
-        *mechanism.facts(domain),
+        *mechanism.facts(_domain(graph, asked)[1]),
         ("attacker", attackers_rate(guarantee)),
         *(("deviation", deviation) for deviation in guarantee.deviations),
-        ("folder", str(out)),
     ]

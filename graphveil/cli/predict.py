@@ -12,6 +12,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
+    from graphveil.experiment.ledger_account import RunAccount
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
@@ -43,6 +44,7 @@ def predict(
     disjoint_edges: options.DisjointEdges = False,
     disjoint_people: options.DisjointPeople = False,
     accept_price: options.AcceptPrice = False,
+    ledger: options.Ledger = None,
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
@@ -69,10 +71,12 @@ def predict(
     )
     public.check(model.guarantee.unit)
     if nodes is None and edges is None:
-        described = directed or disjoint_edges or disjoint_people or accept_price or bool(public.given)
+        words = directed or disjoint_edges or disjoint_people or accept_price
+        described = words or ledger is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people, --disjoint-edges and --accept-price are about another "
+                "column flags, --disjoint-people, --disjoint-edges, --accept-price and --ledger are about "
+                "another "
                 "graph; add its --nodes and --edges, or drop them"
             )
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
@@ -85,11 +89,29 @@ def predict(
     about = secrets_of(model.guarantee)
     apart = "edge" if disjoint_edges else "person"
     why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
-    screen.facts(f"The price of asking another graph's {about}", _facts(graph, price, after, about, why))
+    account = _account(graph, price, ledger)
+    rows = _facts(graph, price, after, about, why)
+    screen.facts(
+        f"The price of asking another graph's {about}",
+        rows if account is None else [*rows, ("ledger", account.before())],
+    )
     with spending(ledger_of(graph.edge_set)):
         proba = model.predict_proba(graph, **words, accept_price=accept_price)
         table = predictions_table(proba, model.named_classes, graph.ids)
-        _deliver(model, table, out, screen, price=price)
+        if account is not None:
+            screen.note(f"In the ledger: {account.after()}.")
+        _deliver(model, table, out, screen, price=price, account=account)
+
+
+def _account(graph: "Graph", price: "Guarantee | None", ledger: str | None) -> "RunAccount | None":
+    """Return the account of the other graph's data, if they are asked at a price."""
+    from graphveil.experiment.ledger_account import RunAccount
+
+    if price is None or graph.edge_set.released:
+        return None
+    account = RunAccount.of(graph, price, ledger)
+    account.check_room(price)
+    return account
 
 
 def _audience(model: "Estimator") -> str:
@@ -165,13 +187,20 @@ def _facts(
 
 
 def _deliver(
-    model: "Estimator", table: "Table", out: Path | None, screen: Screen, *, price: "Guarantee | None"
+    model: "Estimator",
+    table: "Table",
+    out: Path | None,
+    screen: Screen,
+    *,
+    price: "Guarantee | None",
+    account: "RunAccount | None" = None,
 ) -> None:
     from graphveil.artifacts.predictions import NODE, PREDICTION
     from graphveil.graph import tables
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
+    record["ledger"] = None if account is None else account.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:

@@ -7,6 +7,7 @@ from graphveil.cli.console import Screen
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.budget_breakdown import Stage
+    from graphveil.experiment.ledger_account import RunAccount
     from graphveil.experiment.preview import Preview
     from graphveil.experiment.results import Cost
     from graphveil.privacy import Guarantee
@@ -26,7 +27,7 @@ _SEES, _NOR = "reads the released graph alone, and no true private edge", ", nor
 _LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
 
 
-def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
+def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None" = None) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil.artifacts.cards import all_deviations
 
@@ -49,6 +50,8 @@ def plan_facts(plan: "Preview", folder: "RunFolder") -> list[Fact]:
         rows.append(
             ("estimate", f"roughly {memory:.1f} GB and {seconds:.0f} s, for as many edges as you expect")
         )
+    if account is not None:
+        rows.append(("ledger", account.before()))
     return [*rows, ("folder", str(folder.root))]
 
 
@@ -138,6 +141,8 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
         screen.say(line, style="dim")
     screen.say("")
     screen.prose(metrics["statement"])
+    if metrics.get("ledger") is not None:
+        screen.prose(f"In the ledger: {metrics['ledger']['words']}.")
     screen.say("")
     screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
     screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")

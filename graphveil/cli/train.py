@@ -12,8 +12,12 @@ from graphveil.errors import ArtifactError, ConfigError
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.experiment import Experiment
+    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.preview import Preview
+    from graphveil.graph import Graph
 
-DEMO = "synthetic/demo"
+SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
+DEMO = f"{SYNTHETIC}demo"
 
 
 def demo(
@@ -65,6 +69,7 @@ def train(
     perturb: options.Perturb = None,
     max_edges: options.MaxEdges = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
+    ledger: options.Ledger = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
     no_baseline: options.NoBaseline = False,
@@ -119,7 +124,8 @@ def train(
     )
     compare = not no_baseline
     experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
-    _train(experiment, out, Screen(as_json=json), resume=resume, expect_edges=expect_edges)
+    screen = Screen(as_json=json)
+    _train(experiment, out, screen, resume=resume, expect_edges=expect_edges, ledger=ledger)
 
 
 def configuration(
@@ -159,6 +165,7 @@ def _train(
     *,
     resume: bool = False,
     expect_edges: int | None = None,
+    ledger: str | None = None,
     by_flag: bool = True,
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder, default_folder
@@ -173,14 +180,28 @@ def _train(
         _show_again(folder, screen)
         return
     with screen.busy(f"reading {experiment.source.name}"):
-        graph = experiment.load()
+        raw = experiment.source.load()
+        graph = experiment.prepared(raw)
         plan = preview(experiment, graph, expect_edges=expect_edges)
-    screen.facts("Plan, before anything is spent", plan_facts(plan, folder))
+        account = _account(plan, raw, graph, ledger)
+        if account is not None and not resume:
+            account.check_room(plan.guarantee_all_runs)
+    screen.facts("Plan, before anything is spent", plan_facts(plan, folder, account))
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, graph, folder, bars, resume=resume)
+            outcome = run(plan, graph, folder, bars, account, resume=resume)
         with done_anyway(folder.root):
             show_summary(outcome.metrics, folder, screen)
+
+
+def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
+    """Return the account of the graph's data, if anything is to be released of them that is secret."""
+    from graphveil.experiment.ledger_account import RunAccount
+
+    made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
+    if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:
+        return None
+    return RunAccount.of(raw, plan.guarantee, ledger, charge=graph)
 
 
 def _show_again(folder: "RunFolder", screen: Screen) -> None:

@@ -90,6 +90,11 @@ class RunFolder:
         return self.internal / "metrics.json"
 
     @property
+    def receipts(self) -> Path:
+        """What the ledger gave for the run's bookings."""
+        return self.internal / "receipts.json"
+
+    @property
     def complete(self) -> bool:
         """Whether the run has been published."""
         return self.release.is_dir() and self.metrics.is_file()

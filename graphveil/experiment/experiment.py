@@ -137,7 +137,11 @@ class Experiment:
 
     def load(self) -> "Graph":
         """Read and prepare the graph."""
-        graph, recipe = self.source.load(), self._recipe
+        return self.prepared(self.source.load())
+
+    def prepared(self, graph: "Graph") -> "Graph":
+        """Return a graph with its public part, as its recipe prepares it."""
+        recipe = self._recipe
         graph = graph.replace(public=self.public.part(graph, self._columns, seed=self.seed))
         return graph if recipe is None else recipe.prepare(graph, paper=self.paper)
 

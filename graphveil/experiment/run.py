@@ -22,6 +22,7 @@ from graphveil.experiment.artifacts import (
 )
 from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
+from graphveil.experiment.ledger_account import RunAccount, receipts_in
 from graphveil.experiment.preview import Preview, charged, together
 from graphveil.experiment.results import Summary
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_of
@@ -73,7 +74,13 @@ class Outcome:
 
 
 def run(
-    plan: Preview, graph: "Graph", folder: RunFolder, on_progress: OnProgress, *, resume: bool = False
+    plan: Preview,
+    graph: "Graph",
+    folder: RunFolder,
+    on_progress: OnProgress,
+    account: RunAccount | None = None,
+    *,
+    resume: bool = False,
 ) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
@@ -82,20 +89,26 @@ def run(
     the first call.
     """
     started, fresh = time.perf_counter(), not folder.root.exists()
+    booked = len(ledger_of(graph.edge_set))
     with folder.opened(plan.experiment.as_dict(), resume=resume):
         try:
             check_data(folder, graph)
             records = [
-                _run(plan.experiment, graph, folder, index, on_progress)
+                _run(plan.experiment, graph, folder, index, on_progress, account)
                 for index in range(plan.experiment.runs)
             ]
         except (InputError, PrivacyError, MissingDependencyError):
-            if not resume and not ledger_of(graph.edge_set).entries:
+            if account is not None and not resume:
+                account.give_back()
+            if not resume and len(ledger_of(graph.edge_set)) <= booked:
                 forget_data(folder)
                 folder.drop(root=fresh)
             raise
         outcome = _summarise(plan, graph, records, time.perf_counter() - started)
         outcome.metrics["out"] = str(folder.root)
+        if account is not None:
+            known = {"words": account.after(), **account.as_plain()}
+            outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
         _write(outcome, folder)
         forget_data(folder)
         folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
@@ -103,7 +116,12 @@ def run(
 
 
 def _run(
-    experiment: Experiment, graph: "Graph", folder: RunFolder, index: int, show: OnProgress
+    experiment: Experiment,
+    graph: "Graph",
+    folder: RunFolder,
+    index: int,
+    show: OnProgress,
+    account: RunAccount | None,
 ) -> RunRecord:
     """Return the record of one run, from the folder if it was finished before."""
     workspace = folder.workspace(experiment.seed + index)
@@ -125,6 +143,8 @@ def _run(
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
         record = replace(record, staged=folder.staged(workspace))
+    if account is not None:
+        account.keep_receipts(folder.receipts)
     write_checked(path, asdict(record))
     return record
 

@@ -37,13 +37,29 @@ class Entry:
 
 
 class PrivacyLedger(Protocol):
-    """What a release asks of the ledger of the data that it reads."""
+    """What a release asks of the ledger of the data that it reads.
+
+    A release is recorded before anything is computed, and committed before its noise is first drawn. Until
+    then it can be withdrawn; afterwards, or once it is withdrawn, it is so for good.
+    """
 
     def record(self, entry: Entry) -> None:
         """Record the entry, or raise :class:`BudgetError` and record nothing."""
 
     def check(self, entry: Entry) -> None:
         """Raise what :meth:`record` would, and record nothing."""
+
+    def holds(self, release_id: str) -> bool:
+        """Whether a release is recorded, and was not withdrawn."""
+
+    def commit(self, release_id: str) -> None:
+        """Note that noise is about to be drawn; raise :class:`BudgetError` for what is not recorded."""
+
+    def withdraw(self, release_id: str) -> bool:
+        """Give a release back that was never committed; whether that could be done."""
+
+    def __len__(self) -> int:
+        """How many releases are recorded."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -70,6 +86,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
         self._epsilon, self._delta = epsilon, delta
         self._entries = list(entries)
+        self._committed: set[str] = set()
 
     def record(self, entry: Entry) -> None:
         """Record the entry unless it would pass the limit; a release id is recorded once."""
@@ -81,6 +98,36 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """Raise what recording the entry would raise."""
         with _RECORDING:
             self._check(entry)
+
+    def holds(self, release_id: str) -> bool:
+        """Whether a release is recorded."""
+        return any(known.release_id == release_id for known in self._entries)
+
+    def commit(self, release_id: str) -> None:
+        """Note that noise is about to be drawn."""
+        with _RECORDING:
+            if not self.holds(release_id):
+                raise BudgetError(
+                    f"release {release_id} is not recorded any more, so nothing may be drawn for it; open a "
+                    "new one"
+                )
+            self._committed.add(release_id)
+
+    def withdraw(self, release_id: str) -> bool:
+        """Give a release back that was never committed; whether that could be done."""
+        with _RECORDING:
+            if release_id in self._committed or not self.holds(release_id):
+                return False
+            self._entries = [entry for entry in self._entries if entry.release_id != release_id]
+            return True
+
+    def __len__(self) -> int:
+        """How many releases are recorded."""
+        return len(self._entries)
+
+    def __bool__(self) -> bool:
+        """A ledger is there even if nothing is recorded."""
+        return True
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -96,7 +143,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         return _curve(self._entries)
 
     def _check(self, entry: Entry) -> None:
-        if any(known.release_id == entry.release_id for known in self._entries):
+        if self.holds(entry.release_id):
             raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
         self._check_limit(entry)
 
@@ -134,14 +181,43 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
         """Record the entry in every ledger that lacks it, unless one of them refuses."""
         with _RECORDING:
             self.check(entry)
-            for ledger in self._lacking(entry):
-                ledger.record(entry)
+            recorded: list[PrivacyLedger] = []
+            try:
+                for ledger in self._lacking(entry):
+                    ledger.record(entry)
+                    recorded.append(ledger)
+            except BaseException:  # another process may have been quicker, or a database gone
+                for ledger in recorded:
+                    ledger.withdraw(entry.release_id)
+                raise
 
     def check(self, entry: Entry) -> None:
         """Raise what the first ledger that refuses would raise."""
         lacking = self._lacking(entry)
         for ledger in lacking or self._ledgers[:1]:
             ledger.check(entry)
+
+    def holds(self, release_id: str) -> bool:
+        """Whether a release is recorded in every one of the ledgers."""
+        return all(ledger.holds(release_id) for ledger in self._ledgers)
+
+    def commit(self, release_id: str) -> None:
+        """Note in every ledger that noise is about to be drawn."""
+        for ledger in self._ledgers:
+            ledger.commit(release_id)
+
+    def withdraw(self, release_id: str) -> bool:
+        """Give a release back in every ledger; whether that could be done in all."""
+        withdrawn = [ledger.withdraw(release_id) for ledger in self._ledgers]
+        return all(withdrawn)
+
+    def __len__(self) -> int:
+        """How many releases are recorded in the fullest of the ledgers."""
+        return max(len(ledger) for ledger in self._ledgers)
+
+    def __bool__(self) -> bool:
+        """A ledger is there even if nothing is recorded."""
+        return True
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -152,11 +228,7 @@ the limit is 0.1, spent so far 0; ask for a smaller epsilon, or raise the limit
 
     def _lacking(self, entry: Entry) -> list[PrivacyLedger]:
         """Return the ledgers without the entry: an interrupted recording has reached some of them only."""
-        return [
-            ledger
-            for ledger in self._ledgers
-            if all(known.release_id != entry.release_id for known in ledger.entries)
-        ]
+        return [ledger for ledger in self._ledgers if not ledger.holds(entry.release_id)]
 
 
 def _epsilon(entries: list[Entry], delta: float) -> float:
@@ -204,7 +276,7 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
         )
     with _RECORDING:
         current = _ledgers.get(edge_set)
-        if current is not None and current.entries:
+        if current is not None and len(current):
             raise BudgetError(
                 "releases of these edges are already recorded; attach a ledger before the first fit"
             )

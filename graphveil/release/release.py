@@ -91,7 +91,8 @@ class Release:
         self._resumed = resumed is not None
         if self._resumed:
             self._recognise_graph()
-        self._book(budget, label)
+        self._ledger = budget
+        self._book(label)
         if not self._resumed:
             self._journal.begin(self._key, self._promise)
             self._recognise_graph()
@@ -133,6 +134,15 @@ class Release:
             index, key = self._commit(prepared.arrays)
             answer: Answer = self._answer(query, prepared, index, key)
             return answer
+
+    def abandon(self) -> bool:
+        """Give the booking back if nothing was drawn, which the ledger itself knows; whether it was.
+
+        Afterwards this release can draw nothing any more.
+        """
+        check_process(self._process)
+        with self._lock:
+            return self._ledger.withdraw(self.release_id)
 
     def close(self) -> None:
         """Publish: every query must be answered; the noise key is erased."""
@@ -179,6 +189,8 @@ class Release:
         if self._key.erased:
             return index, b""
         descriptor = self._descriptor(index, data)
+        if index == 0:
+            self._ledger.commit(self.release_id)
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
 
@@ -188,15 +200,15 @@ class Release:
         self._journal.recognise("edges", self._private.digest)
         self._journal.recognise("groups", lambda key: keyed_digest(key, *groups))
 
-    def _book(self, budget: PrivacyLedger, label: str) -> None:
+    def _book(self, label: str) -> None:
         """Charge the budget; a resumed release may stand in it already, a new one never does."""
-        if self._resumed and any(entry.release_id == self._key.release_id for entry in budget.entries):
+        if self._resumed and self._ledger.holds(self._key.release_id):
             return
         event = self._plan.event
         groups = self._public.groups
         if groups is not None:  # public, like the split that it comes from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
-        budget.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
+        self._ledger.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
         """Return everything that fixes the un-noised integers and their scale."""

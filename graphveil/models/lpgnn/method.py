@@ -187,8 +187,9 @@ class LocalMethod(Method):
         if not resumed:
             ledger.check(self._entry("unbooked", session))  # before anything is told
         records = randomise()
-        if all(known.release_id != records.release_id for known in ledger.entries):
+        if not ledger.holds(records.release_id):
             ledger.record(self._entry(records.release_id, session))
+        ledger.commit(records.release_id)
         session.on_booked()
         session.reproducible |= records.reproducible
         return records

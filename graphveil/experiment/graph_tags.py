@@ -1,0 +1,78 @@
+"""What a graph is recognised by: its edges and its records, whatever the order of its rows.
+
+These texts are made into fingerprints under a key that stays in the ledger; without it they would tell
+neighbouring graphs apart.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+
+_BLOCK = 1 << 22  # edges at a time
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+def parts_of(graph: "Graph") -> dict[str, Iterator[bytes]]:
+    """Return what a graph's fingerprints are made of: its edges, and its records where it has any."""
+    names = _names(graph)
+    parts = {"edges": _edges(graph, names)}
+    if graph.num_features:
+        parts["records"] = _records(graph, names)
+    return parts
+
+
+def _names(graph: "Graph") -> Numbers:
+    """Return a number for each node that depends on its id alone, or on its place where it has none."""
+    if graph.ids is None:
+        return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
+    digests = b"".join(
+        hashlib.blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for each in graph.ids.tolist()
+    )
+    return np.frombuffer(digests, dtype=np.uint64)
+
+
+def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+    """Yield sums over edges, in which no order of rows is left."""
+    adjacency = graph.adjacency
+    indptr, indices = adjacency.arrays[0].numpy(), adjacency.arrays[1].numpy()
+    into = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
+    sums = np.zeros(2, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for start in range(0, len(indices), _BLOCK):
+            ends = names[indices[start : start + _BLOCK]], names[into[start : start + _BLOCK]]
+            pair = _mixed(ends[0] ^ _mixed(ends[1]))
+            sums += np.array([pair.sum(), _mixed(pair).sum()], dtype=np.uint64)
+    yield f"{graph.num_nodes} {adjacency.directed} {len(indices)}".encode()
+    yield sums.tobytes()
+    yield np.sort(names).tobytes()
+
+
+def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
+    """Yield features and labels, people in the order of their names."""
+    order = np.argsort(names, kind="stable")
+    x = graph.x
+    if isinstance(x, Tensor):
+        rows = x.numpy()[order]
+        yield f"{rows.dtype}{rows.shape}".encode()
+        yield np.ascontiguousarray(rows).tobytes()
+    else:
+        sparse = x[order]
+        for part in (sparse.indptr, sparse.indices, sparse.data):
+            yield np.ascontiguousarray(part).tobytes()
+    yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
+
+
+def _mixed(values: Numbers) -> Numbers:
+    """Return numbers of 64 bits with their bits mixed (the finaliser of SplitMix64)."""
+    with np.errstate(over="ignore"):
+        mixed = values + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,165 @@
+"""The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil.errors import ConfigError
+from graphveil.experiment.artifacts import read_json, write_json
+from graphveil.experiment.graph_tags import parts_of
+from graphveil.ledger import Account, DataSetLedger, Ledger, Total, split_name, unit_key
+from graphveil.privacy import Entry, Guarantee, attach_ledger
+from graphveil.privacy.figures import delta_up, figure_up
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+@dataclass(frozen=True)
+class RunAccount:
+    """A data set's budget under the unit of one command.
+
+    Args:
+        ledger: of the data set.
+        unit: what the command protects, as the ledger calls it.
+        delta: where totals are read off, unless the budget says where.
+    """
+
+    ledger: DataSetLedger
+    unit: str
+    delta: float
+
+    @classmethod
+    def of(
+        cls, graph: "Graph", guarantee: Guarantee, named: str | None, *, charge: "Graph | None" = None
+    ) -> "RunAccount":
+        """Attach the ledger of a data set to a graph, and return its account.
+
+        Args:
+            graph: as it was read, before a recipe.
+            guarantee: what the command promises.
+            named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
+                which recognises the data, or registers them without a limit.
+            charge: the graph that is asked, where a recipe has made another one of it.
+
+        Raises:
+            ConfigError: no such data set is registered, several could be meant, or it has other data.
+        """
+        url, name = (None, None) if named is None else split_name(named)
+        book, unit = Ledger(url), unit_key(guarantee.protected)
+        fingerprints = book.fingerprints(parts_of(graph))
+        if named is None:
+            ledger = book.recognised(fingerprints)
+        else:
+            ledger = book.data_set(name or _only(book, unit))
+            book.bind(ledger.name, fingerprints)
+        attach_ledger((charge or graph).edge_set, ledger)
+        return cls(ledger, unit, guarantee.delta)
+
+    def check_room(self, guarantee: Guarantee) -> None:
+        """Refuse now what the ledger would refuse after half of the work.
+
+        Raises:
+            BudgetError: all of it together does not fit.
+        """
+        self.ledger.check(
+            Entry("planned", "all of the plan", guarantee.event, guarantee.slack, guarantee.protected)
+        )
+
+    def give_back(self) -> None:
+        """Withdraw what this process booked and never drew noise for."""
+        for receipt in self.ledger.receipts:
+            self.ledger.withdraw(receipt.release)
+
+    def keep_receipts(self, path: Path) -> None:
+        """Add the receipts of this process to those in a run's file."""
+        known = {receipt["release"]: receipt for receipt in receipts_in(path)}
+        known |= {receipt.release: asdict(receipt) for receipt in self.ledger.receipts}
+        write_json(path, {"receipts": list(known.values())})
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what was ever released of the data under this unit, and the receipts of this process."""
+        spent, delta = self._spent()
+        epsilon = spent.total.epsilon(delta)
+        limit = spent.limit
+        return {
+            "data_set": self.ledger.name,
+            "place": self.ledger.place,
+            "unit": self.unit,
+            "releases": spent.releases,
+            "epsilon": epsilon if epsilon < float("inf") else None,
+            "delta": delta,
+            "limit": None
+            if limit is None
+            else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+            "receipts": [asdict(receipt) for receipt in self.ledger.receipts],
+        }
+
+    def before(self) -> str:
+        """Return what was released before this command, for its plan."""
+        spent, delta = self._spent()
+        where = f"ledger of {self.ledger.name!r}"
+        if not spent.releases:
+            return f"nothing of these {self._about} was released before ({where})"
+        count = "1 release" if spent.releases == 1 else f"{spent.releases:,} releases"
+        return f"{count} before this one: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+
+    def after(self) -> str:
+        """Return what everything released so far costs together."""
+        spent, delta = self._spent()
+        which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
+        where = f"ledger of {self.ledger.name!r}"
+        return f"{which}: together {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+
+    @property
+    def _about(self) -> str:
+        return "people" if self.unit.startswith("node") else "edges"
+
+    def _spent(self) -> tuple[Account, float]:
+        found = [one for one in self.ledger.accounts if one.unit == self.unit]
+        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, Total())
+        return spent, self.delta if spent.limit is None else float(spent.limit.delta)
+
+
+def receipts_in(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts in a run's file; none where there is no file."""
+    found = read_json(path).get("receipts") if path.is_file() else []
+    return found if isinstance(found, list) else []
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number in words, or in figures from eleven on.
+
+    >>> ordinal(4), ordinal(22), ordinal(113)
+    ('fourth', '22nd', '113th')
+    """
+    if 0 < number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    tail = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{tail}"
+
+
+def _epsilon(total: Total, delta: float) -> str:
+    epsilon = total.epsilon(delta)
+    if epsilon == float("inf"):
+        return "no bound"
+    return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
+def _allowed(spent: Account) -> str:
+    return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
+
+
+def _only(book: Ledger, unit: str) -> str:
+    """Return the one data set of a ledger that has a budget under a unit."""
+    found = sorted({one.data_set for one in book.accounts() if one.unit == unit})
+    if len(found) != 1:
+        listed = ", ".join(found) or "none"
+        raise ConfigError(
+            f"the ledger at {book.place} should have exactly one data set with a budget under unit "
+            f"{unit!r}, and "
+            f"has {len(found)} ({listed}); name one: --ledger URL#NAME"
+        )
+    return found[0]

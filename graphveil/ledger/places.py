@@ -1,0 +1,122 @@
+"""Where a ledger lies: a database's URL, a file, or the user's own; and whether a file can be locked."""
+
+import fcntl
+import os
+import struct
+import sys
+from pathlib import Path
+
+from graphveil.errors import ConfigError
+
+VARIABLE = "GRAPHVEIL_LEDGER"
+_SCHEMES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
+_REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "davfs")
+
+
+def default_place() -> str:
+    """Return where the user's own ledger lies: what GRAPHVEIL_LEDGER names, or a file in the data folder."""
+    named = os.environ.get(VARIABLE)
+    return url_of(named) if named else f"sqlite:///{_data_folder() / 'graphveil' / 'ledger.sqlite'}"
+
+
+def url_of(place: str | Path) -> str:
+    """Return the URL of a database; a path is a file of SQLite.
+
+    >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
+    ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
+    """
+    text = str(place)
+    if "://" not in text:
+        return f"sqlite:///{Path(text).expanduser().absolute()}"
+    if not text.startswith(_SCHEMES):
+        raise ConfigError(
+            f"a ledger lies in SQLite or PostgreSQL, and {text.partition('://')[0]}:// is neither; give "
+            "sqlite:////path/to/file, postgresql+psycopg://user@host/database, or a path"
+        )
+    return text.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+def split_name(text: str) -> tuple[str | None, str | None]:
+    """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; what is not there is None.
+
+    >>> split_name("friends"), split_name("postgresql://db/team#friends")
+    ((None, 'friends'), ('postgresql://db/team', 'friends'))
+    >>> split_name("sqlite:////data/ledger.sqlite")
+    ('sqlite:////data/ledger.sqlite', None)
+    """
+    if "://" not in text:
+        return None, text
+    url, _, name = text.partition("#")
+    return url, name or None
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of a SQLite ledger; None for a server's."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def check_locks(file: Path) -> None:
+    """Refuse a folder in which a lock that one process holds does not keep another one out.
+
+    Two bookings at once would then both see the old total. Network file systems are refused by their kind:
+    a test on one machine cannot tell what another one sees.
+
+    Raises:
+        ConfigError: the folder's file system has no locks that can be relied on.
+    """
+    kind = _file_system(file.parent)
+    if kind in _REMOTE or not _keeps_out(file.parent):
+        raise ConfigError(
+            f"the file system of {file.parent} ({kind or 'unknown'}) has no locks that a ledger could rely "
+            "on: two "
+            "runs could spend one budget twice. Use a local disk, or PostgreSQL for several machines"
+        )
+
+
+def _keeps_out(folder: Path) -> bool:
+    """Whether a second open file is kept from a lock that a first one holds."""
+    if not hasattr(fcntl, "F_OFD_SETLK"):  # locks of an open file, as Linux has them
+        return True
+    path = folder / f".graphveil-lock-{os.getpid()}"
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        with path.open("wb") as first, path.open("wb") as second:
+            fcntl.fcntl(first, fcntl.F_OFD_SETLK, lock)
+            try:
+                fcntl.fcntl(second, fcntl.F_OFD_SETLK, lock)
+            except BlockingIOError:
+                return True
+            return False
+    except OSError:
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the kind of the file system that a folder lies on, where the system tells."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.is_file():
+        return ""
+    kind, longest = "", -1
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, place, found, *_ = line.split(" ")
+        where = place.replace("\\040", " ")
+        if folder.is_relative_to(where) and len(where) > longest:
+            kind, longest = found, len(where)
+    return kind
+
+
+def _data_folder() -> Path:
+    """Return the user's folder for data that programs keep."""
+    named = os.environ.get("XDG_DATA_HOME")
+    try:
+        if named:
+            return Path(named)
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support"
+        return Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise ConfigError(
+            f"there is no home directory to keep the ledger in; let {VARIABLE} name a file or a database"
+        ) from None

@@ -1,0 +1,217 @@
+"""The rows of a ledger: the locked chain of a data set, its entries, and its accounts."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from graphveil.errors import ConfigError
+from graphveil.ledger.chain import START, canonical, link
+from graphveil.ledger.store import accounts, data_sets, entries
+from graphveil.ledger.totals import Limit, Total
+from graphveil.privacy import Entry, parse_unit
+from graphveil.privacy.serialization import events_from_plain
+from graphveil.privacy.unit import Unit
+
+_REPLACE = "/replace-one"
+INIT, BIND, RAISE, RESERVE, COMMIT, WITHDRAW = "init", "bind", "raise", "reserve", "commit", "withdraw"
+Tags = Mapping[str, str]
+Row = sa.Row[Any]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is spent of a data set under one unit, and what may be."""
+
+    data_set: str
+    unit: str
+    limit: Limit | None
+    releases: int
+    total: Total
+
+
+@dataclass
+class Chain:
+    """The chain of one data set, locked by the transaction that adds to it."""
+
+    line: sa.Connection
+    name: str
+    length: int
+    head: str
+
+    @classmethod
+    def read(cls, line: sa.Connection, name: str, *, lock: bool = False) -> "Chain":
+        """Return the chain of a registered data set; whoever adds to it locks it."""
+        query = sa.select(data_sets).where(data_sets.c.name == name)
+        row = line.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            known = line.execute(sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)).scalars()
+            listed = ", ".join(known) or "none yet"
+            raise ConfigError(
+                f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
+                "ledger "
+                f"init {name} --unit UNIT --epsilon E --delta D`"
+            )
+        return cls(line, name, row.length, row.head)
+
+    @classmethod
+    def locked(cls, line: sa.Connection, name: str, *, make: bool = False) -> "Chain":
+        """Return the chain, locked until the transaction ends; ``make`` registers a new data set."""
+        if make:
+            _insert_if_new(line, name)
+        return cls.read(line, name, lock=True)
+
+    def add(self, kind: str, body: Mapping[str, Any]) -> tuple[int, str]:
+        """Add an entry; its number and the new head."""
+        number = self.length + 1
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        text = canonical({**body, "data_set": self.name, "number": number, "kind": kind, "time": now})
+        head = link(self.head, text)
+        reference = body.get("reference", f"#{number}")
+        values = {"number": number, "kind": kind, "reference": reference, "body": text, "hash": head}
+        self.line.execute(entries.insert().values(data_set=self.name, **values))
+        where = data_sets.c.name == self.name
+        self.line.execute(data_sets.update().where(where).values(length=number, head=head))
+        self.length, self.head = number, head
+        return number, head
+
+
+def unit_key(unit: Unit | str) -> str:
+    """Return what an account is called: the unit's name, and whether records replace each other.
+
+    >>> unit_key("undirected-edge")
+    'undirected-edge'
+    """
+    if isinstance(unit, str):
+        name, _, relation = unit.partition("/")
+        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # whatever degree is promised
+    return unit.name + _REPLACE if getattr(unit, "replace_one", False) else unit.name
+
+
+def account_in(line: sa.Connection, name: str, unit: str) -> Account | None:
+    """Return the account of a data set under a unit, if it has one."""
+    query = sa.select(accounts).where(accounts.c.data_set == name, accounts.c.unit == unit)
+    row = line.execute(query).one_or_none()
+    return None if row is None else account_of(row)
+
+
+def account_of(row: Row) -> Account:
+    """Return an account from its row."""
+    limit = None if row.epsilon is None else Limit(Decimal(row.epsilon), Decimal(row.delta))
+    return Account(row.data_set, row.unit, limit, row.releases, Total.from_plain(json.loads(row.total)))
+
+
+def open_account_in(chain: Chain, unit: str, limit: Limit | None) -> None:
+    """Open an account under a unit, with a limit or without."""
+    plain = limit_plain(limit)
+    chain.add(INIT, plain | {"unit": unit})
+    empty = canonical(Total().as_plain())
+    values = {"data_set": chain.name, "unit": unit, "releases": 0, "total": empty, **plain}
+    chain.line.execute(accounts.insert().values(values))
+
+
+def update_account(line: sa.Connection, name: str, unit: str, **values: object) -> None:
+    """Change what is kept of an account."""
+    where = (accounts.c.data_set == name) & (accounts.c.unit == unit)
+    line.execute(accounts.update().where(where).values(**values))
+
+
+def add_version(chain: Chain, fingerprints: Tags) -> None:
+    """Bind a data set to data, unless it is bound to them already."""
+    if not any(same_data(fingerprints, version) for version in versions(chain.line, chain.name)):
+        chain.add(BIND, {"fingerprints": dict(fingerprints)})
+
+
+def versions(line: sa.Connection, name: str) -> list[dict[str, str]]:
+    """Return the fingerprints of all versions of a data set."""
+    query = sa.select(entries.c.body).where(entries.c.data_set == name, entries.c.kind == BIND)
+    return [json.loads(body)["fingerprints"] for body in line.execute(query).scalars()]
+
+
+def name_of(line: sa.Connection, fingerprints: Tags) -> str | None:
+    """Return the data set that one of these fingerprints was bound to: whose edges, or whose people."""
+    query = sa.select(entries.c.data_set, entries.c.body).where(entries.c.kind == BIND)
+    for name, body in line.execute(query.order_by(entries.c.data_set)):
+        bound = json.loads(body)["fingerprints"]
+        if any(bound.get(part) == tag for part, tag in fingerprints.items()):
+            return str(name)
+    return None
+
+
+def same_data(fingerprints: Tags, version: Tags) -> bool:
+    """Whether data are those of a version, in every part that both know."""
+    common = fingerprints.keys() & version.keys()
+    return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
+
+
+def reservation(line: sa.Connection, name: str, reference: str) -> Row | None:
+    """Return the entry that booked a release, if there is one."""
+    query = sa.select(entries).where(
+        entries.c.data_set == name, entries.c.reference == reference, entries.c.kind == RESERVE
+    )
+    return line.execute(query).one_or_none()
+
+
+def states_of(line: sa.Connection, name: str, reference: str) -> set[str]:
+    """Return what has happened to a release: reserved, committed, withdrawn."""
+    query = sa.select(entries.c.kind).where(entries.c.data_set == name, entries.c.reference == reference)
+    return set(line.execute(query).scalars())
+
+
+def rows_of(line: sa.Connection, name: str) -> list[Row]:
+    """Return the entries of a data set in order."""
+    query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
+    return list(line.execute(query))
+
+
+def entry_of(body: Mapping[str, Any]) -> Entry:
+    """Return what a reservation booked."""
+    event = events_from_plain(body["events"])
+    name = body["unit"].removesuffix(_REPLACE)
+    unit = parse_unit(name, replace_one=name != body["unit"], max_degree=body["max_degree"])
+    return Entry(body["reference"], body["label"], event, body["slack"], unit)
+
+
+def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
+    """Return a limit from figures as they were given, or none."""
+    if (epsilon is None) != (delta is None):
+        raise ConfigError(
+            "a limit needs both epsilon and delta (--epsilon, --delta); give both, or neither for none"
+        )
+    if epsilon is None or delta is None:
+        return None
+    try:
+        limit = Limit(Decimal(str(epsilon)), Decimal(str(delta)))
+    except InvalidOperation:
+        raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
+    if not limit.epsilon.is_finite() or limit.epsilon < 0 or not 0 <= limit.delta < 1:
+        raise ConfigError(
+            f"a limit has an epsilon of at least 0 and a delta in [0, 1), not {limit_words(limit)}"
+        )
+    return limit
+
+
+def limit_plain(limit: Limit | None) -> dict[str, str | None]:
+    """Return a limit as text, as it was given."""
+    if limit is None:
+        return {"epsilon": None, "delta": None}
+    return {"epsilon": str(limit.epsilon), "delta": str(limit.delta)}
+
+
+def limit_words(limit: Limit | None) -> str:
+    """Return a limit in words."""
+    return "no limit" if limit is None else f"epsilon {limit.epsilon} at delta {limit.delta}"
+
+
+def _insert_if_new(line: sa.Connection, name: str) -> None:
+    new = {"name": name, "length": 0, "head": START}
+    if line.dialect.name == "postgresql":
+        line.execute(postgresql.insert(data_sets).values(new).on_conflict_do_nothing())
+    else:
+        line.execute(sqlite.insert(data_sets).values(new).on_conflict_do_nothing())

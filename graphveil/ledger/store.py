@@ -1,0 +1,245 @@
+"""The database: three tables, and transactions that happen whole or not at all, even if the line breaks.
+
+Entries are only ever added; the database itself refuses to change or delete one. What else is kept (the head
+of each chain, the totals) follows from the entries, and ``verify`` computes it anew.
+"""
+
+import os
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+
+from graphveil.errors import LedgerError, MissingDependencyError
+from graphveil.ledger.places import check_locks, file_of
+
+Result = TypeVar("Result")
+
+_WAIT = 120  # seconds that a booking waits for others before it gives up
+_TRIES = 6  # of a transaction whose connection was lost
+_SETUP = 0x67726170  # the advisory lock under which tables are made
+
+_METADATA = sa.MetaData()
+secret = sa.Table(
+    "graphveil_secret",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbours must not be told apart
+)
+data_sets = sa.Table(
+    "graphveil_data_sets",
+    _METADATA,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("length", sa.Integer, nullable=False),
+    sa.Column("head", sa.String(64), nullable=False),
+)
+accounts = sa.Table(
+    "graphveil_accounts",
+    _METADATA,
+    sa.Column("data_set", sa.String(200), primary_key=True),
+    sa.Column("unit", sa.String(60), primary_key=True),
+    sa.Column("epsilon", sa.String(60)),
+    sa.Column("delta", sa.String(60)),
+    sa.Column("releases", sa.Integer, nullable=False),
+    sa.Column("total", sa.Text, nullable=False),
+)
+entries = sa.Table(
+    "graphveil_entries",
+    _METADATA,
+    sa.Column("data_set", sa.String(200), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("reference", sa.String(120), nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.UniqueConstraint("data_set", "reference", "kind", name="graphveil_once"),
+)
+_APPEND_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER IF NOT EXISTS graphveil_no_{verb} BEFORE {verb} ON graphveil_entries "
+        "BEGIN SELECT RAISE(ABORT, 'entries are only ever added'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION graphveil_only_added() RETURNS trigger AS "
+        "$$ BEGIN RAISE EXCEPTION 'entries are only ever added'; END $$ LANGUAGE plpgsql",
+        "DROP TRIGGER IF EXISTS graphveil_no_change ON graphveil_entries",
+        "CREATE TRIGGER graphveil_no_change BEFORE UPDATE OR DELETE ON graphveil_entries "
+        "FOR EACH ROW EXECUTE FUNCTION graphveil_only_added()",
+    ],
+}
+
+
+class Store:
+    """A database with a ledger's tables. Connections belong to one process: a fork opens its own.
+
+    Args:
+        url: where it lies, as SQLAlchemy writes it.
+
+    Raises:
+        ConfigError: the file lies where locks do not hold.
+        LedgerError: the database cannot be opened.
+        MissingDependencyError: the driver of PostgreSQL is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Open the database, and make its tables if it has none."""
+        self.url = url
+        self._file = file_of(url)
+        self._lines = _Lines(url)
+        weakref.finalize(self, self._lines.close)
+        if self._file is not None:
+            _make_folder(self)
+            check_locks(self._file)
+        self.write(lambda line: _make_tables(line))
+
+    @property
+    def shown(self) -> str:
+        """The place without a password."""
+        return str(self._file) if self._file is not None else sa.make_url(self.url).render_as_string()
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server keeps it, for several machines."""
+        return self._file is None
+
+    def read(self, task: Callable[[sa.Connection], Result]) -> Result:
+        """Run a task that changes nothing, on one state of the database."""
+        return self._tried(task, writing=False)
+
+    def write(self, task: Callable[[sa.Connection], Result]) -> Result:
+        """Run a task in one transaction, alone.
+
+        A task whose connection was lost is run again, for nobody knows whether its commit arrived: it has to
+        recognise what it has done already.
+        """
+        return self._tried(task, writing=True)
+
+    def _tried(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
+        for attempt in range(_TRIES):
+            try:
+                return self._once(task, writing=writing)
+            except DBAPIError as error:
+                lost = error.connection_invalidated or _transient(error)
+                if not lost or attempt == _TRIES - 1:
+                    raise LedgerError(_why(error, self)) from None
+                time.sleep(0.05 * 2**attempt)
+            except SQLAlchemyError as error:
+                raise LedgerError(
+                    f"the ledger at {self.shown} cannot be used: {type(error).__name__}"
+                ) from None
+        raise AssertionError("the last try returns or raises")
+
+    def _once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
+        with self._lines.engine().connect() as line:
+            line = line.execution_options(graphveil_writing=writing)
+            with line.begin():
+                return task(line)
+
+    def close(self) -> None:
+        """Close this process's connections; the next question opens new ones."""
+        self._lines.close()
+
+
+class _Lines:
+    """The connections of one process; a fork makes its own and leaves the parent's alone."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opening = threading.Lock()
+        self._process = 0
+        self._engine: sa.Engine | None = None
+
+    def engine(self) -> sa.Engine:
+        """Return what opens connections in this process."""
+        with self._opening:
+            if self._engine is None or self._process != os.getpid():
+                if self._engine is not None:
+                    self._engine.dispose(close=False)
+                self._process, self._engine = os.getpid(), _engine(self._url)
+            return self._engine
+
+    def close(self) -> None:
+        """Close the connections of this process."""
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose(close=self._process == os.getpid())
+            self._engine = None
+
+
+def key_of(line: sa.Connection) -> bytes:
+    """Return the key of the fingerprints, which never leaves the ledger."""
+    return bytes.fromhex(line.execute(sa.select(secret.c.key)).scalar_one())
+
+
+def _engine(url: str) -> sa.Engine:
+    if file_of(url) is None:
+        try:
+            return sa.create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=16)
+        except (ModuleNotFoundError, NoSuchModuleError):
+            raise MissingDependencyError(
+                "a ledger in PostgreSQL needs its driver; install it with `pip install 'graphveil[postgres]'`"
+            ) from None
+    engine = sa.create_engine(url, connect_args={"timeout": _WAIT, "isolation_level": None})
+
+    @sa.event.listens_for(engine, "connect")
+    def _durable(connection: "sa.engine.interfaces.DBAPIConnection", _: object) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON"):
+            connection.cursor().execute(f"PRAGMA {pragma}")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(line: sa.Connection) -> None:
+        writing = line.get_execution_options().get("graphveil_writing", False)
+        line.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _make_tables(line: sa.Connection) -> None:
+    dialect = line.dialect.name
+    if dialect == "postgresql":
+        line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
+    if sa.inspect(line).has_table(secret.name):
+        return
+    _METADATA.create_all(line)
+    for statement in _APPEND_ONLY[dialect]:
+        line.execute(sa.text(statement))
+    line.execute(secret.insert().values(id=1, key=secrets.token_hex(32)))
+
+
+def _make_folder(store: Store) -> None:
+    assert store._file is not None
+    try:
+        store._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(store._file, os.O_RDWR | os.O_CREAT, 0o600)  # the key of the fingerprints is inside
+        os.close(handle)
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
+            "file "
+            "or a database that may be written"
+        ) from None
+
+
+def _transient(error: DBAPIError) -> bool:
+    """Whether it may go through if it is tried again: the server went away, or chose a victim."""
+    state = getattr(error.orig, "sqlstate", None) or ""
+    return isinstance(error, OperationalError) and (
+        state[:2] in ("08", "40", "57") or "connection" in str(error.orig)
+    )
+
+
+def _why(error: DBAPIError, store: Store) -> str:
+    """Say what the database refused, in its own words without the statement and its values."""
+    words = str(error.orig).strip().splitlines()
+    said = words[0] if words else type(error.orig).__name__
+    return (
+        f"the ledger at {store.shown} cannot be used: {said}; nothing was booked by this step, so nothing "
+        "may be "
+        "released. Mend the database, or name another ledger (--ledger)"
+    )

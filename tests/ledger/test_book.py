@@ -1,0 +1,270 @@
+"""The book: limits by unit, retries that cost nothing, reservations that are given back, chains that hold."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from graphveil.errors import BudgetError, ConfigError, LedgerError
+from graphveil.ledger import Account, Ledger, book, rows
+from graphveil.ledger.chain import canonical
+from graphveil.ledger.store import accounts, entries
+from graphveil.privacy import Entry, MemoryLedger, NodeOwner, NodePromise, UndirectedEdge, Unit
+from graphveil.privacy.events import ApproximateDP, Event, Gaussian
+from graphveil.privacy.ledger import JointLedger
+from ledger.conftest import KINDS
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+EDGES = UndirectedEdge()
+TAGS = {"edges": "e" * 64, "records": "r" * 64}
+
+
+def entry(name: str, event: Event | None = None, unit: Unit | None = EDGES) -> Entry:
+    return Entry(name, "rows", event or ApproximateDP(0.1), unit=unit)
+
+
+def test_a_budget_of_three_grants_three(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.3", delta="1e-7")
+    friends = ledger.data_set("friends")
+    for name in "abc":
+        friends.check(entry(name))
+        friends.record(entry(name))
+    with pytest.raises(
+        BudgetError, match=r"asks for epsilon 0\.1, and 0\.3 of 0\.3 .* epsilon 0 would still fit, and 0 such"
+    ):
+        friends.record(entry("d"))
+    with pytest.raises(BudgetError, match="refuses"):
+        friends.check(entry("d"))
+    assert (len(friends), [one.release_id for one in friends.entries]) == (3, ["a", "b", "c"])
+    assert ledger.verify() == []
+
+
+def test_what_is_asked_twice_is_paid_once(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    friends.record(entry("a"))
+    assert (len(friends), friends.holds("a"), friends.holds("b")) == (1, True, False)
+    with pytest.raises(BudgetError, match="at another price"):
+        friends.record(entry("a", ApproximateDP(0.05)))
+    (receipt,) = friends.receipts
+    (row,) = [row for row in ledger.export("friends") if row["kind"] == "reserve"]
+    assert (receipt.entry, receipt.head) == (row["number"], row["hash"])
+
+
+def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    assert friends.withdraw("a")
+    assert friends.withdraw("a")  # nothing is given back twice
+    assert (len(friends), friends.entries, friends.receipts) == (0, (), ())
+    for refused in (lambda: friends.commit("a"), lambda: friends.record(entry("a"))):
+        with pytest.raises(BudgetError, match=r"not booked any more|given back"):
+            refused()
+    friends.record(entry("b"))
+    friends.commit("b")
+    friends.commit("b")
+    assert not friends.withdraw("b")
+    assert not friends.withdraw("unknown")
+    assert (len(friends), ledger.verify()) == (1, [])
+
+
+def test_each_unit_has_its_own_limit(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
+    ledger.init("friends", "node-owner", epsilon="0.2", delta="1e-5")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    friends.record(entry("b", ApproximateDP(0.2), NodeOwner()))
+    for refused in (entry("c"), entry("d", unit=NodeOwner())):
+        with pytest.raises(BudgetError, match="refuses"):
+            friends.record(refused)
+    other = [entry("e", unit=NodeOwner(replace_one=True)), entry("f", unit=NodePromise(max_degree=5))]
+    for refused in other:
+        with pytest.raises(
+            BudgetError, match=r"has a budget under node-owner, undirected-edge and none under unit"
+        ):
+            friends.record(refused)
+    with pytest.raises(ConfigError, match=r"does not say what it protects"):
+        friends.record(entry("g", unit=None))
+    assert [one.unit for one in ledger.accounts("friends")] == ["node-owner", "undirected-edge"]
+
+
+def test_without_a_limit_every_unit_is_recorded(ledger: Ledger) -> None:
+    known = ledger.recognised(TAGS)
+    known.record(entry("a"))
+    known.record(entry("b", Gaussian(3.0), NodePromise(max_degree=5)))
+    assert known.entries[1].unit == NodePromise(max_degree=5)
+    assert ledger.recognised({"edges": TAGS["edges"]}).name == known.name
+    assert ledger.recognised({"edges": "x", "records": TAGS["records"]}).name == known.name
+    assert ledger.recognised({"edges": "x" * 64}).name != known.name
+    assert ledger.verify() == []
+
+
+def test_a_data_set_is_bound_to_its_data_and_may_grow(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.2", delta="1e-7")
+    ledger.bind("friends", TAGS)
+    ledger.bind("friends", TAGS)
+    ledger.bind("friends", {"edges": TAGS["edges"]})
+    with pytest.raises(ConfigError, match="not the data that 'friends' was registered with"):
+        ledger.bind("friends", {"edges": "x" * 64})
+    ledger.data_set("friends").record(entry("a"))
+    ledger.init("friends", "undirected-edge", tags={"edges": "x" * 64})
+    ledger.bind("friends", {"edges": "x" * 64})
+    ledger.data_set("friends").record(entry("b"))
+    with pytest.raises(BudgetError):  # both versions share one budget
+        ledger.data_set("friends").record(entry("c"))
+    assert ledger.recognised({"edges": "x" * 64}).name == "friends"
+
+
+def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    raised = {"epsilon": "0.2", "delta": "1e-7"}
+    with pytest.raises(ConfigError, match="for a reason"):
+        ledger.raise_limit("friends", "undirected-edge", **raised, reason=" ")
+    ledger.raise_limit("friends", "undirected-edge", **raised, reason="a second study")
+    friends.record(entry("b"))
+    with pytest.raises(ConfigError, match="never lowered"):
+        ledger.raise_limit("friends", "undirected-edge", epsilon="0.1", delta="1e-7", reason="less")
+    with pytest.raises(ConfigError, match="has no budget under"):
+        ledger.raise_limit("friends", "node-owner", **raised, reason="more")
+    assert [row["reason"] for row in ledger.export("friends") if row["kind"] == "raise"] == ["a second study"]
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda ledger: ledger.data_set("nobody"), "has no data set 'nobody'"),
+        (lambda ledger: ledger.init("a#b", "undirected-edge"), "1 to 100 printable"),
+        (lambda ledger: ledger.init("a", "edges"), "is not one of"),
+        (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1), "needs both"),
+        (lambda ledger: ledger.init("a", "undirected-edge", epsilon="x", delta=0), "must be numbers"),
+        (lambda ledger: ledger.init("a", "undirected-edge", epsilon="inf", delta=0), "at least 0"),
+        (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta=1), r"in \[0, 1\)"),
+    ],
+)
+def test_misuse_is_refused_before_anything_is_written(
+    ledger: Ledger, call: Callable[[Ledger], object], words: str
+) -> None:
+    with pytest.raises((ConfigError, ValueError), match=words):
+        call(ledger)
+    assert ledger.names() == []
+
+
+def test_a_registered_limit_does_not_change_in_passing(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
+    with pytest.raises(ConfigError, match="ledger raise"):
+        ledger.init("friends", "undirected-edge", epsilon="0.2", delta="1e-7")
+    with pytest.raises(ConfigError, match="registered under unit 'undirected-edge' already"):
+        ledger.init("friends", "undirected-edge")
+
+
+FORGERIES: dict[str, tuple[int, str]] = {
+    "a figure": (3, "UPDATE graphveil_entries SET body = replace(body, '0.1', '0.0') WHERE number = 3"),
+    "a hash": (2, "UPDATE graphveil_entries SET hash = 'f' WHERE number = 2"),
+    "a reference": (3, "UPDATE graphveil_entries SET reference = 'z' WHERE number = 3"),
+    "a deletion": (3, "DELETE FROM graphveil_entries WHERE number = 3"),
+    "the last one's deletion": (4, "DELETE FROM graphveil_entries WHERE number = 4"),
+    "a total": (4, "UPDATE graphveil_accounts SET releases = 1"),
+    "a limit": (4, "UPDATE graphveil_accounts SET epsilon = '100'"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_book_is_found_at_its_entry(ledger: Ledger, forgery: str) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
+    for name in "abc":
+        ledger.data_set("friends").record(entry(name))
+    number, statement = FORGERIES[forgery]
+    if "entries" in statement:
+        with pytest.raises(LedgerError, match="only ever added"):
+            ledger._store.write(lambda line: line.execute(sa.text(statement)))
+    assert ledger.verify() == []
+    ledger._store.write(lambda line: _without_guard(line, statement))
+    (found,) = ledger.verify()
+    assert (found.data_set, found.entry) == ("friends", number)
+
+
+def _without_guard(line: sa.Connection, statement: str) -> None:
+    """Forge as somebody could who owns the database."""
+    if line.dialect.name == "postgresql":
+        line.execute(sa.text("ALTER TABLE graphveil_entries DISABLE TRIGGER ALL"))
+    else:
+        for verb in ("UPDATE", "DELETE"):
+            line.execute(sa.text(f"DROP TRIGGER graphveil_no_{verb}"))
+    line.execute(sa.text(statement))
+
+
+def test_clocks_that_disagree_do_not_matter(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> "Late":  # type: ignore[override]
+            return cls.fromtimestamp((datetime.now(UTC) - timedelta(days=400)).timestamp(), UTC)
+
+    ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    monkeypatch.setattr(rows, "datetime", Late)
+    friends.record(entry("b"))
+    monkeypatch.undo()
+    friends.record(entry("c"))
+    assert ([one.release_id for one in friends.entries], ledger.verify()) == (["a", "b", "c"], [])
+
+
+def test_several_books_take_a_release_together_or_not_at_all(ledger: Ledger) -> None:
+    for name, epsilon in (("old", "1"), ("new", "0.15")):
+        ledger.init(name, "undirected-edge", epsilon=epsilon, delta="1e-7")
+    old, new = ledger.data_set("old"), ledger.data_set("new")
+    both = JointLedger([old, new, MemoryLedger()])
+    both.record(entry("a"))
+    both.commit("a")
+    with pytest.raises(BudgetError):
+        both.record(entry("b"))
+    assert (len(old), len(new), both.holds("a"), both.withdraw("a")) == (1, 1, True, False)
+
+
+def test_fingerprints_are_keyed(ledger: Ledger, tmp_path: object) -> None:
+    one, again = (ledger.fingerprints({"edges": [b"1", b"2"]}) for _ in range(2))
+    assert one == again != ledger.fingerprints({"edges": [b"13"]})
+    other = Ledger(f"{tmp_path}/other.sqlite")
+    assert other.fingerprints({"edges": [b"1", b"2"]}) != one
+    other.close()
+
+
+def test_a_booking_reads_no_earlier_ones(ledger: Ledger) -> None:
+    """However many there are, a booking runs as many statements, on as few rows."""
+    ledger.init("friends", "undirected-edge", epsilon="100", delta="1e-7")
+    friends, engine = ledger.data_set("friends"), ledger._store._lines.engine()
+    seen: list[int] = []
+    sa.event.listen(
+        engine, "after_execute", lambda line, clause, many, params, options, result: seen.append(1)
+    )
+    counts = []
+    for number in range(30):
+        seen.clear()
+        friends.record(entry(f"r{number}", Gaussian(0.01)))
+        counts.append(len(seen))
+    assert len(set(counts)) == 1
+    query = sa.select(sa.func.length(accounts.c.total))
+    assert ledger._store.read(lambda line: line.execute(query).scalar_one()) < 200
+    assert (
+        ledger._store.read(
+            lambda line: line.execute(sa.select(sa.func.count()).select_from(entries)).scalar_one()
+        )
+        == 31
+    )
+
+
+def test_entries_are_canonical_and_hold_no_secret(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7", tags=TAGS)
+    for row in ledger.export("friends"):
+        body = {name: value for name, value in row.items() if name != "hash"}
+        assert json.loads(canonical(body)) == body
+    assert isinstance(ledger.accounts()[0], Account)
+    assert repr(ledger).startswith("Ledger('")
+    assert book.Ledger is Ledger
