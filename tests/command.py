@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphveil.ledger import DataSetLedger
+from graphveil.privacy import Entry, MemoryLedger
+
 SECRET = "xyzzy-4711"  # planted in columns that nothing may repeat
 NODES, CLASSES = 60, 3
 
@@ -81,6 +84,37 @@ def other_of(files: Files) -> list[str]:
     fewer = files.edges.with_name("fewer.csv")
     write(fewer, read(files.edges)[:-1])
     return ["--nodes", str(files.nodes), "--edges", str(fewer)]
+
+
+def spend_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if a release is booked in any ledger."""
+    for ledger in (MemoryLedger, DataSetLedger):
+        monkeypatch.setattr(ledger, "record", lambda self, entry: pytest.fail("something was spent"))
+
+
+def bookings(monkeypatch: pytest.MonkeyPatch, seen: Callable[[Entry], object] | None = None) -> list[Entry]:
+    """Return the list that every booking of any ledger is added to; ``seen`` is told of each before."""
+    booked: list[Entry] = []
+    for ledger in (MemoryLedger, DataSetLedger):
+        _watch(monkeypatch, ledger, booked, seen)
+    return booked
+
+
+def _watch(
+    monkeypatch: pytest.MonkeyPatch,
+    ledger: type[MemoryLedger] | type[DataSetLedger],
+    booked: list[Entry],
+    seen: Callable[[Entry], object] | None,
+) -> None:
+    real = ledger.record
+
+    def record(self: Any, entry: Entry) -> None:
+        if seen is not None:
+            seen(entry)
+        booked.append(entry)
+        real(self, entry)
+
+    monkeypatch.setattr(ledger, "record", record)
 
 
 def write(path: Path, rows: list[list[str]]) -> None:

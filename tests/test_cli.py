@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import NODES, SECRET, Answer, Files, Invoke, other_of, read, write
+from command import NODES, SECRET, Answer, Files, Invoke, bookings, other_of, read, spend_nothing, write
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
 from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.models.classcode.edge.plan import EdgePlan
 from graphveil.models.gap.method import TrainedGap
-from graphveil.privacy import Entry, MemoryLedger
 from graphveil.privacy.figures import figure_up
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
@@ -182,7 +181,8 @@ def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, 
     assert {path.name for path in Path("first").iterdir()} == {"release", "internal"}
     assert {path.name for path in Path("first/release").iterdir()} == RELEASE
     internal = {path.name for path in Path("first/internal").iterdir()}
-    assert internal == {"config.lock.json", "metrics.json", "history.csv", "report.html", "own_graph.json"}
+    figures = {"config.lock.json", "metrics.json", "history.csv", "report.html"}
+    assert internal == figures | {"own_graph.json", "receipts.json"}
     assert not list(Path("../state").rglob("*.key"))
 
 
@@ -516,8 +516,7 @@ BAD_FLAGS = {
 @pytest.fixture
 def nothing_spent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail if a release is booked."""
-    booked: list[object] = []
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: booked.append(entry))
+    booked = bookings(monkeypatch)
     yield
     assert not booked
 
@@ -672,7 +671,7 @@ def trained(invoke: Invoke, files: Files) -> Path:
 def test_saved_predictions_are_free_and_always_the_same(
     invoke: Invoke, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    spend_nothing(monkeypatch)
     for name in ("one.csv", "two.csv", "one.parquet", "two.parquet"):
         assert invoke("predict", trained, "--out", name).code == 0
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
@@ -700,11 +699,7 @@ def test_predictions_as_json(invoke: Invoke, trained: Path) -> None:
 def test_another_graph_is_priced_and_booked(
     invoke: Invoke, trained: Path, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    booked: list[Entry] = []
-    real = MemoryLedger.record
-    monkeypatch.setattr(
-        MemoryLedger, "record", lambda self, entry: (booked.append(entry), real(self, entry))[1]
-    )
+    booked = bookings(monkeypatch)
     edit(files.edges, lambda rows: rows[:50])
     answer = invoke("predict", trained, *other_of(files), "--out", "p.csv", "--json")
     assert answer.code == 0, answer.err
@@ -726,7 +721,7 @@ def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Pa
     assert "asserted to share no edge" in whole["statement"]
     refused = invoke("predict", trained, "--disjoint-edges")
     assert refused.code == 2
-    assert "--accept-price are about another graph" in refused.err
+    assert "--accept-price and --ledger are about another graph" in refused.err
 
 
 def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:
@@ -850,7 +845,7 @@ def test_predictions_that_cannot_be_written_cost_nothing(
 ) -> None:
     Path("letter.txt").write_text("dear")
     Path("folder.csv").mkdir()
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    spend_nothing(monkeypatch)
     answer = invoke("predict", trained, *other_of(files), "--out", name)
     assert answer.code == 2
     assert "choose another --out" in answer.err

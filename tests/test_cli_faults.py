@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import SECRET, Answer, Files, Invoke, read, write
+from command import SECRET, Answer, Files, Invoke, read, spend_nothing, write
 
 from graphveil.cli.console import Bars
 from graphveil.errors import ConfigError
 from graphveil.experiment import preview, run
 from graphveil.experiment.artifacts import RunFolder, default_folder
 from graphveil.experiment.source import Source
-from graphveil.privacy import MemoryLedger
 from graphveil.release import KeyStore
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
@@ -137,7 +136,7 @@ class Filling(io.StringIO):
 def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
 ) -> None:
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    spend_nothing(monkeypatch)
     monkeypatch.setattr(sys, "stdout", stream)
     answer = invoke("train", "gap", *files.flags, *PRIVATE, "--json")
     assert answer.code == 2

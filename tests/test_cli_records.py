@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import SECRET, Answer, Files, Invoke, other_of, read, write
+from command import SECRET, Answer, Files, Invoke, bookings, other_of, read, spend_nothing, write
 
 from graphveil.cli.console import Bars
 from graphveil.mechanisms import DiscreteGaussian
-from graphveil.privacy import MemoryLedger
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
 PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
@@ -51,6 +50,7 @@ def test_what_tells_about_its_own_record_is_not_released(
         "history.csv",
         "report.html",
         "own_graph.json",
+        "receipts.json",
     }
 
 
@@ -269,7 +269,7 @@ def assert_refused(answer: Answer, words: str) -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    spend_nothing(monkeypatch)
     flags, words = REFUSED[case]
     assert_refused(invoke("train", "double", *files.flags, *flags, *ALONE), words)
 
@@ -283,14 +283,10 @@ SHORT = ["--set", "epochs=3"]
 def test_the_baseline_is_a_release_of_its_own(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    booked: list[str] = []
-    book = MemoryLedger.record
-    monkeypatch.setattr(
-        MemoryLedger, "record", lambda self, entry: (booked.append(entry.label), book(self, entry))[1]
-    )
+    booked = bookings(monkeypatch)
     answer = invoke("train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--out", "first", "--json")
     assert answer.code == 0, answer.err
-    assert booked == ["gap", "mlp"] * 2
+    assert [entry.label for entry in booked] == ["gap", "mlp"] * 2
     record = answer.json
     one, every = record["guarantee"], record["guarantee_all_runs"]
     assert record["baseline_guarantee"]["epsilon"] == pytest.approx(1, rel=1e-3)
@@ -383,14 +379,13 @@ def test_another_graph_is_priced_and_booked(
 ) -> None:
     base = ["train", "gap", *files.flags, *flags, *SHORT, *ALONE, "--set", "hops=1"]
     assert invoke(*base, "--out", "first").code == 0
-    booked: list[str] = []
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: booked.append(entry.release_id))
+    booked = bookings(monkeypatch)
     shutil.rmtree("first/per_node")  # nobody needs the old rows for new ones
     another = [*other_of(files), "--out", "p.csv", "--json"]
     answer = invoke("predict", "first", *another)
     assert answer.code == 0, answer.err
     assert len(booked) == 2  # books: of this graph's records, and of those that were trained on
-    assert len(set(booked)) == 1
+    assert len({entry.release_id for entry in booked}) == 1
     assert len(read(Path("p.csv"))) == 61
     assert "The price of asking another graph's records" in answer.err
     assert "as somebody may be in both graphs" in " ".join(answer.err.split())
@@ -417,7 +412,7 @@ SHIPPED_REFUSED = {
 def test_the_shipped_methods_refuse_before_anything_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(MemoryLedger, "record", lambda self, entry: pytest.fail("something was spent"))
+    spend_nothing(monkeypatch)
     (method, *flags), words = SHIPPED_REFUSED[case]
     assert_refused(invoke("train", method, *files.flags, *flags), words)
 

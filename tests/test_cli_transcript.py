@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import CLASSES, Files, Invoke, read, write
+from command import CLASSES, Files, Invoke, bookings, read, write
 
 import graphveil as gv
-from graphveil.privacy import MemoryLedger
 from graphveil.release import Release
 
 EDGE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
@@ -23,7 +22,7 @@ PROMISE = ["--unit", "node-promise", "--epsilon", "4", "--delta", "1e-5", "--ass
 LOCAL = ["--unit", "node-features", "--set", "eps_x=2", "--set", "eps_y=2"]
 BUDGET, SHORT = ["--degree-budget", "5"], ["--set", "epochs=3"]
 PARTS = ("test", "train", "val")
-MEASURED = ("seconds", "seconds_wall", "peak_rss_mb", "out")  # not covered, and never published
+MEASURED = ("seconds", "seconds_wall", "peak_rss_mb", "out", "ledger")  # not covered, and never published
 
 
 @dataclass
@@ -159,12 +158,7 @@ def test_what_a_command_will_spend_is_shown_before_it_is_spent(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown: list[str] = []
-    record = MemoryLedger.record
-    monkeypatch.setattr(
-        MemoryLedger,
-        "record",
-        lambda self, entry: (shown.append(capsys.readouterr().err), record(self, entry))[1],
-    )
+    bookings(monkeypatch, lambda entry: shown.append(capsys.readouterr().err))
     invoke("train", "gap", *EDGE, *SHORT, *files.flags, "--out", "r")
     with_edges(files, lambda rows: rows[:-1])  # its own graph would cost nothing
     invoke("predict", "r", "--nodes", files.nodes, "--edges", files.edges)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from graphveil.ledger.rows import (
     update_account,
     versions,
 )
-from graphveil.ledger.store import Store, data_sets, key_of
+from graphveil.ledger.store import Store, data_sets, key_of, lock_names
 from graphveil.ledger.verify import Break, breaks_of
 from graphveil.privacy.unit import Unit
 
@@ -135,16 +136,18 @@ class Ledger:
 
     def recognised(self, fingerprints: Tags) -> DataSetLedger:
         """Return the ledger of the data set with these fingerprints, registered now if it is new."""
-        found = self._store.read(lambda line: name_of(line, fingerprints))
-        if found is not None:
-            return DataSetLedger(self._store, found)
-        name = f"data-{next(iter(fingerprints.values()))[:12]}"
 
-        def task(line: sa.Connection) -> None:
+        def task(line: sa.Connection) -> str:
+            lock_names(line)
+            known = name_of(line, fingerprints)
+            if known is not None:
+                return known
+            taken = set(line.execute(sa.select(data_sets.c.name)).scalars())
+            name = next(name for number in count(1) if (name := f"data-{number}") not in taken)
             add_version(Chain.locked(line, name, make=True), fingerprints)
+            return name
 
-        self._store.write(task)
-        return DataSetLedger(self._store, name)
+        return DataSetLedger(self._store, self._store.write(task))
 
     def bind(self, name: str, fingerprints: Tags) -> None:
         """Let a data set be the one with these fingerprints, or make sure that it is.

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 _WAIT = 120  # seconds that a booking waits for others before it gives up
 _TRIES = 6  # of a transaction whose connection was lost
-_SETUP = 0x67726170  # the advisory lock under which tables are made
+_SETUP, _NAMES = 0x67726170, 0x67726171  # the server's locks under which tables, and names, are made
 
 _METADATA = sa.MetaData()
 secret = sa.Table(
@@ -170,6 +170,12 @@ class _Lines:
             if self._engine is not None:
                 self._engine.dispose(close=self._process == os.getpid())
             self._engine = None
+
+
+def lock_names(line: sa.Connection) -> None:
+    """Keep others from naming a data set until the transaction ends; SQLite has one writer anyway."""
+    if line.dialect.name == "postgresql":
+        line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_NAMES})"))
 
 
 def key_of(line: sa.Connection) -> bytes:
