@@ -1,7 +1,6 @@
 """``perturb``: a private graph in, a noisy one out that may be published."""
 
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from graphveil.cli import options
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from graphveil.graph.domain import Domain
     from graphveil.perturb import GraphMechanism
     from graphveil.perturb.mechanism import Asked
-    from graphveil.privacy.guarantee import Mode
     from graphveil.privacy import Guarantee, Unit
+    from graphveil.privacy.guarantee import Mode
 
 _FLAGS = ("epsilon", "max_edges")  # fields of mechanisms that have a flag of their own
 

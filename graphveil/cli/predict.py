@@ -71,8 +71,8 @@ def predict(
     )
     public.check(model.guarantee.unit)
     if nodes is None and edges is None:
-        words = directed or disjoint_edges or disjoint_people or accept_price
-        described = words or ledger is not None or bool(public.given)
+        described = directed or disjoint_edges or disjoint_people or accept_price
+        described = described or ledger is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
                 "column flags, --disjoint-people, --disjoint-edges, --accept-price and --ledger are about "
