@@ -94,10 +94,13 @@ def test_the_list_of_mechanisms_is_that_of_the_package() -> None:
 
 
 def test_neighbouring_graphs_are_planned_in_the_same_words(
-    invoke: Invoke, files: Files, tmp_path: Path
+    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = []
     for name in ("a", "b"):
+        monkeypatch.setenv(
+            "GRAPHVEIL_LEDGER", str(tmp_path / f"{name}.sqlite")
+        )  # each its owner's first data
         done = invoke(*asked(files, tmp_path / name))
         plans.append(done.err.replace(str(tmp_path / name), "OUT"))
         files.edges.write_text("a,b\n", encoding="utf-8")  # all edges are gone
