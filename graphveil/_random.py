@@ -17,6 +17,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 KEY_BYTES = 32
 _BLOCK_BYTES = 16  # one AES block holds two 64-bit words
 ROW_SHIFT = 32  # row i owns the counters from i * 2**32 on
+_COUNTER = np.dtype(  # 128 bits in the cipher's byte order: the row above, its block below
+    {"names": ["row", "offset"], "formats": [">i8", ">u4"], "offsets": [4, 12], "itemsize": _BLOCK_BYTES}
+)
 _STRETCH = 256  # rows whose counters are set in one contiguous operation
 
 Words = npt.NDArray[np.uint64]
@@ -81,7 +84,8 @@ class RowStream:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""
         blocks = -(-words_per_row // 2)
         _check_offsets(blocks)
-        drawn = self._encrypt(_run(rows, blocks) if _is_run(rows) else _counters(rows, blocks))
+        offsets = np.arange(blocks)
+        drawn = self._encrypt(_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets))
         return drawn.reshape(len(rows), 2 * blocks)[:, :words_per_row]
 
     def blocks(self, rows: Integers, offsets: Integers) -> Words:
@@ -90,10 +94,7 @@ class RowStream:
         One offset may stand for all rows.
         """
         _check_offsets(int(offsets.max(initial=0)) + 1)
-        counters = np.empty((len(rows), 2), dtype=np.uint64)
-        counters[:, 0], low = _start(rows)
-        np.bitwise_or(low, _big_endian(offsets.astype(np.uint64)), out=counters[:, 1])
-        return self._encrypt(counters)
+        return self._encrypt(_counters(rows, offsets))
 
     def _encrypt(self, counters: Words) -> Words:
         """Return the keystream of counter blocks, given as pairs of words in the cipher's byte order."""
@@ -103,14 +104,12 @@ class RowStream:
         return out[:written].view("<u8").reshape(counters.shape)
 
 
-def _counters(rows: Integers, blocks: int) -> Words:
-    """Return the first counters of each row, shape (rows, blocks, 2)."""
-    counters = np.zeros((len(rows), blocks, 2), dtype=np.uint64)
-    high, low = _start(rows)
-    counters[..., 0] = high[:, None]
-    for block, offset in enumerate(_big_endian(np.arange(blocks, dtype=np.uint64))):
-        np.bitwise_or(low, offset, out=counters[:, block, 1])
-    return counters
+def _counters(rows: Integers, offsets: Integers) -> Words:
+    """Return the counters of rows and offsets, which are broadcast, as pairs of words."""
+    shape = np.broadcast_shapes(rows.shape, offsets.shape)
+    counters = np.zeros(shape, dtype=_COUNTER)
+    counters["row"], counters["offset"] = rows, offsets
+    return counters.reshape(-1).view(np.uint64).reshape(*shape, 2)
 
 
 def _is_run(rows: Integers) -> bool:
@@ -124,25 +123,13 @@ def _is_run(rows: Integers) -> bool:
 def _run(rows: Integers, blocks: int) -> Words:
     """Return the counters of such rows: those of the first 2^k rows with the other bits set."""
     first = _first_rows(len(rows), blocks)
-    pattern = np.empty((min(len(rows), _STRETCH), 2), dtype=np.uint64)
-    pattern[:, 0], pattern[:, 1] = _start(rows[:1])
+    pattern = np.tile(_counters(rows[:1], np.array(0)), (min(len(rows), _STRETCH), 1))
     return (first.reshape(-1, pattern.size) | pattern.reshape(-1)).reshape(first.shape)
 
 
 @lru_cache(maxsize=2)
 def _first_rows(count: int, blocks: int) -> Words:
-    return _counters(np.arange(count), blocks)
-
-
-def _start(rows: Integers) -> tuple[Words, Words]:
-    """Return the two halves of each row's first counter, in the cipher's byte order."""
-    unsigned = rows.astype(np.uint64)
-    return _big_endian(unsigned >> np.uint64(64 - ROW_SHIFT)), _big_endian(unsigned << np.uint64(ROW_SHIFT))
-
-
-def _big_endian(values: Words) -> Words:
-    """Return words whose bytes in memory are the big-endian ones of ``values``."""
-    return values.astype(">u8").view(np.uint64)
+    return _counters(np.arange(count)[:, None], np.arange(blocks))
 
 
 def _check_offsets(blocks: int) -> None:

@@ -69,7 +69,7 @@ class Domain:
             lower = source < target
             source, target = source[lower], target[lower]
         if len(self.nodes) == len(self.rank):
-            return self.slots.number(source.astype(np.int64), target.astype(np.int64))
+            return self.slots.number(source, target.astype(np.int64))
         tail, head = self.rank[source], self.rank[target]
         inside = (tail >= 0) & (head >= 0)
         return self.slots.number(tail[inside], head[inside])
@@ -82,6 +82,15 @@ class Domain:
         own = self.open(own)
         first, last = (int(np.searchsorted(self.nodes, row)) for row in (edges.start, edges.stop))
         return own, self.slots.start(first), self.slots.start(last)
+
+    def count(self, edges: Edges) -> int:
+        """Return how many of a block's edges are protected: exact."""
+        if len(self.nodes) < len(self.rank) or len(self.public):
+            return len(self.of(edges)[0])
+        if self.slots.directed:
+            return len(edges.sources)
+        target = np.repeat(np.arange(edges.start, edges.stop, dtype=np.int32), edges.degrees.numpy())
+        return int(np.count_nonzero(edges.sources.numpy() < target))
 
     def protects(self, slots: Integers) -> npt.NDArray[np.bool_]:
         """Return which of some slots are protected: those without a public edge."""

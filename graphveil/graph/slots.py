@@ -43,11 +43,13 @@ class Slots:
         """Return the first slot of a destination row."""
         return row * (self.nodes - 1) if self.directed else row * (row - 1) // 2
 
-    def number(self, source: Integers, target: Integers) -> Integers:
+    def number(self, source: npt.NDArray[np.integer], target: Integers) -> Integers:
         """Return the slots of pairs; of an undirected pair the larger end is the target."""
         if self.directed:
-            return target * (self.nodes - 1) + source - (source > target)
-        return target * (target - 1) // 2 + source
+            of_directed: Integers = target * (self.nodes - 1) + source - (source > target)
+            return of_directed
+        found: Integers = (target * (target - 1) >> 1) + source
+        return found
 
     def ends(self, slots: Integers) -> tuple[Integers, Integers]:
         """Return sources and targets of slots; of an undirected pair the larger end is the target."""

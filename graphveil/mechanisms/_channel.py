@@ -8,7 +8,8 @@ they come from real probabilities P with P(u|t) <= e^epsilon P(u|t'), k outputs 
     c = ceil((k + 1 + 2 eta 2^64) / (e^epsilon - 1)) + 1,   eta a bound on the relative error of P.
 
 Flooring and the leftover move a count by at most k, and the constant c gains (e^epsilon - 1) c on e^epsilon
-times the other count, which is more: no ratio exceeds e^epsilon. The law moves by at most k c 2^-64.
+times the other count, which is more: no ratio exceeds e^epsilon. The law moves by at most k c 2^-64. Where
+each count is to move further by at most ``moved``, c grows by that and by 2 moved / (e^epsilon - 1).
 
 Words are 32 bits at first. An alias table (Walker 1977; Vose 1991) splits the 2^64 words of a row over
 K = 2^b slots of 2^(64-b) words, each of which belongs to at most two outputs: the low b bits are the slot,
@@ -43,7 +44,7 @@ class Channel:
     counts: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, table: npt.NDArray[np.float64], epsilon: float) -> "Channel":
+    def of(cls, table: npt.NDArray[np.float64], epsilon: float, moved: int = 0) -> "Channel":
         """Return the counts of a table of probabilities, shape (inputs, outputs), for a budget.
 
         >>> half = Channel.of(np.full((2, 2), 0.5), 1.0)
@@ -53,7 +54,8 @@ class Channel:
         outputs = table.shape[1]
         eta = _PRECISION * (1 + epsilon)
         apart = math.expm1(min(epsilon, _LARGE))
-        constant = math.ceil((outputs + 1 + 2 * eta * TOTAL) / apart) + 1 if epsilon < _LARGE else 1
+        constant = math.ceil((outputs + 1 + 2 * moved + 2 * eta * TOTAL) / apart) if epsilon < _LARGE else 0
+        constant += 1 + moved
         if constant * outputs > TOTAL >> 16:
             raise ConfigError(
                 f"epsilon={epsilon:g} for one value over {outputs} outputs is below what 64 bits resolve; "

@@ -1,6 +1,6 @@
 """What queries have in common whose noise is no Gaussian: each bounds the loss of one edge by its epsilon."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,9 +35,14 @@ class PreparedSlots(Prepared):
     number: float
 
 
+def small(edges: Edges) -> Iterator[Edges]:
+    """Yield a block in pieces: what is made of each stays in the cache."""
+    return edges.pieces(_ROWS, _EDGES)
+
+
 def in_pieces(edges: Edges, drawn: Callable[[Edges], Integers]) -> Tensor:
-    """Return what is drawn of a block, one piece after the other: each stays in the cache."""
-    parts = [drawn(piece) for piece in edges.pieces(_ROWS, _EDGES)]
+    """Return what is drawn of a block, one piece after the other."""
+    parts = [drawn(piece) for piece in small(edges)]
     return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
 

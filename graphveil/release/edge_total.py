@@ -11,7 +11,7 @@ from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
 from graphveil.graph.slots import Integers
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData
+from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces, small
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 
@@ -41,13 +41,24 @@ class EdgeTotalQuery(BoundedQuery):
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
-        exact = len(exact_slots(private, data.domain))
+        exact = int(private.total(CountedEdges(data.domain), (1,))[0])
         return torch.tensor([exact + int(DiscreteLaplace(self.epsilon).draw(RowStream(key), 1)[0])])
 
 
 def exact_slots(private: PrivateEdges, domain: Domain) -> Integers:
     """Return the protected edges as slots, ascending: exact, for queries that add noise to what they find."""
     return private.exact(ProtectedEdges(domain)).numpy()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountedEdges(BlockWork):
+    """The number of a block's protected edges, int64 (1): exact, which only queries of this path ask for."""
+
+    domain: Domain
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return the exact number."""
+        return torch.tensor([sum(self.domain.count(piece) for piece in small(edges))])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,4 +69,4 @@ class ProtectedEdges(BlockWork):
 
     def __call__(self, edges: Edges) -> Tensor:
         """Return the exact slots."""
-        return torch.from_numpy(self.domain.of(edges)[0])
+        return in_pieces(edges, lambda piece: self.domain.of(piece)[0])

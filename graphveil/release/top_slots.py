@@ -1,5 +1,6 @@
 """The slots with the largest noisy cells: as many edges as are asked for."""
 
+import hmac
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,8 +11,9 @@ from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
 from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
+from graphveil.graph.slots import Integers
 from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
-from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData
+from graphveil.release.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 
@@ -54,19 +56,30 @@ class TopSlotsQuery(BoundedQuery):
         cells = NoisyCells(self.epsilon, data.domain.size, min(int(data.number), data.domain.size))
         if not cells.wanted:
             return torch.empty(0, dtype=torch.int64)
-        found = private.pieces(LevelledSlots(data.domain, cells, key))
-        return torch.from_numpy(cells.largest(RowStream(key), found.numpy()))
+        found = private.pieces(LevelledSlots(data.domain, cells, key)).numpy()
+        if len(found) < cells.wanted and cells.tiers > 1:
+            rest = hmac.new(key, b"second tier", "sha256").digest()
+            found = cells.joined(found, private.pieces(LevelledSlots(data.domain, cells, key, rest)).numpy())
+        return torch.from_numpy(cells.largest(RowStream(key), found))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LevelledSlots(BlockWork):
-    """The slots of a block's rows whose noisy cells pass a public bound, with their levels, int64."""
+    """The slots of a block's rows whose noisy cells are in a tier, with their levels, int64.
+
+    It is the first tier, or the second where that has a key, ``rest``.
+    """
 
     domain: Domain
     cells: NoisyCells
     key: bytes
+    rest: bytes | None = None
 
     def __call__(self, edges: Edges) -> Tensor:
         """Return noisy slots; each depends on its own edge alone."""
-        found = self.cells.draw(RowStream(self.key), *self.domain.of(edges))
-        return torch.from_numpy(found[self.domain.protects(found >> SHIFT)])
+        return in_pieces(edges, self._drawn)
+
+    def _drawn(self, piece: Edges) -> Integers:
+        rest = None if self.rest is None else RowStream(self.rest)
+        found = self.cells.draw(RowStream(self.key), *self.domain.of(piece), rest)
+        return found[self.domain.protects(found >> SHIFT)] if len(self.domain.public) else found

@@ -1,6 +1,8 @@
 """The largest noisy cells: the loss of one cell, and the law of the set against brute force."""
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import partial
 from itertools import combinations
 
@@ -9,10 +11,12 @@ import pytest
 from scipy import stats
 
 from graphveil._random import RowStream
+from graphveil.mechanisms._ladder import Ladder
 from graphveil.mechanisms._marks import TOTAL
-from graphveil.mechanisms.noisy_cells import NoisyCells
+from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
 
 ONES, CELLS, WANTED = (1, 2, 5), 6, 3
+TIERED = [(4.0, 3000, 50), (8.0, 10**8, 10**6), (7.92, 6_844_441_500, 23_000_000), (44.0, 10**6, 5000)]
 CASES = [
     (0.1, 3_665_278, 5278),
     (1.0, 6, 3),
@@ -20,19 +24,62 @@ CASES = [
     (2.0, 1000, 600),
     (8.0, 10**10, 10**6),
     (30.0, 100, 3),
+    (60.0, 10**6, 50_000),
+    *TIERED,
 ]
 
 
+def laws(cells: NoisyCells) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the exact probabilities of a cell of 0 and of one of 1: no level, then each level."""
+    found, open_ = {}, Fraction(1)
+    for ladder in cells.zeros:
+        found |= {ladder.lowest + k: open_ * Fraction(n, TOTAL) for k, n in enumerate(ladder.counts)}
+        open_ *= 1 - Fraction(ladder.total, TOTAL)
+    zero = [found[level] for level in sorted(found)]
+    one = [Fraction(count, TOTAL) for count in cells.ones.counts]
+    return [1 - sum(zero), *zero], [1 - sum(one), *one]
+
+
 def keeps_its_budget(epsilon: float, cells: int, wanted: int) -> None:
-    """No level is more than e^epsilon times as likely for a cell of 1, in whole numbers."""
-    found = NoisyCells(epsilon, cells, wanted).channel
-    assert all(sum(row) == TOTAL for row in found.counts)
-    assert found.loss <= epsilon, f"a level tells {found.loss}, more than {epsilon}"
+    """No level is more than e^epsilon times as likely for a cell of 1, in exact arithmetic."""
+    zero, one = laws(NoisyCells(epsilon, cells, wanted))
+    with localcontext(prec=80):
+        most = Decimal(epsilon).exp()
+        for ratio in (
+            p / q for pair in zip(zero, one, strict=True) if any(pair) for p, q in (pair, pair[::-1])
+        ):
+            assert ratio.numerator <= most * ratio.denominator, f"a level tells more than {epsilon}"
 
 
 @pytest.mark.parametrize(("epsilon", "cells", "wanted"), CASES)
 def test_no_level_tells_more_than_epsilon(epsilon: float, cells: int, wanted: int) -> None:
     keeps_its_budget(epsilon, cells, wanted)
+
+
+@pytest.mark.parametrize(("epsilon", "cells", "wanted"), TIERED)
+def test_two_tiers_have_the_law_of_one(epsilon: float, cells: int, wanted: int) -> None:
+    tiers_have_the_law_of_one(epsilon, cells, wanted)
+
+
+def tiers_have_the_law_of_one(epsilon: float, cells: int, wanted: int) -> None:
+    """Compare the exact probabilities with the channel's."""
+    found = NoisyCells(epsilon, cells, wanted)
+    assert found.tiers == 2 and found.bound < found.first_bound <= 1
+    for law, counts in zip(laws(found), found.channel.counts, strict=True):
+        apart = max(abs(p - Fraction(n, TOTAL)) for p, n in zip(law, counts, strict=True))
+        assert apart < Fraction(200, TOTAL), "another law"
+
+
+@pytest.mark.parametrize(("epsilon", "cells", "wanted"), TIERED)
+def test_the_first_tier_is_enough_for_as_many_ones_as_are_wanted(
+    epsilon: float, cells: int, wanted: int
+) -> None:
+    found = NoisyCells(epsilon, cells, wanted)
+    one, zero = (
+        tail / TOTAL for tail in (found.ones.words_from(found.zeros[0].lowest), found.zeros[0].total)
+    )
+    passed = 0.98 * wanted * one + (cells - 0.98 * wanted) * zero
+    assert passed == pytest.approx(wanted + 8 * math.sqrt(wanted) + 64, rel=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "cells", "wanted"), CASES)
@@ -64,28 +111,51 @@ def brute_force(epsilon: float) -> dict[tuple[int, ...], float]:
     return sets
 
 
-def drawn(epsilon: float, repeats: int) -> dict[tuple[int, ...], int]:
+class Tiered(NoisyCells):
+    """Few cells in two tiers, which take all of them."""
+
+    bound, first_bound = -math.inf, 0.5
+
+
+def top(cells: NoisyCells, stream: RowStream, ones: np.ndarray, rest: bytes = bytes(32)) -> np.ndarray:
+    """Return the largest cells, of both tiers where the first is not enough."""
+    found = cells.draw(stream, ones, 0, cells.cells)
+    if len(found) < cells.wanted and cells.tiers > 1:
+        found = cells.joined(found, cells.draw(stream, ones, 0, cells.cells, RowStream(rest)))
+    return cells.largest(stream, found)
+
+
+def drawn(kind: type[NoisyCells], epsilon: float, repeats: int) -> dict[tuple[int, ...], int]:
     """Return how often each set came out of so many graphs."""
-    cells, seen = NoisyCells(epsilon, CELLS, WANTED), dict[tuple[int, ...], int]()
+    cells, seen = kind(epsilon, CELLS, WANTED), dict[tuple[int, ...], int]()
     for graph in range(repeats):
-        stream = RowStream(graph.to_bytes(32, "big"))
-        found = cells.largest(stream, cells.draw(stream, np.array(ONES), 0, CELLS))
-        seen[tuple(found.tolist())] = seen.get(tuple(found.tolist()), 0) + 1
+        keys = graph.to_bytes(32, "big"), graph.to_bytes(32, "little")
+        found = tuple(top(cells, RowStream(keys[0]), np.array(ONES), keys[1]).tolist())
+        seen[found] = seen.get(found, 0) + 1
     return seen
 
 
-def follows_its_law(epsilon: float, repeats: int = 4000) -> None:
+def follows_its_law(epsilon: float, kind: type[NoisyCells] = NoisyCells, repeats: int = 4000) -> None:
     """Compare with brute force over all sets."""
-    expected, seen = brute_force(epsilon), drawn(epsilon, repeats)
+    expected, seen = brute_force(epsilon), drawn(kind, epsilon, repeats)
     assert sum(expected.values()) == pytest.approx(1, abs=1e-6)
     counts = [seen.get(chosen, 0) for chosen in expected]
     hoped = np.array(list(expected.values()))
     assert stats.chisquare(counts, hoped / hoped.sum() * repeats).pvalue > 1e-4, "another law"
 
 
+@pytest.mark.parametrize("kind", [NoisyCells, Tiered])
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_every_set_is_as_likely_as_brute_force_says(epsilon: float) -> None:
-    follows_its_law(epsilon)
+def test_every_set_is_as_likely_as_brute_force_says(epsilon: float, kind: type[NoisyCells]) -> None:
+    follows_its_law(epsilon, kind)
+
+
+def test_fewer_ones_than_wanted_cost_a_second_tier_and_no_edge() -> None:
+    cells = NoisyCells(8.0, 100_000, 2000)
+    first = cells.draw(RowStream(bytes(32)), np.arange(5), 0, cells.cells)
+    assert 10 < len(first) < 1000
+    found = top(cells, RowStream(bytes(32)), np.arange(5), bytes(31) + b"r")
+    assert len(found) == 2000 and (np.diff(found) > 0).all() and set(first >> SHIFT) <= set(found)
 
 
 def test_large_graphs_keep_as_many_true_edges_as_plain_laplace_noise() -> None:
@@ -94,8 +164,7 @@ def test_large_graphs_keep_as_many_true_edges_as_plain_laplace_noise() -> None:
     assert cells.bound > 0
     fast, plain = [], []
     for seed in range(repeats):
-        stream = RowStream(seed.to_bytes(32, "big"))
-        found = cells.largest(stream, cells.draw(stream, ones, 0, size))
+        found = top(cells, RowStream(seed.to_bytes(32, "big")), ones)
         assert len(found) == len(ones)
         fast.append(np.isin(found, ones).sum())
         noisy = rng.laplace(0, 1 / epsilon, size)
@@ -104,11 +173,12 @@ def test_large_graphs_keep_as_many_true_edges_as_plain_laplace_noise() -> None:
     assert stats.ttest_ind(fast, plain).pvalue > 1e-4
 
 
-def test_any_partition_draws_the_same() -> None:
-    cells, stream, ones = NoisyCells(1.0, 10_000, 50), RowStream(bytes(32)), np.arange(3, 10_000, 111)
-    whole = cells.draw(stream, ones, 0, 10_000)
+@pytest.mark.parametrize(("epsilon", "rest"), [(1.0, None), (6.0, None), (6.0, RowStream(bytes(31) + b"r"))])
+def test_any_partition_draws_the_same(epsilon: float, rest: RowStream | None) -> None:
+    cells, stream, ones = NoisyCells(epsilon, 10_000, 90), RowStream(bytes(32)), np.arange(3, 10_000, 111)
+    whole = cells.draw(stream, ones, 0, 10_000, rest)
     parts = [
-        cells.draw(stream, ones[(ones >= start) & (ones < stop)], start, stop)
+        cells.draw(stream, ones[(ones >= start) & (ones < stop)], start, stop, rest)
         for start, stop in ((0, 4), (4, 5), (5, 10_000))
     ]
     assert np.concatenate(parts).tolist() == whole.tolist()
@@ -121,8 +191,19 @@ def test_any_partition_draws_the_same() -> None:
 def the_noise_of_cells_is_a_fifth_too_small(patch: pytest.MonkeyPatch) -> None:
     levels = NoisyCells._levels
     patch.setattr(
-        NoisyCells, "_levels", lambda self, cuts: levels(NoisyCells(1.25 * self.epsilon, 9, 1), cuts)
+        NoisyCells,
+        "_levels",
+        lambda self, cuts, cell: levels(NoisyCells(1.25 * self.epsilon, 9, 1), cuts, cell),
     )
+
+
+def the_second_tier_forgets_the_first(patch: pytest.MonkeyPatch) -> None:
+    def of_the_channel(self: NoisyCells) -> tuple[Ladder, ...]:
+        start, lowest = self._first_levels
+        counts = self.channel.counts[0]
+        return Ladder(counts[start:], start), Ladder(counts[lowest:start], lowest)
+
+    patch.setattr(NoisyCells, "zeros", property(of_the_channel))
 
 
 def ties_go_to_the_first_cell(patch: pytest.MonkeyPatch) -> None:
@@ -132,5 +213,6 @@ def ties_go_to_the_first_cell(patch: pytest.MonkeyPatch) -> None:
 
 BUGS = [
     (the_noise_of_cells_is_a_fifth_too_small, partial(keeps_its_budget, epsilon=1.0, cells=1000, wanted=20)),
+    (the_second_tier_forgets_the_first, partial(tiers_have_the_law_of_one, 4.0, 3000, 50)),
     (ties_go_to_the_first_cell, partial(follows_its_law, epsilon=2.0)),
 ]

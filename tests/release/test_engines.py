@@ -33,7 +33,7 @@ from graphveil.release import (
 )
 from graphveil.release.edge_counts import ClassPairs
 from graphveil.release.edge_response import RespondedSlots
-from graphveil.release.edge_total import ProtectedEdges
+from graphveil.release.edge_total import CountedEdges, ProtectedEdges
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.row_range import RowRange
 from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
@@ -198,6 +198,7 @@ def test_every_kind_of_work_can_be_sent() -> None:
         RespondedSlots(WHOLE, EdgeResponse(1.0), bytes(32)),
         LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
         ProtectedEdges(WHOLE),
+        CountedEdges(WHOLE),
         NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, TwoSidedGeometric(1.0), bytes(32)),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
