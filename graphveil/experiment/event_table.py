@@ -12,7 +12,7 @@ from typing import Any
 from graphveil.artifacts.cards import kind_words
 from graphveil.artifacts.rows import ReleaseRow, payers
 from graphveil.errors import ArtifactError
-from graphveil.mechanisms.geometric import sigma_of
+from graphveil.mechanisms.discrete_laplace import sigma_of
 from graphveil.privacy import (
     ApproximateDP,
     ByGroup,

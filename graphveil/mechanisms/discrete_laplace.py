@@ -1,96 +1,136 @@
-"""Laplace noise on whole numbers, drawn exactly from random bits (Canonne, Kamath, Steinke 2020)."""
+"""Discrete Laplace (two-sided geometric) noise: pure epsilon for a number that moves by one.
+
+Its probabilities are those of the difference of two geometric variables, tanh(epsilon / 2) e^(-epsilon |z|).
+A number is drawn by inversion of a uniform U in [0, 1), of which 64 bits are drawn at first. They decide all
+but a few cases in 2^64: further bits are drawn until both ends of what they leave open have the same inverse,
+which is computed to as many. So the law is exact: nothing is rounded, and no delta is lost.
+
+Many numbers are looked up in a table, of the first 64 bits of the boundaries between values. It leaves open
+what these bits do not decide, and changes no number.
+"""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
+from decimal import Decimal, localcontext
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
-from graphveil._random import RowStream
+from graphveil._random import Integers, RowStream, Words
 
-_WORDS = 64  # of a row's at a time
+_WORD = 1 << 64
+_REACH = 43  # e^-43 > 2^-63: the rarest value in the table still has words
+_DIGITS = 20  # decimal digits in a word
 
 
 @dataclass(frozen=True)
 class DiscreteLaplace:
-    """Add z with P(z) proportional to e^(-eps |z|) to a count that one edge changes by at most one.
+    """Integer noise z with probability tanh(epsilon / 2) e^(-epsilon |z|), drawn exactly.
 
-    Guarantee: eps-indistinguishable, with delta 0: the ratio of P(z) and P(z + 1) is e^eps or its inverse.
-    Nothing is rounded: the sampler compares whole numbers only.
+    Guarantee: a whole number with this noise is (epsilon, 0)-DP if it moves by one: the ratio of the
+    probabilities of any outcome is e^epsilon or e^-epsilon (Ghosh, Roughgarden, Sundararajan: Universally
+    utility-maximizing privacy mechanisms, 2009).
 
-    >>> noise = DiscreteLaplace(0.5)
-    >>> round(noise.deviation, 4), len(noise.draw(RowStream(bytes(32)), 3))
-    (2.7992, 3)
+    Args:
+        epsilon: positive.
+
+    Raises:
+        ConfigError: epsilon is not positive.
+
+    >>> noise = DiscreteLaplace(1.0)
+    >>> round(noise.sigma, 4)
+    1.357
+    >>> drawn = noise.draw(RowStream(bytes(32)), np.arange(1000), 3)
+    >>> drawn.shape, bool(1.2 < drawn.std() < 1.5)
+    ((1000, 3), True)
     """
 
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check the budget."""
+        """Check epsilon."""
         _check.positive(epsilon=self.epsilon)
 
     @property
-    def deviation(self) -> float:
-        """The standard deviation sqrt(2 e^-eps) / (1 - e^-eps)."""
-        return math.sqrt(2 * math.exp(-self.epsilon)) / -math.expm1(-self.epsilon)
+    def sigma(self) -> float:
+        """The standard deviation, 1 / (sqrt 2 sinh(epsilon / 2))."""
+        return sigma_of(self.epsilon)
 
-    def draw(self, stream: RowStream, count: int, first: int = 0) -> npt.NDArray[np.int64]:
-        """Return noise for the rows ``first`` .. ``first`` + count - 1 of a keyed stream, int64."""
-        exact = Fraction(self.epsilon)
-        rows = range(first, first + count)
-        return np.array([_laplace(exact, _Bits(stream, row)) for row in rows], dtype=np.int64)
+    def draw(self, stream: RowStream, rows: Integers, dim: int = 1) -> npt.NDArray[np.int64]:
+        """Return the noise of these rows, shape (rows, dim): one word a number, nearly always."""
+        words = stream.words(rows, words_per_row=dim)
+        drawn, undecided = np.zeros(words.shape, dtype=np.int64), np.ones(words.shape, dtype=bool)
+        if 1 <= _REACH / self.epsilon <= words.size:
+            table = _boundaries(self.epsilon)
+            place = np.searchsorted(table, words, side="right")
+            drawn = (place - len(table) // 2).astype(np.int64)
+            undecided = (place == 0) | (place == len(table)) | (table[place - 1] == words)
+        for row, column in np.argwhere(undecided):
+            more = _further(stream, int(rows[row]), dim, int(column))
+            drawn[row, column] = self.value_of(int(words[row, column]), more)
+        return drawn
 
+    def value_of(self, word: int, more: Iterator[int]) -> int:
+        """Return the value that U decides, given its first 64 bits and an endless supply of further ones.
 
-class _Bits:
-    """Random words of one row, as whole numbers of any size."""
-
-    def __init__(self, stream: RowStream, row: int) -> None:
-        self._words = self._more(stream, row)
-
-    @staticmethod
-    def _more(stream: RowStream, row: int) -> Iterator[int]:
-        rows, start = np.full(_WORDS // 2, row), 0
+        >>> DiscreteLaplace(1.0).value_of(2**63, iter([]))
+        0
+        """
+        bits, drawn = word, 1
         while True:
-            yield from stream.blocks(rows, np.arange(start, start + _WORDS // 2)).reshape(-1).tolist()
-            start += _WORDS // 2
+            low, high = (self._inverse(bits + end, drawn) for end in (0, 1))
+            if low is not None and low == high:
+                return low
+            bits, drawn = bits * _WORD + next(more), drawn + 1
 
-    def below(self, bound: int) -> int:
-        """Return a uniform whole number below a bound: words are drawn until one is."""
-        bits = bound.bit_length()
-        while True:
-            drawn = 0
-            for _ in range(-(-bits // 64)):
-                drawn = drawn << 64 | next(self._words)
-            drawn &= (1 << bits) - 1
-            if drawn < bound:
-                return drawn
+    def _inverse(self, numerator: int, words: int) -> int | None:
+        """Return the value at U = numerator / 2^(64 words), None at either end, where there is none.
 
-
-def _laplace(epsilon: Fraction, bits: _Bits) -> int:
-    """Return one draw: a geometric number of size t/s for epsilon = s/t, and a sign; zero counts once."""
-    s, t = epsilon.numerator, epsilon.denominator
-    while True:
-        rest = bits.below(t)
-        if not _falls(rest, t, bits):
-            continue
-        whole = 0
-        while _falls(1, 1, bits):
-            whole += 1
-        size = (rest + t * whole) // s
-        negative = bits.below(2) == 1
-        if not (negative and size == 0):
-            return -size if negative else size
+        For U below the middle, Z <= -m where U < a^m / (1 + a), a = e^-epsilon; above, the mirror image.
+        """
+        whole = _WORD**words
+        if numerator in (0, whole):
+            return None
+        if 2 * numerator > whole:
+            mirrored = self._inverse(whole - numerator, words)
+            return None if mirrored is None else -mirrored
+        with localcontext() as context:
+            context.prec = _DIGITS * (words + 2)
+            epsilon = Decimal(self.epsilon)
+            u = Decimal(numerator) / Decimal(whole)
+            return -int(-(u * (1 + (-epsilon).exp())).ln() / epsilon)
 
 
-def _falls(numerator: int, denominator: int, bits: _Bits) -> bool:
-    """Return True with probability exp(-numerator / denominator), for a quotient of at most one.
+def sigma_of(epsilon: float) -> float:
+    """Return the standard deviation of the law at an epsilon.
 
-    Of coins with probabilities x, x / 2, x / 3, ... the first that fails has an odd place with exp(-x).
+    >>> round(sigma_of(0.5), 4)
+    2.7992
     """
-    place = 1
-    while bits.below(denominator * place) < numerator:
-        place += 1
-    return place % 2 == 1
+    return math.sqrt(2 * math.exp(-epsilon)) / -math.expm1(-epsilon)  # no overflow, however large
+
+
+def _further(stream: RowStream, row: int, dim: int, column: int) -> Iterator[int]:
+    """Yield further words for one number, from blocks of its row that no other number reads."""
+    offset = -(-dim // 2) + column
+    while True:
+        yield from map(int, stream.blocks(np.array([row]), np.array([offset]))[0])
+        offset += dim
+
+
+@lru_cache(maxsize=8)
+def _boundaries(epsilon: float) -> Words:
+    """Return the first 64 bits of P(Z < z) for z = 1 - r to r.
+
+    P(Z < z) = a^(1 - z) / (1 + a) up to z = 0, and 1 - P(Z < 1 - z) after it.
+    """
+    reach = math.floor(_REACH / epsilon)
+    with localcontext() as context:
+        context.prec = 3 * _DIGITS
+        a = (-Decimal(epsilon)).exp()
+        below = [_WORD * a**k / (1 + a) for k in range(reach, 0, -1)]
+        after = [_WORD - boundary for boundary in reversed(below)]
+        return np.array([int(boundary) for boundary in below + after], dtype=np.uint64)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,7 +52,7 @@ class BlockCountQuery(BoundedQuery):
     @property
     def noise(self) -> tuple[float, ...]:
         """The noise's standard deviation in edges."""
-        return (DiscreteLaplace(self.epsilon).deviation,)
+        return (DiscreteLaplace(self.epsilon).sigma,)
 
     def prepare(self, data: Any, public: Public) -> Prepared:
         """Check that the tree is over the listed nodes."""
@@ -67,4 +68,5 @@ class BlockCountQuery(BoundedQuery):
         """Return noisy counts; the exact ones live and die here."""
         ends = data.domain.slots.ends(exact_slots(private, data.domain))
         counts = data.blocks.counts(*ends)
-        return torch.from_numpy(counts + DiscreteLaplace(self.epsilon).draw(RowStream(key), len(counts)))
+        noise = DiscreteLaplace(self.epsilon).draw(RowStream(key), np.arange(len(counts)))
+        return torch.from_numpy(counts + noise[:, 0])

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,12 +38,14 @@ class EdgeTotalQuery(BoundedQuery):
     @property
     def noise(self) -> tuple[float, ...]:
         """The noise's standard deviation in edges."""
-        return (DiscreteLaplace(self.epsilon).deviation,)
+        return (DiscreteLaplace(self.epsilon).sigma,)
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
-        return torch.tensor([exact + int(DiscreteLaplace(self.epsilon).draw(RowStream(key), 1)[0])])
+        return torch.tensor(
+            [exact + int(DiscreteLaplace(self.epsilon).draw(RowStream(key), np.arange(1))[0, 0])]
+        )
 
 
 def exact_slots(private: PrivateEdges, domain: Domain) -> Integers:

@@ -12,7 +12,7 @@ from graphveil import _check
 from graphveil._random import RowStream
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph.blocks import Edges
-from graphveil.mechanisms.geometric import TwoSidedGeometric
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import DirectedEdge, NodeUnit, PureDP, UndirectedEdge, Unit
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.orientation import rises
@@ -31,6 +31,8 @@ from graphveil.release.query import (
 )
 
 SILENT = -1  # the class of a node that no row counts
+MAX_EPSILON = 16.0  # there a count is wrong once in 4 million times; less noise gains nothing
+MIN_EPSILON = 1e-3  # below, rows hold nothing but noise
 
 _ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges at a time
 
@@ -83,17 +85,17 @@ class NeighborCountQuery(Query):
     classes: int
 
     def __post_init__(self) -> None:
-        """Check every field, those of the noise by making its law."""
+        """Check every field."""
         _check.integer_at_least(1, classes=self.classes)
         _check.within(1, MAX_DIM, classes=self.classes)
         if not self.ranks:
             raise ConfigError("ranks must name a group; without any, no node has a row")
-        self.law  # noqa: B018  # refuses an epsilon that it cannot have
+        _check.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
 
     @property
-    def law(self) -> TwoSidedGeometric:
+    def law(self) -> DiscreteLaplace:
         """The law of the noise."""
-        return TwoSidedGeometric(self.epsilon)
+        return DiscreteLaplace(self.epsilon)
 
     def event(self, unit: Unit) -> PureDP:
         """Return the pure epsilon of one edge.
@@ -184,7 +186,7 @@ class NoisyCounts(BlockWork):
     classes: npt.NDArray[np.int64]
     ranks: npt.NDArray[np.int64] | None
     count: int
-    law: TwoSidedGeometric
+    law: DiscreteLaplace
     key: bytes
 
     def __call__(self, edges: Edges) -> Tensor:

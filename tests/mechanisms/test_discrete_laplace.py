@@ -1,6 +1,8 @@
-"""Discrete Laplace noise: its law, and that it is exact at any epsilon."""
+"""The law that is drawn, its exactness where words are undecided, and what a wrong scale would look like."""
 
+import itertools
 import math
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -10,50 +12,104 @@ from scipy import stats
 from graphveil._random import RowStream
 from graphveil.errors import ConfigError
 from graphveil.mechanisms import discrete_laplace
-from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace, sigma_of
+
+WORD = 1 << 64
 
 
-def follows_its_law(epsilon: float, count: int = 4000) -> None:
-    """Compare with P(z) = (1 - a) / (1 + a) a^|z|, a = e^-epsilon."""
-    drawn = DiscreteLaplace(epsilon).draw(RowStream(bytes(31) + b"l"), count)
-    a, most = math.exp(-epsilon), int(3 / epsilon) + 1
-    inner = np.arange(-most, most + 1)
-    chance = (1 - a) / (1 + a) * a ** abs(inner)
-    seen = [*((drawn == value).sum() for value in inner), (abs(drawn) > most).sum()]
-    hoped = np.array([*chance, 1 - chance.sum()]) * count
-    assert stats.chisquare(seen, hoped).pvalue > 1e-4, "another law"
-    spread = drawn.std() / DiscreteLaplace(epsilon).deviation
-    assert abs(spread - 1) < 0.12, f"the deviation is {spread} times what it should be"
+def has_the_law(epsilon: float, rows: int = 60_000) -> None:
+    """Chi-square of the values against tanh(epsilon / 2) e^(-epsilon |z|)."""
+    drawn = DiscreteLaplace(epsilon).draw(RowStream(bytes(range(32))), np.arange(rows), 3).reshape(-1)
+    reach = max(1, math.ceil(3 / epsilon))
+    inner = np.arange(-reach, reach + 1)
+    expected = math.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(inner))
+    expected = np.append(expected, 1 - expected.sum())
+    counted = np.array([int((drawn == z).sum()) for z in inner])
+    p = stats.chisquare(np.append(counted, drawn.size - counted.sum()), expected * drawn.size).pvalue
+    assert p > 1e-6, f"distribution is not discrete Laplace at {epsilon}: p = {p:.2g}"
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.7, 2.0])
-def test_counts_have_the_stated_law(epsilon: float) -> None:
-    follows_its_law(epsilon)
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0])
+def test_values_have_the_law(epsilon: float) -> None:
+    has_the_law(epsilon)
 
 
-def test_rows_do_not_depend_on_how_many_are_drawn() -> None:
-    stream, noise = RowStream(bytes(32)), DiscreteLaplace(0.3)
-    assert noise.draw(stream, 10)[4:].tolist() == noise.draw(stream, 6, first=4).tolist()
+def test_the_table_is_the_distribution_function_to_the_last_bit() -> None:
+    table = discrete_laplace._boundaries(1.0)
+    a = Fraction(math.exp(-1.0))  # 53 bits of it
+    reach = len(table) // 2
+    for k, boundary in zip(range(reach, 0, -1), table, strict=False):
+        assert abs(int(boundary) - WORD * a**k / (1 + a)) <= 1 + WORD * a**k * k * Fraction(1, 1 << 52)
+    assert all(int(low) + int(high) in (WORD, WORD - 1) for low, high in zip(table, table[::-1], strict=True))
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 50.0])
-def test_any_epsilon_is_drawn(epsilon: float) -> None:
-    drawn = DiscreteLaplace(epsilon).draw(RowStream(bytes(32)), 50)
-    assert (abs(drawn) < 40 / epsilon).all()
+def test_words_that_decide_agree_with_exact_inversion() -> None:
+    law, table = DiscreteLaplace(0.7), discrete_laplace._boundaries(0.7)
+    for word in np.random.default_rng(0).integers(WORD, size=300, dtype=np.uint64):
+        expected = int(np.searchsorted(table, word, side="right")) - len(table) // 2
+        assert law.value_of(int(word), iter([])) == expected
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf])
+def test_undecided_words_read_on() -> None:
+    law, table = DiscreteLaplace(0.7), discrete_laplace._boundaries(0.7)
+    value = 10 - len(table) // 2
+    assert law.value_of(int(table[10]), iter([0])) == value
+    assert law.value_of(int(table[10]), iter([WORD - 1])) == value + 1
+    tail = law.value_of(0, itertools.chain([0, 0], itertools.repeat(7)))
+    assert tail < -100
+    assert law.value_of(WORD - 1, itertools.chain([WORD - 1] * 2, itertools.repeat(WORD - 8))) == -tail
+
+
+def test_a_tie_is_resolved_with_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    law, table = DiscreteLaplace(1.0), discrete_laplace._boundaries(1.0)
+    same = np.full((500, 2), table[20])
+    monkeypatch.setattr(RowStream, "words", lambda self, rows, words_per_row: same)
+    drawn = law.draw(RowStream(bytes(32)), np.arange(500), 2)
+    assert set(np.unique(drawn)) == {20 - len(table) // 2, 21 - len(table) // 2}
+
+
+def test_golden_deviations() -> None:
+    assert [round(sigma_of(epsilon), 4) for epsilon in (0.5, 1.0, 4.0)] == [2.7992, 1.357, 0.195]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_a_budget_is_positive(epsilon: float) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="epsilon"):
         DiscreteLaplace(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 50.0, 1000.0])
+def test_any_epsilon_is_drawn(epsilon: float) -> None:
+    law = DiscreteLaplace(epsilon)
+    drawn = law.draw(RowStream(bytes(32)), np.arange(60))
+    assert (abs(drawn) < 40 / epsilon).all()
+    assert 0.6 * law.sigma < drawn.std() < 1.6 * law.sigma or not drawn.any()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
+def test_the_table_changes_no_number(epsilon: float) -> None:
+    law, stream = DiscreteLaplace(epsilon), RowStream(bytes(32))
+    alone = [law.draw(stream, np.array([row]))[0, 0] for row in range(500)]
+    assert law.draw(stream, np.arange(500))[:, 0].tolist() == alone
 
 
 # -- seeded bugs -------------------------------------------------------------------------------------------
 
 
 def noise_of_counts_is_a_fifth_too_small(patch: pytest.MonkeyPatch) -> None:
-    laplace = discrete_laplace._laplace
-    patch.setattr(discrete_laplace, "_laplace", lambda epsilon, bits: laplace(epsilon * 5 / 4, bits))
+    draw = DiscreteLaplace.draw
+    patch.setattr(
+        DiscreteLaplace, "draw", lambda self, *data: draw(DiscreteLaplace(1.25 * self.epsilon), *data)
+    )
 
 
-BUGS = [(noise_of_counts_is_a_fifth_too_small, partial(follows_its_law, epsilon=0.1))]
+def words_in_the_tail_are_cut_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(discrete_laplace, "_REACH", 2)
+    patch.setattr(DiscreteLaplace, "value_of", lambda self, word, more: 0)
+    discrete_laplace._boundaries.cache_clear()
+
+
+BUGS = [
+    (noise_of_counts_is_a_fifth_too_small, partial(has_the_law, epsilon=0.1)),
+    (words_in_the_tail_are_cut_off, partial(has_the_law, epsilon=0.31)),
+]

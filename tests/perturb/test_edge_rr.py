@@ -127,7 +127,9 @@ def one_edge_moves_one_count(epsilon: float) -> None:
     """Without noise, any private edge moves one count by one, and a public one none."""
     tree = Dendrogram.balanced(NODES, np.random.default_rng(4))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DiscreteLaplace, "draw", lambda self, stream, count: np.zeros(count, dtype=np.int64))
+        patch.setattr(
+            DiscreteLaplace, "draw", lambda self, stream, rows: np.zeros((len(rows), 1), dtype=np.int64)
+        )
         before = counted(graph_of((0, 5)), tree, epsilon)
         assert len(before) == len(Blocks.of(tree, Domain.within(PUBLIC, ALL).public, epsilon).slots)
         for pair in [(1, 7), (0, 19), (3, 15), (4, 5)]:
@@ -144,9 +146,9 @@ def test_a_subtree_that_is_one_block_has_one_draw(monkeypatch: pytest.MonkeyPatc
     asked: list[int] = []
     draw = DiscreteLaplace.draw
 
-    def noted(self: DiscreteLaplace, stream: object, count: int) -> np.ndarray:
-        asked.append(count)
-        return draw(self, stream, count)  # type: ignore[arg-type]
+    def noted(self: DiscreteLaplace, stream: object, rows: np.ndarray) -> np.ndarray:
+        asked.append(len(rows))
+        return draw(self, stream, rows)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DiscreteLaplace, "draw", noted)
     tree = Dendrogram.balanced(NODES, np.random.default_rng(4))

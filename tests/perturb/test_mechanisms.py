@@ -188,7 +188,7 @@ def totals(epsilon: float, count: int) -> np.ndarray:
 
 def the_number_of_edges_has_its_noise(epsilon: float = 0.2, count: int = 300) -> None:
     """Mean and variance are those of the count and of discrete Laplace noise."""
-    found, deviation = totals(epsilon, count), DiscreteLaplace(epsilon).deviation
+    found, deviation = totals(epsilon, count), DiscreteLaplace(epsilon).sigma
     assert abs(found.mean() - (NODES - 1)) < 5 * deviation / math.sqrt(count)
     assert 0.7 < found.std() / deviation < 1.4, "the number of edges has other noise"
 
@@ -233,7 +233,9 @@ def test_the_unit_of_private_slots_is_one_of_all() -> None:
 
 
 def the_number_of_edges_is_released_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DiscreteLaplace, "draw", lambda self, stream, count: np.zeros(count, dtype=np.int64))
+    patch.setattr(
+        DiscreteLaplace, "draw", lambda self, stream, rows: np.zeros((len(rows), 1), dtype=np.int64)
+    )
 
 
 BUGS = [(the_number_of_edges_is_released_as_it_is, partial(the_number_of_edges_has_its_noise, count=60))]

@@ -15,8 +15,8 @@ from graphveil.graph import blocks as graph_blocks
 from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
 from graphveil.mechanisms import DiscreteGaussian
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeResponse
-from graphveil.mechanisms.geometric import TwoSidedGeometric
 from graphveil.mechanisms.noisy_cells import NoisyCells
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, Unit
 from graphveil.propagation import safe_unit
@@ -199,7 +199,7 @@ def test_every_kind_of_work_can_be_sent() -> None:
         LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
         ProtectedEdges(WHOLE),
         CountedEdges(WHOLE),
-        NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, TwoSidedGeometric(1.0), bytes(32)),
+        NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, DiscreteLaplace(1.0), bytes(32)),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
     for work in works:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from contracts.doubles import unnoised
 from contracts.graphs import KINDS, Drawn, draw
-from mechanisms import test_geometric
+from mechanisms import test_discrete_laplace
 
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
-from graphveil.mechanisms.geometric import TwoSidedGeometric
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, PureDP, UndirectedEdge, Unit
 from graphveil.release import (
     InMemoryEngine,
@@ -84,7 +84,7 @@ def noisy(adjacency: Adjacency, engine: Any = None, seed: int = 1) -> torch.Tens
 def counts_have_their_noise() -> None:
     """Without edges the answer is the noise."""
     drawn = noisy(Adjacency.from_edges([], [], num_nodes=60_000, directed=False)).numpy()
-    sigma = TwoSidedGeometric(1.0).sigma
+    sigma = DiscreteLaplace(1.0).sigma
     off = abs(drawn.std() / sigma - 1)
     assert off < 0.01, f"variance is off {sigma:.4f}^2 by {off:.1%}"
     assert abs(np.corrcoef(drawn.T) - np.eye(CLASSES)).max() < 0.02
@@ -150,15 +150,15 @@ def the_direction_between_equals_follows_how_many_edges_there_are(patch: Patch) 
 
 
 def counts_of_neighbours_have_less_noise(patch: Patch) -> None:
-    draw = TwoSidedGeometric.draw
+    draw = DiscreteLaplace.draw
     patch.setattr(
-        TwoSidedGeometric, "draw", lambda law, *data: draw(TwoSidedGeometric(1.04 * law.epsilon), *data)
+        DiscreteLaplace, "draw", lambda law, *data: draw(DiscreteLaplace(1.04 * law.epsilon), *data)
     )
 
 
 def noise_has_the_law_of_its_epsilon() -> None:
     """The law of the noise."""
-    test_geometric.has_the_law(0.5)
+    test_discrete_laplace.has_the_law(0.5)
 
 
 BUGS: tuple[tuple[Callable[[Patch], None], Callable[[], None]], ...] = (

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from graphveil.mechanisms.geometric import MAX_EPSILON, MIN_EPSILON
 from graphveil.models.classcode.edge.groups import PARTITION, RANKS
 from graphveil.models.classcode.edge.queries import Steering
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
 from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
+from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
 from graphveil.release.plan import Query
 
 Noise = Literal["auto", "laplace", "gaussian"]
