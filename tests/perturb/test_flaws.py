@@ -161,7 +161,7 @@ def test_08_a_draw_for_each_node_below_asks_one_count_again_and_again() -> None:
     assert len(blocks.slots) == 1 and np.abs(once).max() == pytest.approx(epsilon)
     draw, seen = DiscreteLaplace.draw, list[int]()
     with pytest.MonkeyPatch.context() as patch:
-        noted = lambda self, stream, count: (seen.append(count), draw(self, stream, count))[1]  # noqa: E731
+        noted = lambda self, stream, rows: (seen.append(len(rows)), draw(self, stream, rows))[1]  # noqa: E731
         patch.setattr(DiscreteLaplace, "draw", noted)
         perturb.edge_rr(graph_of(RING), epsilon=0.02, **EDGES)  # type: ignore[arg-type]
     assert seen == [1]

@@ -44,6 +44,7 @@ from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.private_sums import NoisyRows, Sums
 from graphveil.release.pushes import PushData
 from graphveil.release.query import Data
+from graphveil.release.row_chunks import RespondedRows, RowCounts
 from graphveil.release.row_noise import RowNoise
 from graphveil.release.top_slots import LevelledSlots
 from graphveil.weights import (
@@ -199,6 +200,8 @@ def test_every_kind_of_work_can_be_sent() -> None:
         LevelledSlots(WHOLE, NoisyCells(1.0, 15, 4), bytes(32)),
         ProtectedEdges(WHOLE),
         CountedEdges(WHOLE),
+        RowCounts(2, 3),
+        RespondedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
         NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, DiscreteLaplace(1.0), bytes(32)),
     ]
     assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
