@@ -195,14 +195,13 @@ class NoisyCells:
         lucky = np.zeros(len(tied), dtype=bool)
         room = self.wanted - int(above[last] - counts[last])
         lucky[np.argpartition(stream.blocks(tied, np.array(_TIE))[:, 0], room - 1)[:room]] = True
-        ends = np.cumsum([np.count_nonzero(part & _LEVEL_OF == last) for part in pieces])[:-1]
-        chosen = [_chosen(part, last, own) for part, own in zip(pieces, np.split(lucky, ends), strict=True)]
-        return np.concatenate(chosen)
-
-
-def _chosen(part: Integers, last: int, lucky: npt.NDArray[np.bool_]) -> Integers:
-    """Return the cells above a level, and the lucky ones of that level."""
-    level = part & _LEVEL_OF
-    keep = level > last
-    keep[level == last] = lucky
-    return part[keep] >> SHIFT
+        out, place, used = np.empty(self.wanted, dtype=np.int64), 0, 0
+        for part in pieces:
+            level = part & _LEVEL_OF
+            keep, ties = level > last, level == last
+            more = int(np.count_nonzero(ties))
+            keep[ties] = lucky[used : used + more]
+            chosen = part[keep] >> SHIFT
+            out[place : place + len(chosen)] = chosen
+            place, used = place + len(chosen), used + more
+        return out
