@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from graphveil._random import RowStream
 from graphveil.mechanisms import IntegerNoise
-from graphveil.mechanisms.geometric import TwoSidedGeometric
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import Unit
 from graphveil.release import NeighborCountQuery, ReleasePlan
 from graphveil.release.query import Query
@@ -29,7 +29,7 @@ class NoNoise(IntegerNoise):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
-class _SilentLaplace(TwoSidedGeometric):
+class _SilentLaplace(DiscreteLaplace):
     """The law of a discrete Laplace that draws zero."""
 
     def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int) -> npt.NDArray[np.int64]:

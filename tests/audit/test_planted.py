@@ -18,7 +18,7 @@ from graphveil.mechanisms import (
     StepNoise,
     SubsetSelection,
 )
-from graphveil.mechanisms.geometric import TwoSidedGeometric
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, UndirectedEdge
 from graphveil.release import (
     DPSGDQuery,
@@ -139,7 +139,7 @@ def noise_of_rows_is_a_fifth_too_small(patch: Patch) -> None:
 
 
 def counts_have_half_of_their_noise(patch: Patch) -> None:
-    _drawn(patch, TwoSidedGeometric, lambda drawn: drawn // 2)
+    _drawn(patch, DiscreteLaplace, lambda drawn: drawn // 2)
 
 
 def steps_have_two_thirds_of_their_noise(patch: Patch) -> None:
