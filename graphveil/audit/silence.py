@@ -32,7 +32,7 @@ class NoNoise(IntegerNoise):
 class _SilentLaplace(DiscreteLaplace):
     """The law of a discrete Laplace that draws zero."""
 
-    def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int) -> npt.NDArray[np.int64]:
+    def draw(self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int = 1) -> npt.NDArray[np.int64]:
         """Return zeros."""
         return np.zeros((len(rows), dim), dtype=np.int64)
 
