@@ -11,11 +11,13 @@ no guarantee, and none is needed here.
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import graphveil as gv
@@ -25,8 +27,10 @@ from graphveil.attacks import (
     Ranking,
     SecretEdges,
     Spread,
+    attack_collection,
     attack_links,
     attack_membership,
+    attack_records,
     bayes_scores,
     fit_ensemble,
     largest_advantage,
@@ -34,12 +38,15 @@ from graphveil.attacks import (
     single_slot,
 )
 from graphveil.attacks.influence import influences
+from graphveil.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
 from graphveil.attacks.link import BY_FEATURES, LINKTELLER, TOLD, TOLD_PUBLIC
 from graphveil.attacks.matrices import features_of
 from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
+from graphveil.attacks.poisoning import LIES
 from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
 from graphveil.attacks.serving import network_predict
 from graphveil.graph.synthetic import synthetic
+from graphveil.mechanisms import FeatureRR, MultiBit
 
 Record = dict[str, Any]
 EDGE = {"unit": "undirected-edge"}
@@ -248,13 +255,93 @@ def lira(cell: Record) -> Record:
     return {name: Ranking.of(values, members).figures() for name, values in scores.items()}
 
 
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def reconstruction_cells() -> Iterator[Record]:
+    """Yield digits and patches of photographs, and a table, by budget and mechanism."""
+    for seed in range(3):
+        for kind in ("digits", "patches", "cora"):
+            for epsilon in (None, 1.0, 10.0, 100.0, 1000.0):
+                for method in ("multi-bit", "feature-rr") if kind == "digits" else ("multi-bit",):
+                    yield {"kind": kind, "method": method, "epsilon": epsilon, "seed": seed}
+
+
+def reconstruction(cell: Record) -> Record:
+    """Attack one half of the records by an inverse of the other."""
+    seed, epsilon = cell["seed"], math.inf if cell["epsilon"] is None else cell["epsilon"]
+    records, side = _records(cell["kind"])
+    order = np.random.default_rng(seed).permutation(len(records))
+    public, secret = records[order[: len(order) // 2]], records[order[len(order) // 2 :]]
+    if side is None:
+        embed, learn, dim = in_unit_range(random_map(records.shape[1], 64), public), ridge, 64
+    else:
+        dim = 32 if side == 8 else 64
+        embed = in_unit_range(image_encoder(public, side, dim, seed=seed, epochs=30), public)
+        learn = up_convolution(side, seed=seed, epochs=20)
+    law = (
+        FeatureRR(epsilon=epsilon, dim=dim)
+        if cell["method"] == "feature-rr"
+        else MultiBit(epsilon=epsilon, dim=dim)
+    )
+    report = attack_records(public, secret, law, embed=embed, learn=learn, side=side, seed=seed)
+    return {"qualities": dict(report.qualities), "records": len(secret)}
+
+
+def _records(kind: str) -> tuple[Any, int | None]:
+    if kind == "cora":
+        return gv.load_dataset("cora").x.toarray().astype(float)[:, :200], None
+    from sklearn import datasets  # an extra for measurements
+
+    if kind == "digits":
+        return datasets.load_digits().data / 16, 8
+    photographs = datasets.load_sample_images().images
+    patches = []
+    for picture in photographs:
+        grey = picture.mean(axis=2) / 255
+        for row in range(0, grey.shape[0] - 31, 16):
+            patches += [grey[row : row + 32, left : left + 32] for left in range(0, grey.shape[1] - 31, 16)]
+    return np.array(patches).reshape(len(patches), -1), 32
+
+
+# -- collections -------------------------------------------------------------------------------------------
+
+
+def poisoning_cells() -> Iterator[Record]:
+    """Yield false clients at (1, 1) on Cora: 5 % first."""
+    for seed in range(5):
+        for lie in LIES:
+            yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "anybody", "seed": seed}
+    for seed in range(3):
+        for lie in LIES:
+            for share in (0.1, 0.01):
+                yield {"method": "lpgnn", "kind": lie, "share": share, "attack": "anybody", "seed": seed}
+            yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "hubs", "seed": seed}
+
+
+def poisoning(cell: Record) -> Record:
+    """Let false clients lie to one collection."""
+    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=cell["seed"])
+    settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
+    budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": cell["seed"], "unsafe_noise_seed": cell["seed"]}
+    model = gv.LPGNN(unit="node-features", **budget, **settings, epochs=150)
+    hubs = cell["attack"] == "hubs"
+    report = attack_collection(
+        model, graph, lie=cell["kind"], share=cell["share"], hubs=hubs, seed=cell["seed"]
+    )
+    return {name: value for name, value in vars(report).items() if name not in ("lie", "share")}
+
+
 # -- files and tables --------------------------------------------------------------------------------------
 
+AGAINST = ("poisoned", "checked", "robust")
 PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
     "link": (link_cells, link),
     "slot": (slot_cells, slot),
     "membership": (membership_cells, membership),
     "lira": (lira_cells, lira),
+    "reconstruction": (reconstruction_cells, reconstruction),
+    "poisoning": (poisoning_cells, poisoning),
 }
 KEYS = ("part", "data", "method", "mode", "epsilon", "attack", "share", "seed", "repeats", "kind")
 
@@ -353,11 +440,42 @@ def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
+def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield how close attackers and controls come."""
+    yield "| records | mechanism | epsilon | attacker | MSE | PSNR | SSIM | R2 | identified, % | runs |"
+    yield "|" + "---|" * 10
+    for runs in groups.values():
+        first = runs[0]
+        epsilon = "inf" if first["epsilon"] is None else f"{first['epsilon']:g}"
+        for name in first["qualities"]:
+            found = [run["qualities"][name] for run in runs]
+            cells = [first["kind"], first["method"], epsilon, name.partition(" (")[0]]
+            for figure, scale in (("mse", 1), ("psnr", 1), ("ssim", 1), ("r2", 1), ("identified", 100)):
+                values = [scale * one[figure] for one in found if one[figure] is not None]
+                cells.append(f"{Spread.of(values).mean:.3g}" if values else "")
+            yield f"| {' | '.join(cells)} | {len(runs)} |"
+
+
+def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield what false clients cost, paired with the honest collection, in points."""
+    yield "| who lies | share | how | honest | taken as it comes | checked | robust | runs |"
+    yield "|" + "---|" * 8
+    for runs in groups.values():
+        first = runs[0]
+        cells = [first["attack"], f"{first['share']:g}", first["kind"]]
+        cells.append(shown([100 * run["honest"] for run in runs], 1))
+        lost = {name: [100 * (run[name] - run["honest"]) for run in runs] for name in AGAINST}
+        cells += [shown(values, 1) for values in lost.values()]
+        yield f"| {' | '.join(cells)} | {len(runs)} |"
+
+
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
     "link": link_table,
     "slot": slot_table,
     "membership": membership_table,
     "lira": lira_table,
+    "reconstruction": reconstruction_table,
+    "poisoning": poisoning_table,
 }
 
 

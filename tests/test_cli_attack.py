@@ -63,3 +63,22 @@ def test_misuse_is_refused(invoke: Invoke, run: Path) -> None:
     assert invoke("attack", "linkteller", run, "--step", 0).code == 2
     done = invoke("attack", "linkteller", run, "--nodes", "nowhere.csv")
     assert done.code == 2 and "nowhere.csv" in done.err
+
+
+def test_records_of_a_collection(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    out = tmp_path / "local"
+    settings = ["eps_x=2", "eps_y=3", "low=-4", "high=6", "epochs=10", "x_steps=2", "y_steps=2"]
+    budget = ["--unit", "node-features", *(word for one in settings for word in ("--set", one))]
+    assert invoke("train", "lpgnn", *files.flags, *budget, "--out", out, "--no-baseline").code == 0
+    found = invoke("attack", "reconstruction", out, "--json").json
+    assert found["epsilon"] == 2.0 and len(found["attackers"]) == 4
+    done = invoke("attack", "poisoning", out, "--lie", "label", "--share", 0.1)
+    assert done.code == 0 and "robust" in done.out, done.err
+    assert json.loads((out / "internal" / "attacks" / "poisoning.json").read_text())["share"] == 0.1
+
+
+def test_what_is_sent_by_nobody_cannot_be_reconstructed(invoke: Invoke, run: Path) -> None:
+    for attack in ("reconstruction", "poisoning"):
+        done = invoke("attack", attack, run)
+        assert (done.code, done.out) == (2, "")
+        assert "gcn" in done.err

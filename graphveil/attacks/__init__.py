@@ -17,7 +17,9 @@ from graphveil.attacks.membership import (
     shadow_graph,
 )
 from graphveil.attacks.pairs import Pairs, draw_pairs
+from graphveil.attacks.poisoning import PoisoningReport, attack_collection
 from graphveil.attacks.ranking import Ranking, Spread, auc_of
+from graphveil.attacks.reconstruction import ReconstructionReport, attack_records, quality
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.attacks.serving import Served, network_predict, served
 from graphveil.attacks.single_slot import largest_advantage, single_slot, toggled
@@ -33,14 +35,18 @@ __all__ = [
     "MembershipReport",
     "MembershipSettings",
     "Pairs",
+    "PoisoningReport",
     "Predict",
     "Ranking",
+    "ReconstructionReport",
     "SecretEdges",
     "Served",
     "Spread",
+    "attack_collection",
     "attack_links",
     "attack_membership",
     "attack_predict",
+    "attack_records",
     "auc_of",
     "bayes_scores",
     "ceiling_of",
@@ -58,6 +64,7 @@ __all__ = [
     "public_knowledge",
     "pure_advantage",
     "pure_auc",
+    "quality",
     "served",
     "shadow_graph",
     "single_slot",

@@ -34,7 +34,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
         "Attack a finished run as somebody would who has its predictions; internal, and books nothing.",
-        (attack.linkteller, attack.topology, attack.membership),
+        (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
     ),
     "ledger": (
         "The durable budget book: what was ever released of which data, and how much more may be.",

@@ -168,6 +168,78 @@ def membership(
     _finish("membership", record, list(report.attackers.items()), attacked, screen)
 
 
+def reconstruction(
+    run: options.RunFolderArgument,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    seed: Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Reconstruct features from randomised ones, of a run where nodes randomise their records; internal."""
+    from graphveil.experiment.attacked import INTERNAL, attack_features
+
+    screen = Screen(as_json=json)
+    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    with screen.busy("attacking"):
+        record = attack_features(attacked, seed).as_dict()
+    screen.say(INTERNAL, style="bold")
+    head = ("attacker", "MSE", "PSNR", "R2", "identified")
+    rows = [
+        (one["attacker"], f"{one['mse']:.4g}", *(_figure(one[name]) for name in ("psnr", "r2", "identified")))
+        for one in record["attackers"]
+    ]
+    screen.table(head, rows, right=(1, 2, 3, 4))
+    _finish("reconstruction", record, (), attacked, screen)
+
+
+def poisoning(
+    run: options.RunFolderArgument,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    lie: Annotated[
+        Literal["random", "label", "feature", "unbounded"],
+        typer.Option("--lie", help="What false clients send.", rich_help_panel=_ATTACK),
+    ] = "random",
+    share: Annotated[
+        float,
+        typer.Option(
+            "--share", min=0, max=0.5, help="How many of all nodes they are.", rich_help_panel=_ATTACK
+        ),
+    ] = 0.05,
+    hubs: Annotated[
+        bool,
+        typer.Option("--hubs", help="They are the nodes of most neighbours.", rich_help_panel=_ATTACK),
+    ] = False,
+    seed: Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Let false clients choose their messages to a run of lpgnn, which is fitted anew; internal."""
+    from graphveil.attacks import attack_collection
+    from graphveil.errors import ConfigError
+    from graphveil.experiment.attacked import INTERNAL
+    from graphveil.models.lpgnn import LPGNN
+
+    screen = Screen(as_json=json)
+    attacked = _read(run, screen, root=root, nodes=nodes, edges=edges)
+    if not isinstance(attacked.model, LPGNN):
+        raise ConfigError(
+            f"poisoning is measured on runs of lpgnn, and this is one of {attacked.model.method}"
+        )
+    with screen.busy("fitting with false clients"):
+        report = attack_collection(attacked.model, attacked.graph, lie=lie, share=share, hubs=hubs, seed=seed)
+    screen.say(INTERNAL, style="bold")
+    accuracies = ("honest", "poisoned", "checked", "robust")
+    rows = [(name, f"{100 * getattr(report, name):.1f}") for name in accuracies]
+    screen.table(("server", "test accuracy"), rows, right=(1,))
+    _finish("poisoning", report.as_dict(), (), attacked, screen)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
 def _attack_links(name: str, attacked: "AttackedRun", settings: "LinkSettings", screen: Screen) -> None:
     from graphveil.attacks import attack_links
 

@@ -14,6 +14,7 @@ from graphveil.experiment.roc import roc_page
 from graphveil.experiment.source import Source
 
 if TYPE_CHECKING:
+    from graphveil.attacks import ReconstructionReport
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
 
@@ -85,6 +86,33 @@ def read_attacked(place: Path, overrides: Mapping[str, Any]) -> AttackedRun:
             "own data (--root, --nodes, --edges)"
         )
     return AttackedRun(folder, model, graph, experiment)
+
+
+def attack_features(attacked: AttackedRun, seed: int) -> "ReconstructionReport":
+    """Return how well the features of a run's nodes are reconstructed: half of them are the attacker's own.
+
+    Raises:
+        ConfigError: features do not leave their nodes in randomised form in this run.
+    """
+    import numpy as np
+
+    from graphveil._random import PublicStreams
+    from graphveil.attacks import attack_records
+    from graphveil.graph import to_dense
+    from graphveil.models.lpgnn.method import LocalMethod
+
+    method, graph = attacked.model.fitted.method, attacked.graph
+    mechanism = method.reporting.mechanism(graph.num_features) if isinstance(method, LocalMethod) else None
+    if mechanism is None:
+        raise ConfigError(
+            "reconstruction is of features that nodes randomise themselves (unit 'node-features', methods "
+            f"lpgnn and simgat), and in this run of {attacked.model.method} none are sent"
+        )
+    bounds, x = mechanism.bounds, to_dense(graph.x).double().numpy()
+    cut = np.asarray(bounds.real(bounds.unit(x)), dtype=np.float64)  # to the public range, as nodes do
+    order = PublicStreams(seed).numpy("halves").permutation(len(x))
+    public, secret = (cut[half] for half in np.array_split(order, 2))
+    return attack_records(public, secret, mechanism, seed=seed)
 
 
 def _value(name: str, value: Any) -> Any:

@@ -134,7 +134,7 @@ class LocalEstimator(LabelKeywords, Estimator):
         self._agreed(collector.survey)
         public = self._public(collector, public_features)
         graph, received = as_graph(collector, adjacency, seed=self.seed, ids=ids, public=public)
-        return self._fit_received(graph, Received(records=received), on_progress)
+        return self.fit_received(graph, Received(records=received), on_progress)
 
     def _agreed(self, survey: Survey) -> None:
         """Refuse another survey than the one that the estimator is from."""
@@ -175,7 +175,7 @@ class LocalEstimator(LabelKeywords, Estimator):
                 "fitted to"
             )
         received = Received(records=reports, guarantee=fitted.guarantee, clipped=fitted.clipped_)
-        return self._fit_received(graph, received, on_progress)
+        return self.fit_received(graph, received, on_progress)
 
     def _check_same_records(self, fitted: Fitted) -> None:
         """Require that both models mean the same by a report."""
@@ -187,7 +187,7 @@ class LocalEstimator(LabelKeywords, Estimator):
                     "or fit(graph), which is a collection of its own"
                 )
 
-    def _fit_received(self, graph: Graph, received: Received, on_progress: OnProgress) -> Self:
+    def fit_received(self, graph: Graph, received: Received, on_progress: OnProgress = silent) -> Self:
         """Learn from reports that were paid for already."""
         method = dataclasses.replace(self._configured(), received=received)
         return self._fit_by(method, graph, self._session(on_progress))
