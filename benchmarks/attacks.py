@@ -39,7 +39,7 @@ from graphveil.attacks import (
 )
 from graphveil.attacks.influence import influences
 from graphveil.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
-from graphveil.attacks.link import BY_FEATURES, LINKTELLER, TOLD, TOLD_PUBLIC
+from graphveil.attacks.link import BY_FEATURES, CONTROL, LINKTELLER, TOLD, TOLD_PUBLIC
 from graphveil.attacks.matrices import features_of
 from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
 from graphveil.attacks.poisoning import LIES
@@ -382,8 +382,12 @@ def table(part: str, cells: list[Record]) -> Iterator[str]:
 def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield AUCs, and the paired gain of the attacker with answers over the one without."""
     names = (LINKTELLER, BY_FEATURES, TOLD_PUBLIC, TOLD)
-    yield "| data | model | epsilon | accuracy | " + " | ".join(names) + " | last two, paired, 99 % | runs |"
-    yield "|" + "---|" * 10
+    yield (
+        "| data | model | epsilon | accuracy | "
+        + " | ".join(names)
+        + " | control | gain, paired, 99 % | runs |"
+    )
+    yield "|" + "---|" * 11
     for runs in groups.values():
         aucs = {name: [run["attackers"][name]["auc"] for run in runs] for name in names}
         gain = Spread.of([one - other for one, other in zip(aucs[TOLD], aucs[TOLD_PUBLIC], strict=True)])
@@ -394,6 +398,8 @@ def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
             "none" if first["epsilon"] is None else f"{first['epsilon']:g}",
         ]
         cells += [shown([run["accuracy"] for run in runs]), *(shown(aucs[name]) for name in names)]
+        control = [run["attackers"][CONTROL]["auc"] for run in runs if CONTROL in run["attackers"]]
+        cells.append(shown(control) if control else "")
         between = f" ({gain.low:+.3f} to {gain.high:+.3f})" if len(runs) > 1 else ""
         yield f"| {' | '.join(cells)} | {gain.mean:+.3f}{between} | {len(runs)} |"
 

@@ -39,7 +39,7 @@ def test_the_whole_graph_of_a_run(invoke: Invoke, run: Path) -> None:
     done = invoke("attack", "topology", run, "--json")
     assert done.code == 0, done.err
     assert (done.json["attack"], done.json["nodes"], done.json["pairs"]) == ("topology", 60, 60 * 59 // 2)
-    assert len(done.json["attackers"]) == 5
+    assert len(done.json["attackers"]) == 6
 
 
 def test_membership_of_a_run(invoke: Invoke, run: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from graphveil.attacks.matrices import dense_rows, features_of
 from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.ranking import Floats
-from graphveil.attacks.secret_edges import Integers
+from graphveil.attacks.secret_edges import Integers, SecretEdges
 from graphveil.attacks.serving import Served
 from graphveil.graph import Graph
 
@@ -58,6 +58,16 @@ def public_knowledge(graph: Graph, pairs: Pairs) -> Knowledge:
         labels[known, graph.y.numpy()[known]] = 1
         rows["labels"] = labels[pairs.nodes]
     return Knowledge(rows)
+
+
+def aggregate_knowledge(public: Knowledge, graph: Graph, edges: SecretEdges, pairs: Pairs) -> Knowledge:
+    """Return a control: true classes of all nodes and how many neighbours each has, but of no pair whether.
+
+    It tells how much of an attacker's gain is about nodes, which a guarantee for one edge does not hide.
+    """
+    labels = np.eye(graph.num_classes)[graph.y.numpy()] * graph.labelled.numpy()[:, None]
+    degrees = np.log1p(edges.degrees.astype(np.float64))[:, None]
+    return Knowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
 
 
 def full_knowledge(public: Knowledge, answers: Served, pairs: Pairs, influence: Floats | None) -> Knowledge:

@@ -20,7 +20,7 @@ from graphveil.attacks.influence import (
     influences,
     link_scores,
 )
-from graphveil.attacks.knowledge import full_knowledge, public_knowledge
+from graphveil.attacks.knowledge import aggregate_knowledge, full_knowledge, public_knowledge
 from graphveil.attacks.matrices import Matrix, features_of
 from graphveil.attacks.pairs import SAMPLINGS, Pairs, Sampling, draw_pairs
 from graphveil.attacks.ranking import Floats, Ranking, Spread
@@ -34,6 +34,7 @@ from graphveil.models.base import Estimator
 LINKTELLER, BY_POSTERIOR, BY_FEATURES = "LinkTeller", "posterior correlation", "feature correlation (public)"
 TOLD_PUBLIC, TOLD = "told half the pairs (public)", "told half the pairs, with answers"
 MOST_NODES = 6_000
+CONTROL = "told half the pairs, with true classes and degrees (control)"
 BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
 
@@ -50,7 +51,8 @@ class LinkSettings:
         nudge: how a row is nudged (:func:`influences`).
         direction: whose influence counts (:func:`link_scores`).
         supervised: whether attackers who are told half of the pairs are asked, too
-            (:func:`supervised_scores`): one who has public data alone, and one who has the model besides.
+            (:func:`supervised_scores`): one who has public data alone, one who has the model besides, and a
+            control who knows everybody's true class and number of neighbours.
         seed: of the draw.
     """
 
@@ -186,8 +188,9 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
     """
     asked = settings or LinkSettings()
     answers = served(model, graph)
+    edges = SecretEdges.of(graph.adjacency)
     pairs = draw_pairs(
-        SecretEdges.of(graph.adjacency),
+        edges,
         count=asked.nodes,
         sampling=asked.sampling,
         cutoff=asked.cutoff,
@@ -206,6 +209,8 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
         full = full_knowledge(public, answers, pairs, influence)
         scores[TOLD_PUBLIC] = supervised_scores(public, pairs, seed=asked.seed)
         scores[TOLD] = supervised_scores(full, pairs, seed=asked.seed)
+        aggregates = aggregate_knowledge(public, graph, edges, pairs)
+        scores[CONTROL] = supervised_scores(aggregates, pairs, seed=asked.seed)
     notes = {} if answers.moves else {LINKTELLER: BY_CONSTRUCTION}
     attackers = {
         name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
