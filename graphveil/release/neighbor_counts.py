@@ -1,5 +1,6 @@
 """Noisy counts of each node's neighbours by class: whole numbers, of which an edge moves one by one."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -53,15 +54,16 @@ class NeighborCountQuery(Query):
 
     Of an undirected edge's two directions one counts: towards the end whose group has the higher rank, and
     between equal ranks towards the one that a public coin of the pair's numbers says. So the whole budget of
-    an edge goes to the end that needs it, and none is halved.
+    an edge goes to the end that needs it, and none is halved. Without ranks both count, at twice the price.
 
     Guarantee (units of edges): an edge that comes or goes moves one whole number in one row by one, and the
     noise there is discrete Laplace: the answer is epsilon-DP. Which number it is follows from public numbers,
-    groups and classes. Under ``directed-edge`` every stored edge counts at its target.
+    groups and classes. Without ranks an undirected edge moves one number at each of its ends, and the answer
+    is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
 
     Args:
         partition: the name of the public groups of nodes.
-        ranks: of each group.
+        ranks: of each group; None where edges count at both ends.
         epsilon: of the noise.
         classes: C.
 
@@ -71,6 +73,8 @@ class NeighborCountQuery(Query):
     >>> from graphveil.privacy import UndirectedEdge
     >>> NeighborCountQuery("train/val/target", (0, 1, 2), 0.5, 4).event(UndirectedEdge())
     PureDP(epsilon=0.5)
+    >>> NeighborCountQuery("train/val/target", None, 0.5, 4).event(UndirectedEdge())
+    PureDP(epsilon=1.0)
     """
 
     kind: ClassVar[str] = "neighbor_counts"
@@ -80,7 +84,7 @@ class NeighborCountQuery(Query):
     exact_noise: ClassVar[bool] = True
 
     partition: str
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...] | None
     epsilon: float
     classes: int
 
@@ -88,7 +92,7 @@ class NeighborCountQuery(Query):
         """Check every field."""
         _check.integer_at_least(1, classes=self.classes)
         _check.within(1, MAX_DIM, classes=self.classes)
-        if not self.ranks:
+        if self.ranks == ():
             raise ConfigError("ranks must name a group; without any, no node has a row")
         _check.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
 
@@ -108,15 +112,15 @@ class NeighborCountQuery(Query):
                 f"counts of neighbours have no bound under unit {unit.name!r}: one record may be in all of "
                 "them; protect edges"
             )
-        return PureDP(self.epsilon)
+        return PureDP(self.changed(unit) * self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:
-        """Return 1: one edge, one count."""
-        return 1.0
+        """Return the norm of what an edge changes: every count that it reaches, by one."""
+        return math.sqrt(self.changed(unit))
 
     def changed(self, unit: Unit) -> int:
-        """Return 1: one edge, one count."""
-        return 1
+        """Return how many counts an edge reaches: one, or one at each end of an undirected edge."""
+        return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
 
     def check_unit(self, unit: Unit, *, directed: bool) -> None:
         """Refuse friendships stored as directed edges: one that is stored twice would move two counts."""
@@ -138,17 +142,21 @@ class NeighborCountQuery(Query):
 
     def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
         """Return noisy counts."""
+        ranks = None if private.directed else self._ranks(data)
+        return private.rows(NoisyCounts(data.arrays[0].numpy(), ranks, self.classes, self.law, key))
+
+    def _ranks(self, data: Prepared) -> npt.NDArray[np.int64] | None:
+        """Return the rank of each node, None where both ends of an edge count."""
+        if self.ranks is None:
+            return None
         groups = data.public.groups
-        ranks = torch.tensor(self.ranks)[torch.zeros_like(data.arrays[0]) if groups is None else groups]
-        work = NoisyCounts(
-            data.arrays[0].numpy(), None if private.directed else ranks.numpy(), self.classes, self.law, key
-        )
-        return private.rows(work)
+        of_nodes = torch.tensor(self.ranks)[torch.zeros_like(data.arrays[0]) if groups is None else groups]
+        return of_nodes.numpy()
 
     @property
     def groups(self) -> int:
         """The number of groups of nodes."""
-        return len(self.ranks)
+        return 1 if self.ranks is None else len(self.ranks)
 
     @property
     def noise(self) -> tuple[float, ...]:
@@ -180,7 +188,7 @@ class NeighborCountQuery(Query):
 class NoisyCounts(BlockWork):
     """The counts of a block's rows with their noise, under the key of one query.
 
-    ``ranks`` are those of all nodes, None where every stored edge counts at its target.
+    ``ranks`` are those of all nodes, None where every stored direction counts at its target.
     """
 
     classes: npt.NDArray[np.int64]

@@ -74,7 +74,10 @@ class Replay:
         events = [query.event(unit) for query in self.queries]
         u, v = (0, 0) if self.groups is None else (int(self.groups[end]) for end in pair)
         if all(isinstance(event, PureDP) for event in events):
-            return [1 / query.noise[0] for query in self.queries]  # one whole number, by one
+            counts = [query for query in self.queries if isinstance(query, NeighborCountQuery)]
+            assert len(counts) == len(events)
+            # An edge pays its epsilon for every whole number that it moves by one.
+            return [query.event(unit).epsilon / query.epsilon / query.noise[0] for query in counts]
         squared = [event.mu_squared[u][v] for event in events if isinstance(event, PairwiseGaussian)]
         assert len(squared) == len(events)
         assert math.sqrt(sum(squared)) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)

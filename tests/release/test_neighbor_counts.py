@@ -28,40 +28,63 @@ from graphveil.release import (
 Patch = pytest.MonkeyPatch
 CLASSES = 3
 QUERY = NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, CLASSES)
+BOTH_ENDS = NeighborCountQuery("train/val/target", None, 1.0, CLASSES)
 UNITS: tuple[Unit, ...] = (UndirectedEdge(), DirectedEdge())
 
 
-def counts(unit: Unit, graph: Drawn, groups: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    release = Release(unnoised(unit, (QUERY,)), graph.adjacency(), groups, budget=MemoryLedger())
+def counts(
+    unit: Unit,
+    graph: Drawn,
+    groups: torch.Tensor,
+    classes: torch.Tensor,
+    query: NeighborCountQuery = QUERY,
+) -> torch.Tensor:
+    release = Release(unnoised(unit, (query,)), graph.adjacency(), groups, budget=MemoryLedger())
     return release.ask(NeighborCountData(classes))
 
 
-def an_edge_moves_one_count_by_one() -> None:
-    """Toggle every pair of drawn graphs."""
+def an_edge_moves_one_count_by_one(query: NeighborCountQuery = QUERY) -> None:
+    """Toggle every pair of drawn graphs; without ranks, an edge may move one count at each end."""
     rng, moved = np.random.default_rng(0), 0
     for unit in UNITS:
         for kind in KINDS * 3:
             graph = draw(kind, directed=isinstance(unit, DirectedEdge), rng=rng)
             groups = torch.from_numpy(rng.integers(3, size=graph.nodes))
             classes = torch.from_numpy(rng.integers(-1, CLASSES, size=graph.nodes))
-            before = counts(unit, graph, groups, classes)
+            before = counts(unit, graph, groups, classes, query)
+            price, norm = query.event(unit).epsilon / query.epsilon, query.sensitivity(unit)
             for pair in graph.pairs():
-                change = counts(unit, graph.toggled(pair), groups, classes) - before
+                change = counts(unit, graph.toggled(pair), groups, classes, query) - before
                 ends = set(pair if isinstance(unit, UndirectedEdge) else pair[1:])
-                assert float(change.abs().sum()) <= 1, f"an edge moves {change.abs().sum():g}, priced 1"
+                total = float(change.abs().sum())
+                assert total <= price, f"an edge moves {total:g}, priced {price:g}"
+                assert float(change.norm()) <= norm + 1e-6 and len(change.nonzero()) <= query.changed(unit)
                 assert set(change.nonzero()[:, 0].tolist()) <= ends
                 moved += bool(change.any())
     assert moved > 500
 
 
+def counts_at_both_ends_cost_twice() -> None:
+    """Toggle every pair where both ends count."""
+    an_edge_moves_one_count_by_one(BOTH_ENDS)
+
+
 def test_an_edge_moves_one_count_by_one() -> None:
     an_edge_moves_one_count_by_one()
+    counts_at_both_ends_cost_twice()
 
 
 def test_a_target_hears_its_labelled_neighbours_and_they_do_not_hear_it() -> None:
     star = Drawn(4, ((0, 3), (1, 3), (2, 3)), directed=False)
     groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
     assert counts(UndirectedEdge(), star, groups, classes).tolist() == [[0] * 3] * 3 + [[1, 2, 0]]
+
+
+def test_without_ranks_all_hear_all_neighbours() -> None:
+    star = Drawn(4, ((0, 3), (1, 3), (2, 3)), directed=False)
+    groups, classes = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 2])
+    heard = counts(UndirectedEdge(), star, groups, classes, BOTH_ENDS)
+    assert heard.tolist() == [[0, 0, 1]] * 3 + [[1, 2, 0]]
 
 
 def test_between_equals_one_end_hears_and_over_all_pairs_both_do_alike() -> None:
@@ -104,6 +127,7 @@ def test_blocks_and_ranges_of_rows_draw_the_same_noise() -> None:
 
 def test_it_costs_pure_epsilon_under_edges_and_is_refused_under_records() -> None:
     assert [QUERY.event(unit) for unit in UNITS] == [PureDP(1.0)] * 2
+    assert [BOTH_ENDS.event(unit) for unit in UNITS] == [PureDP(2.0), PureDP(1.0)]
     with pytest.raises(UnitError, match="no bound"):
         QUERY.event(NodeOwner())
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
@@ -149,6 +173,10 @@ def the_direction_between_equals_follows_how_many_edges_there_are(patch: Patch) 
     )
 
 
+def counts_at_both_ends_are_booked_once(patch: Patch) -> None:
+    patch.setattr(NeighborCountQuery, "changed", lambda query, unit: 1)
+
+
 def counts_of_neighbours_have_less_noise(patch: Patch) -> None:
     draw = DiscreteLaplace.draw
     patch.setattr(
@@ -164,6 +192,7 @@ def noise_has_the_law_of_its_epsilon() -> None:
 BUGS: tuple[tuple[Callable[[Patch], None], Callable[[], None]], ...] = (
     (both_ends_of_an_edge_are_counted, an_edge_moves_one_count_by_one),
     (the_direction_between_equals_follows_how_many_edges_there_are, an_edge_moves_one_count_by_one),
+    (counts_at_both_ends_are_booked_once, counts_at_both_ends_cost_twice),
     (counts_of_neighbours_have_less_noise, counts_have_their_noise),
     (counts_of_neighbours_have_less_noise, noise_has_the_law_of_its_epsilon),
 )

@@ -31,13 +31,14 @@ class ClassCode(Estimator):
     **Edge units.** Every node is counted as a class (its label if that is public, else the likeliest one by
     its features), and an edge is counted at one of its ends, the one that needs it: a target, if it has one.
     Row v says how many of v's neighbours are of each class, r_vk = n_vk + Z_vk, with two-sided geometric
-    noise P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Where labels are few or messages have weights, codes
-    of classes are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
+    noise P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Of two classes, undirected edges count at both ends
+    from epsilon 2, with half of it at each. Where labels are few or messages have weights, codes of classes
+    are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
 
-    Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one: the
-    counts are epsilon-DP, with delta 0. Sums and class-pair counts are one Gaussian release of sensitivity
-    one for every pair of groups, with mu = mu*(epsilon, delta). Everything after it is post-processing with
-    public labels. Proof: ``docs/guarantees.md``, section 9.
+    Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one, or two
+    with half of epsilon each: the counts are epsilon-DP, with delta 0. Sums and class-pair counts are one
+    Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta). Everything
+    after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
 
     At edge level another graph is predicted from rows of its own, one release that is booked once, and of a
     graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and

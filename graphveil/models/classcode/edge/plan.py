@@ -9,11 +9,13 @@ from graphveil.models.classcode.edge.queries import Steering
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
+from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborCountQuery, ReleasePlan, calibrate_plan
 from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
 from graphveil.release.plan import Query
 
 Noise = Literal["auto", "laplace", "gaussian"]
+_BOTH_ENDS = 2.0  # epsilon from which edges of graphs of two classes count at both ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,20 @@ class EdgePlan:
 
 
 def counting(terms: Terms, sizes: PublicSizes) -> ReleasePlan:
-    """Return one query for counts of neighbours, which spends epsilon, or the most that is of any use."""
-    query = NeighborCountQuery(PARTITION, RANKS, min(terms.budget, MAX_EPSILON), sizes.classes)
+    """Return one query for counts of neighbours, which spends epsilon, or the most that is of any use.
+
+    Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
+    from epsilon 2 an edge between two nodes counts at both, at half the epsilon each
+    (``docs/decisions/028-both-ends.md``).
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> plan = counting(Terms(unit=UndirectedEdge(), epsilon=4.0), PublicSizes(nodes=1000, classes=2))
+    >>> plan.queries[0].ranks, plan.queries[0].epsilon, round(plan.epsilon, 3)
+    (None, 2.0, 4.0)
+    """
+    both = isinstance(terms.unit, UndirectedEdge) and sizes.classes == 2 and terms.budget >= _BOTH_ENDS
+    ranks, epsilon = (None, terms.budget / 2) if both else (RANKS, terms.budget)
+    query = NeighborCountQuery(PARTITION, ranks, min(epsilon, MAX_EPSILON), sizes.classes)
     return ReleasePlan(terms.unit, (query,), terms.delta_for(sizes.nodes))
 
 

@@ -3,7 +3,8 @@
 Why so: with steered weights an edge reaches one row. If what it brings is one class, it moves one whole
 number by one, and noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
 deviation that a Gaussian has at delta 1e-7. Nothing else is asked: training rows themselves say how classes
-are connected. The proof is one line (``docs/guarantees.md``, section 9).
+are connected. Two classes, from epsilon 2: both ends count the edge, so training rows hear as much as those
+of targets, which matters more there than noise. The proof is one line (``docs/guarantees.md``, section 9).
 """
 
 import torch
@@ -45,7 +46,8 @@ class TallyRounds:
         self.rows: list[Tensor] = []
         self._graph, self._groups, self._labels = graph, groups, labels
         self._release, self._listening = release, slice(first, None)
-        self._reach = reach_of(hops[0].ranks, directed=graph.directed)
+        self._once = hops[0].ranks is not None and not graph.directed  # each edge counts at one of its ends
+        self._reach = reach_of(hops[0].ranks if self._once else None)
         self._shares = torch.bincount(groups, minlength=GROUPS).to(torch.float64) / len(groups)
         self._said = torch.empty(0)
 
@@ -61,7 +63,7 @@ class TallyRounds:
     def affinity(self) -> Affinity:
         """Return what the training rows say about how classes are connected; labels are public.
 
-        Between training nodes each edge counts at one end, so both ends' rows together count it once.
+        Where an edge counts at one end, rows of both ends together count it once.
         """
         training = self._groups == TRAIN
         labels, rows = self._graph.y[training], self.rows[0][training].to(torch.float64)
@@ -70,7 +72,7 @@ class TallyRounds:
         counted = torch.bincount(labels, minlength=classes).to(torch.float64)
         variance = counted[:, None].expand(-1, classes) * self.hops[0].law.sigma ** 2
         heard = float(self._reach[:, TRAIN] @ self._shares)
-        if not self._graph.directed:
+        if self._once:
             ends, variance, heard = ends + ends.T, variance + variance.T, 2 * heard
             variance = variance + torch.diag(variance.diagonal())  # twice one number: four times its variance
         return affinity_from_ends(ends, variance, labels, heard)
@@ -109,14 +111,14 @@ class TallyRounds:
         return torch.stack([(known * into[:, None]).T @ counted for into in reach.T]) / total[:, None]
 
 
-def reach_of(ranks: tuple[int, ...], *, directed: bool) -> Tensor:
-    """Return how many of the edges from one group count in rows of another, (from, into).
+def reach_of(ranks: tuple[int, ...] | None) -> Tensor:
+    """Return how many of the edges from one group count in rows of another, (from, into): all without ranks.
 
-    >>> reach_of((0, 1), directed=False).tolist()
+    >>> reach_of((0, 1)).tolist()
     [[0.5, 1.0], [0.0, 0.5]]
     """
+    if ranks is None:
+        return torch.ones(GROUPS, GROUPS, dtype=torch.float64)
     rank = torch.tensor(ranks)
-    if directed:
-        return torch.ones(len(rank), len(rank), dtype=torch.float64)
     ahead = (rank[None, :] - rank[:, None]).sign().to(torch.float64)
     return (ahead + 1) / 2

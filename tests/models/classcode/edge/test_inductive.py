@@ -70,6 +70,25 @@ def test_another_graph_is_asked_once_for_rows_alone(options: dict[str, Any]) -> 
     assert torch.allclose(first.sum(dim=1), torch.ones(150))
 
 
+def two_classes(seed: int = 0) -> Graph:
+    graph = grouped(seed=seed)
+    return graph.replace(y=graph.y.clamp_max(1), num_classes=2, class_names=())
+
+
+@pytest.mark.usefixtures("quick_classcode")
+def test_two_classes_are_counted_at_both_ends_here_there_and_at_new_nodes() -> None:
+    graph, other = two_classes(), two_classes(seed=1)
+    model = ClassCode(**PUBLIC).fit(graph)
+    (query,) = model.preview(graph).plan.queries
+    assert (query.ranks, query.epsilon, model.guarantee.epsilon) == (None, 2.0, pytest.approx(4.0, rel=1e-4))
+    assert ClassCode(**{**PUBLIC, "epsilon": 1.9}).preview(graph).plan.queries[0].ranks == (0, 1, 2)
+    right = model.predict(other, disjoint_edges=True) == other.y
+    assert float(right[other.mask("test")].float().mean()) > 0.8
+    grown = model.predict_proba(grow(other), disjoint_edges=True)
+    assert grown.shape == (153, 2)
+    assert model.guarantee_with_predictions.epsilon == pytest.approx(4.0, rel=1e-4)
+
+
 @pytest.mark.usefixtures("quick_classcode")
 def test_graphs_that_may_share_edges_add_up() -> None:
     graph, other = grouped(), grouped(seed=1)
