@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from release.test_neighbor_counts import counts_at_both_ends_are_booked_once
 from torch import Tensor
 
 from graphveil.graph import Adjacency, Graph
@@ -172,5 +171,4 @@ BUGS: tuple[tuple[Callable[[Patch], None], Check], ...] = (
     (features_are_taught_what_degrees_say, TAUGHT),
     (features_are_taught_what_degrees_say, FEW),
     (a_decision_is_surer_where_friends_are_many, BOTH),
-    (counts_at_both_ends_are_booked_once, BOTH),
 )
