@@ -33,7 +33,7 @@ SWITCH = {
     "many labels": 1,
     "few labels": NODES,
     "sums of codes": NODES,
-    "both ends": NODES,  # as in graphs of two classes from epsilon 2
+    "both ends": NODES,  # as in graphs of two classes from epsilon 4
 }
 
 
@@ -64,7 +64,7 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
         patch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
         graph, before, largest = told_little(sparse(unit, size)), Replay(), 0.0
         noise = "gaussian" if size == "sums of codes" else "auto"
-        epsilon = 2.0 if size == "both ends" else 1.0
+        epsilon = 4.0 if size == "both ends" else 1.0
         model = classcode.ClassCode(unit=unit, epsilon=epsilon, delta=1e-5, seed=5, noise=noise)
         with before.in_place(patch):
             predicted = model.fit(graph).predict_proba()

@@ -32,7 +32,7 @@ class ClassCode(Estimator):
     its features), and an edge is counted at one of its ends, the one that needs it: a target, if it has one.
     Row v says how many of v's neighbours are of each class, r_vk = n_vk + Z_vk, with two-sided geometric
     noise P(Z = z) = tanh(epsilon / 2) e^(-epsilon |z|). Of two classes, undirected edges count at both ends
-    from epsilon 2, with half of it at each. Where labels are few or messages have weights, codes of classes
+    from epsilon 4, with half of it at each. Where labels are few or messages have weights, codes of classes
     are summed instead, r_v = mu sum_u A_uv w(g_u, g_v) c_u + N(0, I), beside class-pair counts.
 
     Guarantee: units ``undirected-edge`` and ``directed-edge``. An edge moves one whole number by one, or two

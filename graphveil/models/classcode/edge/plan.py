@@ -15,7 +15,7 @@ from graphveil.release.neighbor_counts import MAX_EPSILON, MIN_EPSILON
 from graphveil.release.plan import Query
 
 Noise = Literal["auto", "laplace", "gaussian"]
-_BOTH_ENDS = 2.0  # epsilon from which edges of graphs of two classes count at both ends
+_BOTH_ENDS = 4.0  # epsilon from which edges of graphs of two classes count at both ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ def counting(terms: Terms, sizes: PublicSizes) -> ReleasePlan:
     """Return one query for counts of neighbours, which spends epsilon, or the most that is of any use.
 
     Two classes make short rows, and long before noise is small they fail by how little training nodes hear:
-    from epsilon 2 an edge between two nodes counts at both, at half the epsilon each
+    from epsilon 4 an edge between two nodes counts at both, at half the epsilon each
     (``docs/decisions/028-both-ends.md``).
 
     >>> from graphveil.privacy import UndirectedEdge

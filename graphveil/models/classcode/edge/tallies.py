@@ -3,7 +3,7 @@
 Why so: with steered weights an edge reaches one row. If what it brings is one class, it moves one whole
 number by one, and noise that suits a whole number, discrete Laplace at the full epsilon, has a third of the
 deviation that a Gaussian has at delta 1e-7. Nothing else is asked: training rows themselves say how classes
-are connected. Two classes, from epsilon 2: both ends count the edge, so training rows hear as much as those
+are connected. Two classes, from epsilon 4: both ends count the edge, so training rows hear as much as those
 of targets, which matters more there than noise. The proof is one line (``docs/guarantees.md``, section 9).
 """
 

@@ -81,7 +81,7 @@ def test_two_classes_are_counted_at_both_ends_here_there_and_at_new_nodes() -> N
     model = ClassCode(**PUBLIC).fit(graph)
     (query,) = model.preview(graph).plan.queries
     assert (query.ranks, query.epsilon, model.guarantee.epsilon) == (None, 2.0, pytest.approx(4.0, rel=1e-4))
-    assert ClassCode(**{**PUBLIC, "epsilon": 1.9}).preview(graph).plan.queries[0].ranks == (0, 1, 2)
+    assert ClassCode(**{**PUBLIC, "epsilon": 3.9}).preview(graph).plan.queries[0].ranks == (0, 1, 2)
     right = model.predict(other, disjoint_edges=True) == other.y
     assert float(right[other.mask("test")].float().mean()) > 0.8
     grown = model.predict_proba(grow(other), disjoint_edges=True)
