@@ -64,7 +64,7 @@ def defaults_follow_from_answers(unit: str, size: str) -> None:
         patch.setattr(method, "_FEW_TO_LEARN_FROM", SWITCH[size])
         graph, before, largest = told_little(sparse(unit, size)), Replay(), 0.0
         noise = "gaussian" if size == "sums of codes" else "auto"
-        epsilon = 4.0 if size == "both ends" else 1.0
+        epsilon = {UNITS[0]: 4.0, UNITS[1]: 2.0}[unit] if size == "both ends" else 1.0
         model = classcode.ClassCode(unit=unit, epsilon=epsilon, delta=1e-5, seed=5, noise=noise)
         with before.in_place(patch):
             predicted = model.fit(graph).predict_proba()
