@@ -91,7 +91,8 @@ def figure(cell: list[Record], value: Any, form: str = ".1f", *, whole: int = 3)
         return "undefined"
     text = f"{statistics.fmean(known):{form}}"
     if len(known) > 1:
-        text += f" ± {statistics.stdev(known) / math.sqrt(len(known)):{form}}"
+        error = ".1g" if form.endswith("g") else form
+        text += f" ± {statistics.stdev(known) / math.sqrt(len(known)):{error}}"
     return text if len(known) >= whole else f"{text} ({len(known)})"
 
 

@@ -109,7 +109,7 @@ def accuracy_cells(options: argparse.Namespace) -> Iterator[Record]:
     for seed in range(options.runs):
         for data in options.datasets or FRACTIONS:
             for mechanism in options.mechanisms or (*BESIDE, "public", *MECHANISMS):
-                for epsilon in (0.0,) if mechanism in FREE else options.epsilons:
+                for epsilon in (0.0,) if mechanism in FREE else options.epsilons or EPSILONS:
                     every = options.fractions or FRACTIONS.get(data, (1.0,))
                     for fraction in (1.0,) if mechanism in BESIDE else every:
                         if wanted(data, fraction, mechanism, epsilon):
@@ -198,7 +198,7 @@ def query_cells(options: argparse.Namespace) -> Iterator[Record]:
     """Yield the cells of the fifteen queries."""
     for seed in range(options.runs):
         for data in options.datasets or ("facebook_pages", "lastfm_asia"):
-            for epsilon in QUERY_EPSILONS:
+            for epsilon in options.epsilons or QUERY_EPSILONS:
                 for mechanism in options.mechanisms or MECHANISMS:
                     yield cell_of(data, 1.0, mechanism, epsilon, seed)
 
@@ -382,7 +382,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("topology.jsonl"))
     parser.add_argument("--datasets", type=names)
     parser.add_argument("--mechanisms", type=names)
-    parser.add_argument("--epsilons", type=numbers, default=list(EPSILONS))
+    parser.add_argument("--epsilons", type=numbers)
     parser.add_argument("--fractions", type=numbers)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cache", type=Path)
