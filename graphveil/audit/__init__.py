@@ -5,6 +5,7 @@ Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func
 """
 
 from graphveil.audit.bounds import LowerBound, at_least, at_most, repeated_runs
+from graphveil.audit.inserted import audit_training
 from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.noise import Noise
 from graphveil.audit.one_run import one_run, one_run_gaussian
@@ -26,6 +27,7 @@ __all__ = [
     "at_least",
     "at_most",
     "audit_plan",
+    "audit_training",
     "one_run",
     "one_run_gaussian",
     "plant_features",

@@ -1,6 +1,7 @@
 """Queries as mechanisms: what a plan asks, asked on small random graphs and replayed like anybody else's."""
 
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from graphveil.audit.report import Report
 from graphveil.audit.silence import silent
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.graph import Adjacency
-from graphveil.privacy import ByGroup, Gaussian, MemoryLedger, NodeOwner, PairwiseGaussian, Unit
+from graphveil.privacy import ByGroup, Gaussian, MemoryLedger, NodeOwner, Unit
 from graphveil.release import (
     NeighborCountData,
     NeighborCountQuery,
@@ -39,27 +40,52 @@ def replay_query(query: Query, unit: Unit, *, pairs: int = 200, seed: int = 0) -
     >>> replay_query(query, UndirectedEdge(), pairs=20).broken
     False
     """
-    asked = _mechanism(query, unit)
+    asked = mechanism_of(query, unit)
     if asked is None:
         return None
     mechanism, claim = asked
     return replay(mechanism, unit=unit.name, pairs=pairs, seed=seed, **claim)
 
 
-def _mechanism(query: Query, unit: Unit) -> tuple[Callable[[SmallGraph, Noise], None], dict[str, Any]] | None:
-    edges = unit.name in ("undirected-edge", "directed-edge")
-    if isinstance(query, NeighborSumQuery) and edges and query.similarity is None:
-        event = query.event(unit)
-        assert isinstance(event, PairwiseGaussian)
-        return lambda graph, noise: _hop(query, unit, graph, noise), {"mu": event.worst**0.5 * (1 + GRID)}
-    if isinstance(query, NeighborCountQuery) and edges:
-        return lambda graph, noise: _counts(query, unit, graph, noise), {"epsilon": query.epsilon}
-    if isinstance(query, PushQuery) and isinstance(unit, NodeOwner) and not unit.replace_one:
-        cost = query.event(unit)
-        cases = cost.events if isinstance(cost, ByGroup) else (cost,)
-        mu = max(case.mu for case in cases if isinstance(case, Gaussian))
-        return lambda graph, noise: _push(query, unit, graph, noise), {"mu": mu * (1 + GRID)}
+Asked = tuple[Callable[[SmallGraph, Noise], None], dict[str, Any]]
+
+
+@singledispatch
+def mechanism_of(query: Query, unit: Unit) -> Asked | None:
+    """Return a query as a mechanism on small graphs, and its claim; None where it has no neighbours there.
+
+    A new kind of query registers here, and is replayed with every plan that asks it.
+    """
     return None
+
+
+def _is_edge(unit: Unit) -> bool:
+    return unit.name in ("undirected-edge", "directed-edge")
+
+
+@mechanism_of.register
+def _of_hops(query: NeighborSumQuery, unit: Unit) -> Asked | None:
+    if not _is_edge(unit) or query.similarity is not None:
+        return None
+    event = query.event(unit)
+    return lambda graph, noise: _hop(query, unit, graph, noise), {"mu": event.worst**0.5 * (1 + GRID)}
+
+
+@mechanism_of.register
+def _of_counts(query: NeighborCountQuery, unit: Unit) -> Asked | None:
+    if not _is_edge(unit):
+        return None
+    return lambda graph, noise: _counts(query, unit, graph, noise), {"epsilon": query.epsilon}
+
+
+@mechanism_of.register
+def _of_pushes(query: PushQuery, unit: Unit) -> Asked | None:
+    if not isinstance(unit, NodeOwner) or unit.replace_one:
+        return None
+    cost = query.event(unit)
+    cases = cost.events if isinstance(cost, ByGroup) else (cost,)
+    mu = max(case.mu for case in cases if isinstance(case, Gaussian))
+    return lambda graph, noise: _push(query, unit, graph, noise), {"mu": mu * (1 + GRID)}
 
 
 def _hop(query: NeighborSumQuery, unit: Unit, graph: SmallGraph, noise: Noise) -> None:

@@ -37,7 +37,7 @@ class _SilentLaplace(DiscreteLaplace):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
-class _SilentCounts(NeighborCountQuery):
+class SilentCounts(NeighborCountQuery):
     """Counts of neighbours as they are."""
 
     @property
@@ -49,7 +49,7 @@ class _SilentCounts(NeighborCountQuery):
 def silent(unit: Unit, query: Query) -> ReleasePlan:
     """Return the plan that answers one query without noise."""
     if isinstance(query, NeighborCountQuery):
-        query = _SilentCounts(**vars(query))
+        query = SilentCounts(**vars(query))
     return ReleasePlan(unit, (query,), delta=1e-3, sampler=NoNoise)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.audit import audit_plan, plant_features, plant_labels, replay_query
+from graphveil.audit.planted import plant
 from graphveil.mechanisms import (
     DiscreteGaussian,
     FeatureRR,
@@ -30,6 +31,7 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
+from graphveil.release.query import Query
 from graphveil.weights import SigmoidCos
 
 Patch = pytest.MonkeyPatch
@@ -124,6 +126,39 @@ def test_counts_of_features_certify_most_of_a_claim(law: Any) -> None:
 
 def test_features_whose_worst_event_is_too_rare_are_left_out() -> None:
     assert plant_features(FeatureRR(epsilon=1.0, dim=20)) is None
+
+
+UNPLANTED = {  # kinds of queries whose canaries would share a number, and why that is seen elsewhere
+    "AccuracyCountQuery": "one count for everybody; its noise is that of its law's tests",
+    "BlockCountQuery": "a count of a whole block",
+    "ChunkDensityQuery": "as published, and known not to keep its claim",
+    "ChunkResponseQuery": "as published, and known not to keep its claim",
+    "EdgeAttentionQuery": "steps on edges, whose gradients its own tests replay",
+    "EdgeCountQuery": "a few cells for all edges",
+    "EdgeTotalQuery": "one count of all edges",
+    "OutcomeCountQuery": "one count for everybody",
+    "SeededCellsQuery": "as published, and known not to keep its claim",
+    "SeededResponseQuery": "as published, and known not to keep its claim",
+    "SeededTotalQuery": "as published, and known not to keep its claim",
+    "TopSlotsQuery": "cells compete for places",
+    "TreeSearchQuery": "a walk, whose law its own tests enumerate",
+}
+
+
+def kinds_of(base: type) -> set[type]:
+    return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
+
+
+def test_every_kind_of_query_has_canaries_or_a_reason() -> None:
+    shipped = {
+        kind
+        for kind in kinds_of(Query)
+        if kind.__module__.startswith("graphveil.release") and not kind.__abstractmethods__
+    }
+    default = plant.dispatch(object)
+    planted = {kind.__name__ for kind in shipped if plant.dispatch(kind) is not default}
+    assert planted | set(UNPLANTED) == {kind.__name__ for kind in shipped}
+    assert not planted & set(UNPLANTED)
 
 
 # -- seeded bugs ---------------------------------------------------------------------------------------------
