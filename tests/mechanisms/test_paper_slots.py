@@ -51,7 +51,7 @@ def test_noise_that_is_cut_loses_ln_2_more_than_noise_on_whole_numbers(epsilon: 
     seen = np.bincount(np.minimum(np.abs(drawn), 3), minlength=4)
     expected = 800 * np.array([cut[0], 2 * cut[1], 2 * cut[2], tail[3]])
     assert stats.chisquare(seen, expected).pvalue > 1e-4
-    whole = DiscreteLaplace(epsilon).draw(STREAM, 1)
+    whole = DiscreteLaplace(epsilon).draw(STREAM, np.arange(1))
     assert whole.dtype == np.int64  # noise on whole numbers is not cut
 
 
