@@ -17,7 +17,19 @@ from typing import Annotated, Any
 import typer
 
 from graphveil import __version__
-from graphveil.cli import attack, audit, collect, compare, inspect, learn, ledger, perturb, predict, train
+from graphveil.cli import (
+    attack,
+    audit,
+    collect,
+    compare,
+    inspect,
+    learn,
+    ledger,
+    perturb,
+    predict,
+    serve,
+    train,
+)
 from graphveil.cli.failures import guarded
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -30,6 +42,8 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     inspect.calibrate,
     audit.audit,
     inspect.explain,
+    serve.serve,
+    serve.keys,
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (

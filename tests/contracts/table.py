@@ -44,6 +44,7 @@ from models.lpgnn import test_mixture
 from perturb import test_budgets, test_edge_rr, test_mechanisms
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
+from serve import test_entitled
 from torch import Tensor
 from train import test_dpsgd
 
@@ -500,6 +501,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_noisy_counts.BUGS, 2),
     *_all(test_mlp_on_records.BUGS),
     *_all(test_planted.BUGS),
+    *_all(test_entitled.BUGS),
     *OF_TRAINING,
     *OF_KEYS,
     *OF_REPORTS,

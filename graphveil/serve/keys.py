@@ -1,0 +1,95 @@
+"""API keys: a file of their hashes, each with the subjects whose rows it may read."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from graphveil._files import write_atomic
+from graphveil.artifacts.files import Record, first_complaint
+from graphveil.errors import ConfigError
+
+_MAX_BYTES = 64 << 20
+_KEY_BYTES = 32
+
+
+class Key(Record):
+    """One key: the hash of its text, and the ids that it may ask about under units of records, as text."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    subjects: list[Annotated[str, Field(max_length=1000)]] = Field(default=[])
+
+    def entitled(self, ids: Sequence[int | str]) -> bool:
+        """Whether all of these rows may be read with this key.
+
+        >>> Key(sha256="0" * 64, subjects=["17"]).entitled([17])
+        True
+        """
+        return {str(one) for one in ids} <= set(self.subjects)
+
+
+class _KeysFile(Record):
+    format: Literal["graphveil-keys"] = "graphveil-keys"
+    version: Literal[1] = 1
+    keys: list[Key] = Field(default=[])
+
+
+class Keys:
+    """The keys of a file.
+
+    A key is 256 random bits that are shown once and made here, so a plain hash cannot be searched; what
+    people choose themselves would need a slow one, and is not taken.
+    """
+
+    def __init__(self, keys: Sequence[Key] = ()) -> None:
+        """Take keys; without any nobody is let in."""
+        self._by_hash = {key.sha256: key for key in keys}
+
+    def find(self, text: str) -> Key | None:
+        """Return the key with this text, or None."""
+        return self._by_hash.get(_hash(text))
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Keys":
+        """Read a file of keys.
+
+        Raises:
+            ConfigError: it is missing, or is no such file.
+        """
+        return cls(_read(Path(path)).keys)
+
+    @staticmethod
+    def add(path: str | Path, subjects: Sequence[str | int] = ()) -> str:
+        """Make a key, add its hash to a file, and return the key, which is written nowhere.
+
+        Raises:
+            ConfigError: the file is there and is none of keys, or a subject is too long.
+        """
+        file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
+        known = _read(file).keys if file.exists() else []
+        if any(len(str(one)) > 1000 for one in subjects):
+            raise ConfigError("a subject is longer than 1,000 letters, which no id of a node is")
+        key = Key(sha256=_hash(text), subjects=[str(one) for one in subjects])
+        write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
+        return text
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(path: Path) -> _KeysFile:
+    """Read and check the file; a complaint names the field, never its value."""
+    if not path.is_file():
+        raise ConfigError("there is no such file of keys; make one with `graphveil keys FILE`")
+    if path.stat().st_size > _MAX_BYTES:
+        raise ConfigError(f"the file of keys is larger than {_MAX_BYTES >> 20} MiB")
+    try:
+        return _KeysFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ConfigError(
+            f"the file of keys: {first_complaint(error)}; make it with `graphveil keys FILE`"
+        ) from None

@@ -1,0 +1,90 @@
+"""Runs as the server knows them: a guarantee, and one released row per node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphveil.artifacts.predictions import NODE, PREDICTION
+from graphveil.artifacts.release_folder import find_release, read_release, withheld
+from graphveil.artifacts.snapshot import Snapshot
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.privacy import Guarantee
+
+Id = int | str
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServedRun:
+    """What may be asked of one run. Nothing else of its folder is kept: no noisy row, no weight.
+
+    Args:
+        name: of its folder.
+        guarantee: what it promised.
+        class_names: by class number.
+        proba: released probabilities (N, C).
+        places: the row of each id.
+    """
+
+    name: str
+    guarantee: Guarantee
+    class_names: tuple[str, ...]
+    proba: npt.NDArray[np.float32]
+    places: Mapping[Id, int]
+
+    @property
+    def by_subject(self) -> bool:
+        """Whether row v is only for somebody entitled to v's record."""
+        return bool(withheld(self.guarantee.unit))
+
+    def rows(self, ids: Sequence[Id]) -> list[Row] | None:
+        """Return the rows of some ids, in the columns of ``predictions.parquet``; None if one is unknown."""
+        places = [self.places.get(one) for one in ids]
+        known = [place for place in places if place is not None]
+        if len(known) < len(places):
+            return None
+        return [self._row(one, place) for one, place in zip(ids, known, strict=True)]
+
+    def _row(self, one: Id, place: int) -> Row:
+        row = self.proba[place]
+        figures = {f"p_{name}": float(value) for name, value in zip(self.class_names, row, strict=True)}
+        return {NODE: one, PREDICTION: self.class_names[int(row.argmax())], **figures}
+
+
+def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
+    """Read what is released of some runs.
+
+    Raises:
+        ArtifactError: a folder holds no run, is damaged, or its predictions are withheld and not at hand.
+        ConfigError: two folders have one name.
+    """
+    runs = tuple(_read(Path(folder)) for folder in folders)
+    if len({run.name for run in runs}) < len(runs):
+        raise ConfigError("two of the runs have one name, so questions could not tell them apart; rename one")
+    return runs
+
+
+def _read(folder: Path) -> ServedRun:
+    snapshot = read_release(folder, find_release(folder))
+    proba = snapshot.own_proba.float().numpy()
+    whole = folder.resolve()
+    return ServedRun(
+        name=whole.parent.name if whole.name == "release" else whole.name,
+        guarantee=snapshot.guarantee,
+        class_names=snapshot.named_classes,
+        proba=proba,
+        places=_places(snapshot, len(proba)),
+    )
+
+
+def _places(snapshot: Snapshot, count: int) -> dict[Id, int]:
+    """Return the row of each id; nodes without ids of their own are called by their numbers."""
+    ids: list[Id] = list(range(count)) if snapshot.ids is None else snapshot.ids.tolist()
+    places = {one: place for place, one in enumerate(ids)}
+    if len(places) < count:
+        raise ArtifactError("the predictions name a node twice; take the folder from the original run")
+    return places

@@ -1,0 +1,34 @@
+"""Runs to serve, by unit, without a training, and a client of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from graphveil.serve import Keys, Limits, app_of, read_runs
+from serve.folders import run_of
+
+Ask = Callable[..., TestClient]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run on edges, whose predictions are part of the release."""
+    return run_of("undirected-edge", tmp_path / "friends")
+
+
+@pytest.fixture
+def client(folder: Path) -> TestClient:
+    """A client of a server of that run, without keys."""
+    return TestClient(app_of(read_runs([folder])))
+
+
+@pytest.fixture
+def ask() -> Ask:
+    """Make a client of a server."""
+
+    def made(*folders: Path, keys: Keys | None = None, limits: Limits | None = None) -> TestClient:
+        return TestClient(app_of(read_runs(folders), keys, limits))
+
+    return made
