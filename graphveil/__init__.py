@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphveil import attacks, audit, errors, mechanisms, perturb
     from graphveil.experiment.calibration import calibrate
+    from graphveil.experiment.sweep import sweep
     from graphveil.fidelity.comparison import compare
     from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
     from graphveil.models import METHODS
@@ -62,6 +63,7 @@ _HOMES = {
     "mechanisms": "",
     "perturb": "",
     "read_graph": "graphveil.graph",
+    "sweep": "graphveil.experiment.sweep",
 }
 
 __all__ = [
@@ -93,6 +95,7 @@ __all__ = [
     "mechanisms",
     "perturb",
     "read_graph",
+    "sweep",
 ]
 
 

@@ -36,7 +36,7 @@ RELEASE = {
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "datasets", "train", "predict", "perturb", "compare", "calibrate", "explain"]
+    "command", ["demo", "datasets", "train", "sweep", "predict", "perturb", "compare", "calibrate", "explain"]
 )
 def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
     assert command in invoke("--help").out

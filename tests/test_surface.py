@@ -40,12 +40,13 @@ PUBLIC = {
     "mechanisms",
     "perturb",
     "read_graph",
+    "sweep",
 }
 
 
 def test_the_list_of_public_names() -> None:
     assert set(gv.__all__) == PUBLIC
-    assert len(PUBLIC) <= 28
+    assert len(PUBLIC) <= 29
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

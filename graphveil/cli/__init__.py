@@ -28,6 +28,7 @@ from graphveil.cli import (
     perturb,
     predict,
     serve,
+    sweep,
     train,
 )
 from graphveil.cli.failures import guarded
@@ -36,6 +37,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
     inspect.datasets,
     train.train,
+    sweep.sweep,
     predict.predict,
     perturb.perturb,
     compare.compare,

@@ -1,8 +1,8 @@
 """Line charts as inline SVG: no script, no font, no request. Colours come from the page's style sheet."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from graphveil._escape import html
 
@@ -14,11 +14,12 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One series: its name, its points, and its style class in the page."""
+    """One series: its name, its points, its style class in the page, and intervals (x, low, high)."""
 
     name: str
     points: Sequence[Point]
     style: str
+    intervals: Sequence[tuple[float, float, float]] = ()
 
 
 def line_chart(
@@ -29,18 +30,34 @@ def line_chart(
     >>> line_chart([Line("a", [(0, 0), (1, 1)], "s1")], x_label="x", y_label="y", title="t")[:4]
     '<svg'
     """
-    xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
-    scale = _Scale(_nice(min(xs), max(xs)), _nice(min(ys), max(ys)))
-    body = [*_grid(scale), *_axis_labels(x_label, y_label)]
-    body += [_path(line, scale) for line in lines]
-    body += [f'<circle class="mark" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="4"/>' for x, y in marks]
+    body = plot(lines, x_label=x_label, y_label=y_label, marks=marks)
     keys = dict.fromkeys((line.style, line.name) for line in lines)
     legend = "".join(f'<span class="key"><i class="{style}"></i>{html(name)}</span>' for style, name in keys)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html(title)}">{"".join(body)}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html(title)}">{body}</svg>'
         f'<div class="legend">{legend}</div>'
     )
+
+
+def plot(
+    lines: Sequence[Line],
+    *,
+    x_label: str,
+    y_label: str,
+    marks: Sequence[Point] = (),
+    x_names: Mapping[float, str] | None = None,
+) -> str:
+    """Return the inside of a chart; ``x_names`` are the ticks of the x axis with their words."""
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points]
+    ys += [end for line in lines for _, low, high in line.intervals for end in (low, high)]
+    names = dict(x_names or {})
+    scale = _Scale(sorted(names) or _nice(min(xs), max(xs)), _nice(min(ys), max(ys)), names)
+    body = [*_grid(scale), *_axis_labels(x_label, y_label)]
+    body += [bar for line in lines for bar in _bars(line, scale)]
+    body += [_path(line, scale) for line in lines]
+    body += [f'<circle class="mark" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="4"/>' for x, y in marks]
+    return "".join(body)
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class _Scale:
 
     x_ticks: list[float]
     y_ticks: list[float]
+    x_names: Mapping[float, str] = field(default_factory=dict)
 
     def x(self, value: float) -> float:
         """Return the horizontal pixel."""
@@ -81,9 +99,9 @@ def _grid(scale: _Scale) -> list[str]:
         parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     for tick in scale.x_ticks:
-        x = scale.x(tick)
+        x, name = scale.x(tick), html(scale.x_names.get(tick, f"{tick:g}"))
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:g}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{name}</text>')
     return parts
 
 
@@ -100,3 +118,11 @@ def _axis_labels(x_label: str, y_label: str) -> list[str]:
 def _path(line: Line, scale: _Scale) -> str:
     points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
     return f'<polyline class="{line.style}" points="{points}"/>'
+
+
+def _bars(line: Line, scale: _Scale) -> list[str]:
+    return [
+        f'<path class="bar {line.style}" d="M{scale.x(x) - 3:.1f} {scale.y(low):.1f}h6m-3 0'
+        f'V{scale.y(high):.1f}m-3 0h6"/>'
+        for x, low, high in line.intervals
+    ]

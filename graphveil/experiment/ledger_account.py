@@ -1,13 +1,13 @@
 """The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import ConfigError
 from graphveil.experiment.artifacts import read_json, write_json
 from graphveil.experiment.graph_tags import parts_of
-from graphveil.ledger import Account, DataSetLedger, Ledger, Total, split_name, unit_key
+from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee, attach_ledger
 from graphveil.privacy.figures import delta_up, figure_up
 
@@ -25,11 +25,13 @@ class RunAccount:
         ledger: of the data set.
         unit: what the command protects, as the ledger calls it.
         delta: where totals are read off, unless the budget says where.
+        earlier: bookings of this process that belong to other experiments.
     """
 
     ledger: DataSetLedger
     unit: str
     delta: float
+    earlier: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -68,15 +70,24 @@ class RunAccount:
             Entry("planned", "all of the plan", guarantee.event, guarantee.slack, guarantee.protected)
         )
 
+    def from_here(self) -> "RunAccount":
+        """Return the account for the next of several experiments, to which no earlier booking belongs."""
+        return replace(self, earlier=frozenset(receipt.release for receipt in self.ledger.receipts))
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """The receipts of this experiment in this process."""
+        return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
+
     def give_back(self) -> None:
         """Withdraw what this process booked and never drew noise for."""
-        for receipt in self.ledger.receipts:
+        for receipt in self.receipts:
             self.ledger.withdraw(receipt.release)
 
     def keep_receipts(self, path: Path) -> None:
         """Add the receipts of this process to those in a run's file."""
         known = {receipt["release"]: receipt for receipt in receipts_in(path)}
-        known |= {receipt.release: asdict(receipt) for receipt in self.ledger.receipts}
+        known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
         write_json(path, {"receipts": list(known.values())})
 
     def as_plain(self) -> dict[str, Any]:
@@ -94,7 +105,7 @@ class RunAccount:
             "limit": None
             if limit is None
             else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
-            "receipts": [asdict(receipt) for receipt in self.ledger.receipts],
+            "receipts": [asdict(receipt) for receipt in self.receipts],
         }
 
     def before(self) -> str:

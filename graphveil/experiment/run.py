@@ -81,12 +81,14 @@ def run(
     account: RunAccount | None = None,
     *,
     resume: bool = False,
+    shared: Path | None = None,
 ) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
     The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
     baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
-    the first call.
+    the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
+    graph share it.
     """
     started, fresh = time.perf_counter(), not folder.root.exists()
     booked = len(ledger_of(graph.edge_set))
@@ -94,7 +96,7 @@ def run(
         try:
             check_data(folder, graph)
             records = [
-                _run(plan.experiment, graph, folder, index, on_progress, account)
+                _run(plan.experiment, graph, folder, index, on_progress, account, shared)
                 for index in range(plan.experiment.runs)
             ]
         except (InputError, PrivacyError, MissingDependencyError):
@@ -122,6 +124,7 @@ def _run(
     index: int,
     show: OnProgress,
     account: RunAccount | None,
+    shared: Path | None,
 ) -> RunRecord:
     """Return the record of one run, from the folder if it was finished before."""
     workspace = folder.workspace(experiment.seed + index)
@@ -130,15 +133,17 @@ def _run(
         return _record_in(path)
     prefix = f"run {index + 1}/{experiment.runs} " if experiment.runs > 1 else ""
     split = experiment.split(graph, index)
+    public = shared or workspace / _PUBLIC
     model = experiment.model(index).fit(
         split,
         on_progress=_labelled(show, prefix),
         workspace=workspace / "method",
-        cache=workspace / _PUBLIC,
+        cache=public,
     )
     baseline = experiment.baseline(index)
     if baseline is not None:
-        _fit_beside(model, baseline, split, _labelled(show, f"{prefix}baseline "), workspace / "mlp")
+        told = _labelled(show, f"{prefix}baseline ")
+        _fit_beside(model, baseline, split, told, workspace / "mlp", public)
     record = _record(model, baseline, split, experiment.seed + index)
     if index == 0:
         _stage_release(model, experiment, record, folder, workspace)
@@ -158,7 +163,12 @@ def _record_in(path: Path) -> RunRecord:
 
 
 def _fit_beside(
-    model: "Estimator", baseline: "Estimator", split: "Graph", show: OnProgress, workspace: Path
+    model: "Estimator",
+    baseline: "Estimator",
+    split: "Graph",
+    show: OnProgress,
+    workspace: Path,
+    public: Path,
 ) -> None:
     """Fit the baseline: to the same reports where nodes randomise their records, else to the graph."""
     from graphveil.models.lpgnn.local import LocalEstimator
@@ -167,7 +177,7 @@ def _fit_beside(
         baseline.fit_reports_of(model, split, on_progress=show)
     else:
         seen = _seen_beside(model, split)
-        baseline.fit(seen, on_progress=show, workspace=workspace, cache=workspace.parent / _PUBLIC)
+        baseline.fit(seen, on_progress=show, workspace=workspace, cache=public)
 
 
 def _seen_beside(model: "Estimator", split: "Graph") -> "Graph":

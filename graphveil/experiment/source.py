@@ -107,3 +107,33 @@ class Source:
         """Return the flags that were given, as plain values."""
         given = {name: value for name, value in asdict(self).items() if value not in (None, False, ())}
         return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GivenGraph(Source):
+    """A graph that the caller holds already; with a test mask it keeps its own split."""
+
+    graph: "Graph"
+
+    @classmethod
+    def of(cls, graph: "Graph") -> "GivenGraph":
+        """Return the source of a graph, under the graph's own name."""
+        return cls(dataset=graph.name or "graph", graph=graph)
+
+    @property
+    def published_name(self) -> str:
+        """What a release may call the graph."""
+        return "a private graph, given in Python"
+
+    @property
+    def fixed_split(self) -> bool:
+        """Whether the graph brings a split."""
+        return self.graph.test_mask is not None
+
+    def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
+        """Return the graph."""
+        return self.graph
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what names the source."""
+        return {"graph": self.name}

@@ -1,0 +1,263 @@
+"""``sweep``: a grid of experiments, what all of it costs, one table and one figure."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.console import Screen
+from graphveil.cli.failures import done_anyway, resumable
+from graphveil.cli.train import SYNTHETIC
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.sweep import Sweep, SweepPlan
+    from graphveil.experiment.sweep_results import SweepResult
+    from graphveil.privacy import Guarantee
+
+MethodList = Annotated[
+    str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
+]
+Epsilons = Annotated[
+    str | None,
+    typer.Option("--epsilon", metavar="E,...", help="The budgets, a,b,c.", rich_help_panel="Privacy"),
+]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=V,...",
+        help="Values of a constructor keyword, for the methods that have it; repeatable.",
+        rich_help_panel="Run",
+    ),
+]
+Ceiling = Annotated[
+    bool,
+    typer.Option(
+        "--ceiling",
+        help="Add each method without privacy, where it has such a form: exact, covered by nothing.",
+        rich_help_panel="Run",
+    ),
+]
+SweepOut = Annotated[
+    Path, typer.Option("--out", help="A new folder for cells, table and figure.", rich_help_panel="Run")
+]
+Continue = Annotated[
+    bool, typer.Option("--resume", help="Finish the sweep that --out holds.", rich_help_panel="Run")
+]
+
+
+def sweep(
+    methods: MethodList,
+    out: SweepOut,
+    dataset: options.Dataset = None,
+    root: options.Root = None,
+    nodes: options.Nodes = None,
+    edges: options.Edges = None,
+    id: options.Id = None,
+    label: options.Label = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
+    weight: options.Weight = None,
+    max_weight: options.MaxWeight = None,
+    directed: options.Directed = False,
+    split: options.Split = None,
+    classes: options.Classes = None,
+    recipe: options.Recipe = None,
+    unit: options.Unit = None,
+    epsilon: Epsilons = None,
+    delta: options.Delta = None,
+    mode: options.Mode = None,
+    max_units: options.MaxUnits = None,
+    degree_budget: options.DegreeBudget = None,
+    assured_max_degree: options.AssuredMaxDegree = None,
+    replace_one: options.ReplaceOne = False,
+    private_metrics: options.PrivateMetrics = False,
+    unsafe_noise_seed: options.UnsafeNoiseSeed = None,
+    ledger: options.Ledger = None,
+    runs: options.Runs = 1,
+    seed: options.Seed = 0,
+    ceiling: Ceiling = False,
+    set: Grid = None,
+    resume: Continue = False,
+    json: options.Json = False,
+) -> None:
+    """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
+    from graphveil.experiment.parameters import parse_classes, parse_value
+    from graphveil.experiment.source import Source
+    from graphveil.experiment.sweep import Sweep
+
+    privacy = {
+        "unit": unit,
+        "delta": None if delta is None else parse_value("delta", delta, float | str),
+        "mode": mode,
+        "max_units": max_units,
+        "degree_budget": degree_budget,
+        "assured_max_degree": assured_max_degree,
+        "replace_one": replace_one or None,
+        "private_metrics": private_metrics or None,
+        "unsafe_noise_seed": unsafe_noise_seed,
+    }
+    origin = Source(
+        dataset=dataset,
+        root=root if nodes is None and edges is None else None,
+        nodes=nodes,
+        edges=edges,
+        id=id,
+        label=label,
+        source=source,
+        target=target,
+        weight=weight,
+        max_weight=max_weight,
+        directed=directed,
+        split=split,
+        classes=None if classes is None else parse_classes(classes),
+    )
+    names = tuple(_items(methods))
+    grid = Sweep(
+        methods=names,
+        source=origin,
+        epsilons=tuple(parse_value("epsilon", text, float) for text in _items(epsilon or "")),
+        settings=parse_grid(names, set or []),
+        parameters={name: value for name, value in privacy.items() if value is not None},
+        recipe=recipe,
+        runs=runs,
+        seed=seed,
+        ceiling=ceiling,
+    )
+    _sweep(grid, out, Screen(as_json=json), resume=resume, ledger=ledger)
+
+
+def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
+    """Read ``key=a,b,c`` texts into typed values; the value of a keyword that is a list is one value.
+
+    Raises:
+        ConfigError: no ``=``, a key that no method has or that is given twice, or a value of another type.
+    """
+    from typing import get_origin
+
+    from graphveil.experiment.parameters import method_class, parse_value
+    from graphveil.models.saved import parameter_types
+
+    known = {
+        key: hint for name in reversed(methods) for key, hint in parameter_types(method_class(name)).items()
+    }
+    parsed = dict[str, tuple[Any, ...]]()
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting!r} has no value; write --set key=a,b,c")
+        if key not in known:
+            raise ConfigError(f"--set {key}: no method of this sweep ({', '.join(methods)}) has it")
+        if key in parsed:
+            raise ConfigError(f"--set {key} is given twice; write --set {key}=a,b,c")
+        texts = [text] if get_origin(known[key]) is tuple else _items(text)
+        parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
+    return parsed
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _sweep(grid: "Sweep", out: Path, screen: Screen, *, resume: bool, ledger: str | None) -> None:
+    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.sweep import account_of, plan_sweep, run_sweep
+
+    folder = RunFolder(out)
+    folder.check(grid.as_dict(), resume=resume)
+    with screen.busy(f"reading {grid.source.name}"):
+        plan = plan_sweep(grid)
+        made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
+        account = None if made_up else account_of(plan, ledger)
+    screen.facts("Plan of the whole grid, before anything is spent", _facts(plan, folder, account))
+    with resumable(folder.root):
+        with screen.bars() as bars:
+            result = run_sweep(plan, folder, bars, account, resume=resume)
+        with done_anyway(folder.root):
+            _show(result, screen)
+
+
+def _facts(plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None") -> list[tuple[str, str]]:
+    grid, first = plan.sweep, plan.previews[0]
+    cells, runs = len(grid.cells), grid.runs
+    budgets = ", ".join(f"{epsilon:g}" for epsilon in grid.epsilons) or "as set"
+    settings = [(key, ", ".join(map(str, values))) for key, values in grid.settings.items()]
+    rows = [
+        ("data", f"{grid.source.name}: {first.nodes:,} nodes, {first.features:,} features"),
+        ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),
+        ("methods", ", ".join(grid.methods)),
+        ("epsilon", budgets),
+        *settings,
+        ("total price", _price(plan.total)),
+    ]
+    rows += [("deviation", words) for words in (plan.total.deviations if plan.total else ())]
+    if grid.ceiling:
+        without = [name for name in grid.methods if not _has_ceiling(grid, name)]
+        left_out = f"; {', '.join(without)}: none" if without else ""
+        rows.append(("ceiling", f"without privacy, exact, in no price: keep it inside{left_out}"))
+    if account is not None:
+        rows.append(("ledger", account.before()))
+    return [*rows, ("folder", str(folder.root))]
+
+
+def _has_ceiling(grid: "Sweep", method: str) -> bool:
+    return any(cell.ceiling and cell.experiment.method == method for cell in grid.cells)
+
+
+def _price(total: "Guarantee | None") -> str:
+    from graphveil.artifacts.cards import attackers_rate, void_mark
+    from graphveil.privacy.figures import at_delta
+
+    if total is None:
+        return "nothing: no cell asks protected data"
+    mark = void_mark(valid=total.valid, unit=total.unit)
+    return (
+        f"all cells together {at_delta(total.epsilon, total.delta)}{mark}, "
+        f"{_count(total.releases, 'release')}; {attackers_rate(total)}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _show(result: "SweepResult", screen: Screen) -> None:
+    from graphveil.experiment.sweep_results import accuracy_of
+
+    interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
+    head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")
+    rows = [
+        (
+            f"{cell.experiment.method}{' (no privacy)' if cell.ceiling else ''}",
+            cell.settings_words,
+            "-" if cell.epsilon is None else f"{cell.epsilon:g}",
+            accuracy_of(metrics).percent(),
+            str(metrics["runs"]),
+        )
+        for cell, metrics in zip(result.grid, result.cells, strict=True)
+    ]
+    screen.say("")
+    screen.table(head, rows, right=(2, 4))
+    screen.say("")
+    screen.say(f"Epsilon is that of one run of one cell; {_price(result.total)}.", style="dim")
+    if result.uncovered:
+        screen.say("Accuracies that no guarantee covers are among these: keep table and figure inside.")
+    screen.facts("Where things are", _places(result))
+    screen.emit({"cells": list(result.cells), "total": _plain(result.total), "out": str(result.out)})
+
+
+def _places(result: "SweepResult") -> list[tuple[str, str]]:
+    found = [("table", result.out / "sweep.csv"), ("figure", result.out / "curve.svg")]
+    rows = [(name, str(path)) for name, path in found if path.exists()]
+    return [*rows, ("cells", f"{result.out / 'cells'}: a run folder each, as train writes it")]
+
+
+def _plain(total: "Guarantee | None") -> dict[str, Any] | None:
+    if total is None:
+        return None
+    plain = total.as_dict()
+    return {name: plain[name] for name in ("unit", "epsilon", "delta", "releases", "valid")}

@@ -1,0 +1,47 @@
+"""One cell of a sweep: an experiment, and its place in the grid."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphveil.experiment.experiment import Experiment
+
+_LONGEST_NAME = 80  # letters of a cell's folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One experiment of a grid.
+
+    Args:
+        number: its place in the grid, from 1.
+        experiment: what is run.
+        epsilon: its place on the axis; None if the budget decides nothing about it.
+        settings: the values that were swept, those that its method has.
+        ceiling: whether it is the method without privacy, for reference.
+    """
+
+    number: int
+    experiment: Experiment
+    epsilon: float | None
+    settings: Mapping[str, Any]
+    ceiling: bool = False
+
+    @property
+    def series(self) -> str:
+        """The method with its settings, which one line of the figure follows over epsilon."""
+        words = [self.experiment.method, self.settings_words, "without privacy" if self.ceiling else ""]
+        return " ".join(word for word in words if word)
+
+    @property
+    def settings_words(self) -> str:
+        """The swept settings as ``key=value``."""
+        return " ".join(f"{key}={value}" for key, value in self.settings.items())
+
+    @property
+    def name(self) -> str:
+        """The name of the cell's folder."""
+        budget = "" if self.epsilon is None else f" epsilon {self.epsilon:g}"
+        words = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{self.series}{budget}").strip("-")
+        return f"{self.number:03d}-{words[:_LONGEST_NAME]}"

@@ -1,0 +1,72 @@
+"""``graphveil sweep``: the price first, one JSON object, and a ledger that has room or not."""
+
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke, spend_nothing
+
+SWEEP = ["--unit", "undirected-edge", "--delta", "1e-7", "--set", "epochs=2"]
+
+
+@pytest.fixture
+def sweep(files: Files) -> list[str]:
+    return ["sweep", "gap,mlp", *files.flags, *SWEEP]
+
+
+def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, sweep: list[str]) -> None:
+    done = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--ceiling", "--out", "s", "--json")
+    assert done.code == 0, done.err
+    found = done.json
+    assert [(cell["method"], cell["unit"], cell["epsilon"]) for cell in found["cells"]] == [
+        ("gap", "undirected-edge", 1.0),
+        ("gap", "undirected-edge", 4.0),
+        ("mlp", "undirected-edge", 0.0),
+        ("gap", "none", None),
+    ]
+    assert all(len(cell["test_accuracy"]["values"]) == 2 for cell in found["cells"])
+    total = found["total"]
+    assert total["releases"] == 8  # two cells, two runs, two hops
+    price, table = done.err.index("total price"), done.err.index("test accuracy")
+    assert price < table
+    assert "keep table and figure inside" in done.err  # a ceiling is exact
+    ledger = found["cells"][1]["ledger"]
+    assert ledger["epsilon"] == pytest.approx(total["epsilon"], rel=1e-6)
+    assert [len(cell["ledger"]["receipts"]) for cell in found["cells"][:2]] == [2, 2]
+    assert {path.name for path in Path("s").iterdir()} == {"cells", "internal", "sweep.csv", "curve.svg"}
+    again = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--ceiling", "--out", "s", "--resume", "--json")
+    assert again.json == found
+
+
+def test_a_ledger_without_room_for_the_whole_grid_refuses_it(
+    invoke: Invoke, sweep: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = ("--unit", "undirected-edge", "--epsilon", "1.3", "--delta", "1e-7")
+    assert invoke("ledger", "init", "friends", *budget).code == 0
+    with monkeypatch.context() as patch:
+        spend_nothing(patch)
+        refused = invoke(*sweep, "--epsilon", "1,1.2", "--ledger", "friends", "--out", "s")
+    assert (refused.code, Path("s").exists()) == (2, False)
+    assert "of 1.3" in refused.err
+    assert invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s").code == 0
+    resumed = invoke(*sweep, "--epsilon", "1.2", "--ledger", "friends", "--out", "s", "--resume")
+    assert resumed.code == 0  # what is done needs no more room
+
+
+REFUSED = {
+    "unknown method": (["gaap"], "gaap"),
+    "unknown setting": (["gap", "--set", "hoops=1,2"], "hoops"),
+    "no value": (["gap", "--set", "hops"], "key=a,b,c"),
+    "a setting twice": (["gap", "--set", "hops=1", "--set", "hops=2"], "given twice"),
+    "no number": (["gap", "--epsilon", "1,x"], "epsilon"),
+    "no method": ([","], "empty grid"),
+    "the seed": (["gap", "--set", "seed=1,2"], "place of its own"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_misuse_is_refused_before_anything_is_read(case: str, invoke: Invoke, files: Files) -> None:
+    (method, *flags), words = REFUSED[case]
+    budget = [] if "--epsilon" in flags else ["--epsilon", "1"]
+    done = invoke("sweep", method, *files.flags, "--unit", "undirected-edge", *budget, *flags, "--out", "s")
+    assert (done.code, Path("s").exists()) == (2, False)
+    assert words in done.err
