@@ -76,8 +76,7 @@ def predict(
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
                 "column flags, --disjoint-people, --disjoint-edges, --accept-price and --ledger are about "
-                "another "
-                "graph; add its --nodes and --edges, or drop them"
+                "another graph; add its --nodes and --edges, or drop them"
             )
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")

@@ -115,8 +115,7 @@ class Ledger:
             elif limit is not None and limit != known.limit:
                 raise ConfigError(
                     f"data set {name!r} is registered under unit {unit!r} with {limit_words(known.limit)}; "
-                    "change that "
-                    "with `graphveil ledger raise`, which keeps the reason"
+                    "change that with `graphveil ledger raise`, which keeps the reason"
                 )
             elif not tags:
                 raise ConfigError(f"data set {name!r} is registered under unit {unit!r} already")
@@ -166,8 +165,7 @@ class Ledger:
                     f"these are not the data that {name!r} was registered with, so its budget is not "
                     "theirs; give "
                     "the files as they were, or, if the data have grown, register the new version: "
-                    "graphveil "
-                    f"ledger init {name} --unit UNIT --nodes FILE --edges FILE ..."
+                    f"graphveil ledger init {name} --unit UNIT --nodes FILE --edges FILE ..."
                 )
 
         self._store.write(task)
@@ -259,6 +257,5 @@ def _check_name(name: str) -> None:
 def _no_account(name: str, unit: str) -> ConfigError:
     return ConfigError(
         f"data set {name!r} has no budget under unit {unit!r}; register one: graphveil ledger init {name} "
-        "--unit "
-        f"{unit} --epsilon E --delta D"
+        f"--unit {unit} --epsilon E --delta D"
     )

@@ -170,8 +170,7 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
             if WITHDRAW in states_of(line, name, entry.release_id):
                 raise BudgetError(
                     f"release {entry.release_id} was given back before anything was drawn, and stays so; "
-                    "start a "
-                    "new run"
+                    "start a new run"
                 )
             return _same_again(known, body, name)
         account = account_in(line, name, unit)
@@ -257,10 +256,8 @@ def _check_unlimited(chain: Chain, unit: str) -> None:
     if limited := sorted(chain.line.execute(query).scalars()):
         raise BudgetError(
             f"data set {chain.name!r} has a budget under {', '.join(limited)} and none under unit {unit!r}, "
-            "whose "
-            f"costs are no part of it; register one: graphveil ledger init {chain.name} --unit {unit} "
-            "--epsilon E "
-            "--delta D"
+            f"whose costs are no part of it; register one: graphveil ledger init {chain.name} --unit {unit} "
+            "--epsilon E --delta D"
         )
 
 
@@ -271,11 +268,9 @@ def _refusal(account: Account, entry: Entry, cost: Total) -> str:
         f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
         f"{figure_up(cost.epsilon(limit.delta))}, and {figure_up(account.total.epsilon(limit.delta))} of "
         f"{limit.epsilon} at delta {delta_up(float(limit.delta))} are spent under unit {account.unit!r}; "
-        "epsilon "
-        f"{_down(account.total.room(limit, entry))} would still fit, and "
+        f"epsilon {_down(account.total.room(limit, entry))} would still fit, and "
         f"{account.total.left_for(entry, limit)} "
-        "such "
-        "releases; ask for less, or raise the limit (graphveil ledger raise)"
+        "such releases; ask for less, or raise the limit (graphveil ledger raise)"
     )
 
 

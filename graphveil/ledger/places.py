@@ -68,8 +68,7 @@ def check_locks(file: Path) -> None:
     if kind in _REMOTE or not _keeps_out(file.parent):
         raise ConfigError(
             f"the file system of {file.parent} ({kind or 'unknown'}) has no locks that a ledger could rely "
-            "on: two "
-            "runs could spend one budget twice. Use a local disk, or PostgreSQL for several machines"
+            "on: two runs could spend one budget twice. Use a local disk, or PostgreSQL for several machines"
         )
 
 

@@ -55,8 +55,7 @@ class Chain:
             listed = ", ".join(known) or "none yet"
             raise ConfigError(
                 f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
-                "ledger "
-                f"init {name} --unit UNIT --epsilon E --delta D`"
+                f"ledger init {name} --unit UNIT --epsilon E --delta D`"
             )
         return cls(line, name, row.length, row.head)
 

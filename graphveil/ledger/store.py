@@ -227,8 +227,7 @@ def _make_folder(store: Store) -> None:
     except OSError as error:
         raise LedgerError(
             f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
-            "file "
-            "or a database that may be written"
+            "file or a database that may be written"
         ) from None
 
 
@@ -246,6 +245,5 @@ def _why(error: DBAPIError, store: Store) -> str:
     said = words[0] if words else type(error.orig).__name__
     return (
         f"the ledger at {store.shown} cannot be used: {said}; nothing was booked by this step, so nothing "
-        "may be "
-        "released. Mend the database, or name another ledger (--ledger)"
+        "may be released. Mend the database, or name another ledger (--ledger)"
     )
