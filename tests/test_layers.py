@@ -22,7 +22,8 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"collect", "perturb", "networks", "artifacts", "aggregate"},
     {"models"},
     {"attacks", "audit", "fidelity"},
-    {"experiment", "reproduce"},
+    {"experiment"},
+    {"reproduce"},
     {"serve"},
     {"cli"},
 ]

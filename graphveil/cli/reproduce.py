@@ -1,0 +1,295 @@
+"""``reproduce``: tables and figures of papers, ours beside theirs; a live grid while they are made."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from graphveil.cli import options
+from graphveil.cli.console import Screen
+from graphveil.cli.failures import done_anyway, resumable
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.reproduce.cells import Asked, Cell
+    from graphveil.reproduce.grid import Grid
+    from graphveil.reproduce.measures.found import Found
+    from graphveil.reproduce.outputs import Results
+    from graphveil.reproduce.target import Target
+
+LIST = "list"
+_NOTES = 30.0  # seconds between two lines where nobody sees a live grid
+
+TargetName = Annotated[
+    str,
+    typer.Argument(metavar="{list,TARGET}", help="`list`, or a target that it lists.", show_default=False),
+]
+Described = Annotated[
+    str | None,
+    typer.Argument(metavar="[TARGET]", help="With `list`: describe this one.", show_default=False),
+]
+Datasets = Annotated[
+    str | None,
+    typer.Option("--datasets", metavar="NAME,...", help="Other data sets, a,b,c.", rich_help_panel="Data"),
+]
+PaperFirst = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        help="paper: the paper's own algorithm, accounting and search; strict: ours, with guarantees that "
+        "hold, and fixed settings.",
+        rich_help_panel="Privacy",
+    ),
+]
+Repeats = Annotated[
+    int,
+    typer.Option("--runs", min=1, max=100, help="Runs a setting, a split each.", rich_help_panel="Run"),
+]
+Quick = Annotated[
+    bool,
+    typer.Option("--quick", help="Fewer places and a smaller search: minutes.", rich_help_panel="Run"),
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=256, help="Cells at a time.", rich_help_panel="Run")]
+GridOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Folder of tables, figures and cells; by default reproduce/TARGET-MODE. The same call again "
+        "goes on where it was.",
+        rich_help_panel="Run",
+    ),
+]
+SharedCells = Annotated[
+    Path | None,
+    typer.Option(
+        "--cells", help="A folder of finished cells that several targets share.", rich_help_panel="Run"
+    ),
+]
+Again = Annotated[
+    bool,
+    typer.Option("--resume", help="Only finish what --out holds; begin nothing.", rich_help_panel="Run"),
+]
+
+
+def reproduce(
+    target: TargetName,
+    described: Described = None,
+    datasets: Datasets = None,
+    root: options.Root = None,
+    mode: PaperFirst = "paper",
+    runs: Repeats = 3,
+    seed: options.Seed = 0,
+    quick: Quick = False,
+    jobs: Jobs = 1,
+    out: GridOut = None,
+    cells: SharedCells = None,
+    resume: Again = False,
+    json: options.Json = False,
+) -> None:
+    """Make a table or figure of a paper again, ours beside theirs, on published data sets."""
+    screen = Screen(as_json=json)
+    if target == LIST:
+        _list(described, root, screen)
+        return
+    if described is not None:
+        raise ConfigError(f"{described!r} is one argument too many; targets are made one at a time")
+    from graphveil import _check
+    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.reproduce.cells import Asked
+    from graphveil.reproduce.figures import check_figures
+    from graphveil.reproduce.grid import Grid
+    from graphveil.reproduce.target import MODES
+    from graphveil.reproduce.targets import target_named
+
+    _check.one_of(MODES, mode=mode)
+    named = target_named(target).on(_names(datasets))
+    asked = Asked(mode="strict" if mode == "strict" else "paper", runs=runs, seed=seed, quick=quick)
+    check_figures()
+    folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{mode}")
+    if resume and not folder.lock.is_file():
+        raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
+    grid = Grid(target=named, asked=asked, folder=folder, root=root, jobs=jobs, cells=cells)
+    _reproduce(grid, screen)
+
+
+def _names(datasets: str | None) -> tuple[str, ...]:
+    """Return the data sets asked for, which must be known."""
+    from graphveil.graph.published.catalogue import entry_of
+
+    names = [name.strip() for name in (datasets or "").split(",") if name.strip()]
+    for name in names:
+        entry_of(name)
+    return tuple(dict.fromkeys(names))
+
+
+# -- the list ----------------------------------------------------------------------------------------------
+
+
+def _list(name: str | None, root: Path | None, screen: Screen) -> None:
+    from graphveil.reproduce.listing import describe, overview
+    from graphveil.reproduce.targets import TARGETS, target_named
+
+    if name is None:
+        rows = [overview(TARGETS[each], root) for each in TARGETS]
+        head = ("target", "shows", "data", "cells", "minutes: paper, quick, strict")
+        keys = ("target", "title", "data", "cells", "minutes")
+        screen.table(head, [tuple(str(row[key]) for key in keys) for row in rows], right=(3, 4))
+        screen.say("Minutes are of three runs and two jobs. `graphveil reproduce list TARGET` says more.")
+        screen.emit({"targets": rows})
+        return
+    facts = describe(target_named(name), root)
+    screen.table(("", name), [(key, words) for key, words in facts])
+    screen.emit({"target": name, "facts": [list(fact) for fact in facts]})
+
+
+# -- making one --------------------------------------------------------------------------------------------
+
+
+def _reproduce(grid: "Grid", screen: Screen) -> None:
+    from graphveil.reproduce.outputs import Results
+
+    target, asked = grid.target, grid.asked
+    screen.facts(f"{target.title} ({target.source})", _facts(grid))
+    with resumable(grid.folder.root, by_flag=False):
+        with LiveGrid(screen, target, asked, grid.jobs) as watch:
+            runs = grid.run(watch)
+        results = Results(target, asked, runs)
+        files = results.write(grid.folder.root)
+        with done_anyway(grid.folder.root):
+            _show(results, files, grid.folder.root, screen)
+
+
+def _facts(grid: "Grid") -> list[tuple[str, str]]:
+    from graphveil.reproduce.cells import cells_of
+
+    target, asked = grid.target, grid.asked
+    cells = cells_of(target, asked)
+    rows = [
+        ("data", ", ".join(target.datasets)),
+        ("beside", "; ".join(dict.fromkeys(map(target.beside, target.datasets)))),
+        ("grid", f"{len({cell.work.name for cell in cells}):,} cells, {asked.runs} runs a setting"),
+        ("mode", _MODES[asked.mode]),
+    ]
+    if target.needs:
+        rows.append(("needs", target.needs))
+    return [*rows, ("folder", str(grid.folder.root))]
+
+
+_MODES = {
+    "paper": "paper: its algorithm, accounting and search; no guarantee holds",
+    "strict": "strict: guarantees hold, one for each cell; the data are published, and no ledger is charged",
+}
+
+
+def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Screen) -> None:
+    for block in results.blocks:
+        screen.say("")
+        screen.say(block.title, style="bold")
+        screen.table(block.head, block.rows, right=range(block.words, len(block.head)))
+    for why, lines in results.refusals.items():
+        screen.say("")
+        screen.prose(f"Refused, {', '.join(lines)}: {why}")
+    screen.say("")
+    screen.facts("Where things are", [(path.name, str(path)) for path in files])
+    screen.emit({**results.verdict(), "out": str(folder)})
+
+
+class LiveGrid:
+    """The grid as it fills: a row a line, a column a place, how many cells are done, and the time left.
+
+    On a terminal it is drawn anew with every cell; elsewhere a line now and then says how far it is.
+    """
+
+    def __init__(self, screen: Screen, target: "Target", asked: "Asked", jobs: int) -> None:
+        """Prepare."""
+        self._screen, self._target, self._asked, self._jobs = screen, target, asked, jobs
+        self._live = Live(console=screen.notes, transient=True, auto_refresh=False)
+        self._shown = screen.notes.is_terminal
+        self._cells: Sequence[Cell] = ()
+        self._found: dict[str, Found] = {}
+        self._seconds: dict[str, list[float]] = {}
+        self._began = self._told = time.monotonic()
+
+    def __enter__(self) -> "LiveGrid":
+        """Start the clock."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the grid away."""
+        if self._shown:
+            self._live.stop()
+
+    def begin(self, cells: "Sequence[Cell]", done: "Mapping[str, Found]") -> None:
+        """Take all cells, and what was found before."""
+        self._cells, self._found = cells, dict(done)
+        self._began = self._told = time.monotonic()
+        if done:
+            self._screen.note(f"{len(done):,} cells were finished before")
+        if self._shown:
+            self._live.start()
+            self._live.update(self._table(), refresh=True)
+
+    def done(self, cell: "Cell", found: "Found", seconds: float) -> None:
+        """Take a cell that is done."""
+        self._found[cell.work.name] = found
+        self._seconds.setdefault(cell.line, []).append(seconds)
+        if self._shown:
+            self._live.update(self._table(), refresh=True)
+        elif time.monotonic() - self._told > _NOTES:
+            self._told = time.monotonic()
+            self._screen.note(self._words())
+
+    def _words(self) -> str:
+        names = {cell.work.name for cell in self._cells}
+        done = sum(name in self._found for name in names)
+        passed = time.monotonic() - self._began
+        return f"{done:,} of {len(names):,} cells, {_clock(passed)} passed, {self._left(names)}"
+
+    def _left(self, names: set[str]) -> str:
+        """Estimate the time left from the cells of the same line; those of unknown lines cost the mean."""
+        every = [seconds for line in self._seconds.values() for seconds in line]
+        if not every:
+            return "time left unknown"
+        known = {line: sum(some) / len(some) for line, some in self._seconds.items()}
+        lines = {cell.work.name: cell.line for cell in self._cells}
+        mean = sum(every) / len(every)
+        left = sum(known.get(lines[name], mean) for name in names if name not in self._found)
+        busy = (time.monotonic() - self._began) * self._jobs / sum(every) if sum(every) else 1.0
+        return f"about {_clock(left * max(1.0, busy) / self._jobs)} left"
+
+    def _table(self) -> Table:
+        """Return the grid: how many of a place's cells are done, and their mean."""
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", caption=Text(self._words()))
+        xs = list(dict.fromkeys(cell.x for cell in self._cells))
+        for name in ("data set", "", "", *("" if x is None else f"{x:g}" for x in xs)):
+            table.add_column(name)
+        rows: dict[tuple[str, str, str], dict[float | None, list[Cell]]] = {}
+        for cell in self._cells:
+            rows.setdefault(cell.place[:3], {}).setdefault(cell.x, []).append(cell)
+        for row, places in rows.items():
+            table.add_row(*row, *(self._place(places.get(x, [])) for x in xs))
+        return table
+
+    def _place(self, cells: "Sequence[Cell]") -> Text:
+        there = [self._found[cell.work.name] for cell in cells if cell.work.name in self._found]
+        metric, scale = self._target.metric, 100 if self._target.percent else 1
+        values = [scale * found.values[metric] for found in there if metric in found.values]
+        if not cells:
+            return Text("")
+        if len(there) < len(cells):
+            return Text(f"{len(there)}/{len(cells)}", style="dim" if not there else "")
+        return Text(f"{sum(values) / len(values):.4g}" if values else "refused", style="bold")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,118 @@
+"""The grid of a target as cells: each is one run of one setting, and is computed once."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any
+
+from graphveil import __version__
+from graphveil.reproduce.target import Keywords, Line, Mode, Target
+
+_NAME = 10  # letters of a digest in a file's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a cell computes, as plain values: it is named by them, and can be sent to another process."""
+
+    measure: str
+    method: str
+    dataset: str
+    recipe: str
+    seed: int
+    parameters: Keywords
+    options: Keywords = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its file: two cells of the same work share one, whatever line they stand in."""
+        plain = json.dumps({**asdict(self), "version": __version__}, sort_keys=True)
+        digest = hashlib.sha256(plain.encode()).hexdigest()[:_NAME]
+        data = self.dataset.replace("/", "-")
+        return f"{self.measure}-{self.method}-{data}-{self.seed}-{digest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run of one setting, at its place in the target.
+
+    Args:
+        panel, line: the line's panel and name.
+        x: the place on the axis; None without one.
+        settings: what of the line's search it tries.
+        work: what is computed.
+    """
+
+    panel: str
+    line: str
+    x: float | None
+    settings: Keywords
+    work: Work
+
+    @property
+    def place(self) -> tuple[str, str, str, float | None]:
+        """Where its figure stands: data set, panel, line, place on the axis."""
+        return self.work.dataset, self.panel, self.line, self.x
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a call asks of a target.
+
+    Args:
+        mode: ``"paper"`` or ``"strict"``.
+        runs: how many runs a setting.
+        seed: of the first; run r has ``seed + r``.
+        quick: fewer places, and a smaller search.
+    """
+
+    mode: Mode
+    runs: int
+    seed: int = 0
+    quick: bool = False
+
+
+def cells_of(target: Target, asked: Asked) -> tuple[Cell, ...]:
+    """Return the cells of a target, the first run of everything first, one data set after the other."""
+    return tuple(
+        cell
+        for dataset in target.datasets
+        for run in range(asked.runs)
+        for line in target.lines_in(asked.mode)
+        for cell in _cells(target, asked, dataset, line, asked.seed + run)
+    )
+
+
+def _cells(target: Target, asked: Asked, dataset: str, line: Line, seed: int) -> Iterator[Cell]:
+    search = line.searched(asked.mode, quick=asked.quick)
+    for x in target.places(line, quick=asked.quick):
+        for values in product(*search.values()):
+            settings = dict(zip(search, values, strict=True))
+            yield Cell(
+                panel=line.panel,
+                line=line.name,
+                x=x,
+                settings=settings,
+                work=Work(
+                    measure=line.measure,
+                    method=line.method,
+                    dataset=dataset,
+                    recipe=target.recipe,
+                    seed=seed,
+                    parameters=_keywords(target, line, asked.mode, x, settings, seed),
+                    options=line.options,
+                ),
+            )
+
+
+def _keywords(
+    target: Target, line: Line, mode: Mode, x: float | None, settings: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
+    keywords = {**line.keywords(mode), **settings}
+    if x is not None and target.axis is not None:
+        keywords[line.keyword or target.axis.keyword] = x
+    if mode == "paper" and keywords.get("unit", "none") != "none":
+        keywords |= {"mode": "paper", "unsafe_noise_seed": seed}
+    return keywords

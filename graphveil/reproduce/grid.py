@@ -1,0 +1,134 @@
+"""Running a grid: each cell once, whole or not at all, several side by side; a killed grid goes on."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from graphveil.errors import ArtifactError
+from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
+from graphveil.reproduce.cells import Asked, Cell, Work, cells_of
+from graphveil.reproduce.measures import measure
+from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.target import Target
+from graphveil.reproduce.workers import Workers
+
+CELLS, SECONDS = "cells", "seconds"
+
+
+class Watch(Protocol):
+    """What is told of a grid under way."""
+
+    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+        """Take all cells, and what was found before, by the name of its work."""
+
+    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+        """Take a cell that is done."""
+
+
+class Unwatched:
+    """Nobody looks on."""
+
+    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+        """Do nothing."""
+
+    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A target under way in a folder.
+
+    ``cells/`` has a file a cell, which several targets may share; ``internal/`` the work under way.
+
+    Args:
+        target: what is run.
+        asked: how.
+        folder: where.
+        root: the folder of the data sets; None for the default.
+        jobs: how many cells at a time.
+        cells: another folder of finished cells; None for the grid's own.
+    """
+
+    target: Target
+    asked: Asked
+    folder: RunFolder
+    root: Path | None = None
+    jobs: int = 1
+    cells: Path | None = None
+
+    @property
+    def store(self) -> Path:
+        """Where finished cells lie."""
+        return self.cells or self.folder.root / CELLS
+
+    def configuration(self) -> dict[str, object]:
+        """Return what a resumed call has in common with the first: more runs or data sets may be asked."""
+        return {"reproduce": self.target.name, "mode": self.asked.mode, "seed": self.asked.seed}
+
+    def run(self, watch: Watch | None = None) -> tuple[tuple[Cell, Found], ...]:
+        """Run what is not there yet, and return everything.
+
+        Raises:
+            ConfigError: the folder belongs to something else, or to another process.
+            RunError: a cell failed; what is finished is kept.
+        """
+        begun = self.folder.lock.is_file()
+        self.folder.check(self.configuration(), resume=begun)
+        with self.folder.opened(self.configuration(), resume=begun):
+            return self._run(watch or Unwatched())
+
+    def _run(self, watch: Watch) -> tuple[tuple[Cell, Found], ...]:
+        cells = cells_of(self.target, self.asked)
+        found = dict(self._kept(cells))
+        watch.begin(cells, found)
+        missing = {cell.work.name: cell for cell in cells if cell.work.name not in found}
+        workers = Workers(self.jobs, partial(_timed, places=self._places()))
+        for work, (result, seconds) in workers.each([cell.work for cell in missing.values()]):
+            write_checked(self.store / f"{work.name}.json", result.as_dict())
+            self._forget(work)
+            self._clock(work, seconds)
+            found[work.name] = result
+            watch.done(missing[work.name], result, seconds)
+        shutil.rmtree(self.folder.work, ignore_errors=True)
+        return tuple((cell, found[cell.work.name]) for cell in cells)
+
+    def _kept(self, cells: Sequence[Cell]) -> Iterator[tuple[str, Found]]:
+        """Yield what finished cells found; a damaged file is as good as none."""
+        for name in {cell.work.name for cell in cells}:
+            path = self.store / f"{name}.json"
+            if path.is_file():
+                try:
+                    yield name, Found.from_dict(read_checked(path))
+                except (ArtifactError, TypeError, KeyError):
+                    path.unlink()
+
+    def _places(self) -> "Places":
+        return Places(root=self.root, work=self.folder.work / CELLS, cache=self.folder.work / "public")
+
+    def _forget(self, work: Work) -> None:
+        """Drop what a killed cell would have gone on from."""
+        shutil.rmtree(self.folder.work / CELLS / work.name, ignore_errors=True)
+
+    def _clock(self, work: Work, seconds: float) -> None:
+        """Note how long a cell took: beside the results, which have the same bytes whenever they are made."""
+        path = self.folder.internal / f"{SECONDS}.csv"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{work.name},{seconds:.2f}\n")
+
+
+def _timed(work: Work, *, places: Places) -> tuple[Found, float]:
+    """Measure a cell in a folder of its own, and its processor time."""
+    assert places.work is not None and places.cache is not None
+    own, began = places.work / work.name, time.process_time()
+    places.cache.mkdir(parents=True, exist_ok=True)
+    if work.parameters.get("mode") == "paper":  # the same bytes when done again; nothing to go on from
+        own_places = Places(root=places.root, cache=places.cache)
+    else:
+        own.mkdir(parents=True, exist_ok=True)
+        own_places = Places(root=places.root, work=own, cache=places.cache)
+    return measure(work, own_places), time.process_time() - began

@@ -1,0 +1,30 @@
+"""How a cell is measured, by name. Importing this loads none of them."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from graphveil.errors import ConfigError, PrivacyError
+from graphveil.reproduce.cells import Work
+from graphveil.reproduce.measures.found import Found, Places
+
+Measure = Callable[[Work, Places], Found]
+
+_MODULES = {
+    "fit": "fit",
+    "statistics": "statistics",
+    "depth_one": "depth_one",
+}
+MEASURES = tuple(_MODULES)
+
+
+def measure(work: Work, places: Places) -> Found:
+    """Return what a cell finds out; a configuration that is refused is a finding, with its reason.
+
+    Refusals come before anything is spent: of a guarantee that cannot be given, or of a graph that would be
+    too large. Anything else that goes wrong is raised.
+    """
+    found: Measure = import_module(f"{__name__}.{_MODULES[work.measure]}").measure
+    try:
+        return found(work, places)
+    except (PrivacyError, ConfigError) as refused:
+        return Found(values={}, refused=str(refused))

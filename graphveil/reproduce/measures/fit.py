@@ -1,0 +1,64 @@
+"""A model is fitted, and its accuracies are what came out."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from graphveil.experiment.experiment import Experiment
+from graphveil.experiment.source import Source
+from graphveil.graph import Graph
+from graphveil.models.base import Estimator
+from graphveil.reproduce.cells import Work
+from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.target import TEST, VAL
+
+
+def measure(work: Work, places: Places) -> Found:
+    """Return test and validation accuracy."""
+    graph, model = fitted(work, places)
+    return Found.of({part: model.score(graph, part) for part in (TEST, VAL)}, model.guarantee)
+
+
+def fitted(work: Work, places: Places) -> tuple[Graph, Estimator]:
+    """Return the split graph of a cell, and its model, fitted to it."""
+    one = experiment_of(work, places.root)
+    graph = one.split(prepared(one), 0)
+    model = one.model(0)
+    model.fit(graph, workspace=places.work, cache=places.cache)
+    return graph, model
+
+
+def experiment_of(work: Work, root: Path | None) -> Experiment:
+    """Return a cell as an experiment of one run."""
+    source = Source(dataset=work.dataset, root=root)
+    return Experiment(
+        work.method, source, dict(work.parameters), work.recipe, runs=1, seed=work.seed, compare=False
+    )
+
+
+def prepared(one: Experiment) -> Graph:
+    """Return the graph of an experiment before its split; cells that are prepared alike share it."""
+    alike = (one.recipe_name, one.records or one.local, one.paper)
+    return _prepared(_Alike(one, (one.source.dataset, one.source.root, *alike)))
+
+
+class _Alike:
+    """An experiment that equals all whose graph is prepared as its own is."""
+
+    def __init__(self, one: Experiment, key: tuple[object, ...]) -> None:
+        self.one, self.key = one, key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alike) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=3)
+def _prepared(alike: _Alike) -> Graph:
+    return alike.one.prepared(_raw(alike.one.source.dataset, alike.one.source.root))
+
+
+@lru_cache(maxsize=1)
+def _raw(dataset: str | None, root: Path | None) -> Graph:
+    return Source(dataset=dataset, root=root).load()

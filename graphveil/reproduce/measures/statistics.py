@@ -1,0 +1,30 @@
+"""Statistics of a data set after its recipe: published graphs, whose edges may be counted."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from graphveil.experiment.source import Source
+from graphveil.graph import RECIPES, Graph
+from graphveil.reproduce.cells import Work
+from graphveil.reproduce.measures.found import Found, Places
+
+
+def measure(work: Work, places: Places) -> Found:
+    """Return one statistic, which the options name."""
+    recipe = RECIPES[work.recipe]
+    graph = recipe.prepare(Source(dataset=work.dataset, root=places.root).load(), paper=True)
+    return Found(values={"value": STATISTICS[work.options["statistic"]](graph)})
+
+
+def _median_degree(graph: Graph) -> float:
+    return float(np.median(graph.adjacency.indptr.diff().numpy()))
+
+
+STATISTICS: Mapping[str, Callable[[Graph], float]] = {
+    "nodes": lambda graph: float(graph.num_nodes),
+    "stored edges": lambda graph: float(len(graph.adjacency.indices)),
+    "median degree": _median_degree,
+    "features": lambda graph: float(graph.num_features),
+    "classes": lambda graph: float(graph.num_classes),
+}

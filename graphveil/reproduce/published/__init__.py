@@ -1,0 +1,1 @@
+"""What papers print, as tables: from the text, from the authors' notebooks, or read off their plots."""

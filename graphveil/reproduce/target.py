@@ -1,0 +1,205 @@
+"""What a target is: lines over an axis, as plain records, and what was published there."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from graphveil import _check
+
+Mode = Literal["paper", "strict"]
+Keywords = Mapping[str, Any]
+Choices = Mapping[str, tuple[Any, ...]]
+MODES: tuple[Mode, ...] = ("paper", "strict")
+TEST, VAL = "test", "val"  # accuracies, among what a cell measures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One row of a table, one curve of a figure.
+
+    Args:
+        name: what tables call it; one name is one colour.
+        panel: the part of the table or figure that it stands in.
+        method: a name of ``METHODS``.
+        measure: how a cell is measured, a name of ``graphveil.reproduce.measures.MEASURES``.
+        parameters: constructor keywords in both modes.
+        paper: keywords of paper mode alone.
+        strict: keywords of strict mode alone: public settings, fixed beforehand.
+        search: keywords that paper mode searches, and their values.
+        quick: what ``--quick`` searches instead; as ``search`` where it is None.
+        options: what the measure is told besides.
+        keyword: the constructor keyword that the axis sets; the axis' own by default.
+        xs: its places on the axis; None for all of them.
+        level: whether the axis decides nothing about it.
+        modes: the modes that it is part of.
+    """
+
+    name: str
+    method: str
+    panel: str = ""
+    measure: str = "fit"
+    parameters: Keywords = field(default_factory=dict)
+    paper: Keywords = field(default_factory=dict)
+    strict: Keywords = field(default_factory=dict)
+    search: Choices = field(default_factory=dict)
+    quick: Choices | None = None
+    options: Keywords = field(default_factory=dict)
+    keyword: str | None = None
+    xs: tuple[float, ...] | None = None
+    level: bool = False
+    modes: tuple[Mode, ...] = MODES
+
+    def keywords(self, mode: Mode) -> dict[str, Any]:
+        """Return the constructor keywords of a mode."""
+        return {**self.parameters, **(self.paper if mode == "paper" else self.strict)}
+
+    def searched(self, mode: Mode, *, quick: bool) -> Choices:
+        """Return what is searched by validation accuracy: nothing in strict mode."""
+        if mode == "strict":
+            return {}
+        return self.quick if quick and self.quick is not None else self.search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """What changes along a figure, or from column to column of a table.
+
+    Args:
+        label: what stands below it.
+        keyword: the constructor keyword that it sets.
+        values: its places.
+        quick: those of ``--quick``.
+        log: whether its places stand at equal ratios.
+    """
+
+    label: str
+    keyword: str
+    values: tuple[float, ...]  # whole numbers are given as such
+    quick: tuple[float, ...]
+    log: bool = True
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published figure, in percent unless the target says otherwise.
+
+    Args:
+        value: the figure.
+        error: the half width of its interval, or of what can be read off a plot.
+        source: ``"paper"``, the authors' published ``"notebook"``, or ``"read off"`` their plot.
+    """
+
+    value: float
+    error: float
+    source: Literal["paper", "notebook", "read off"] = "paper"
+
+
+Place = tuple[str, str, str, float | None]  # data set, panel, line, place on the axis
+PublishedTable = Mapping[Place, Published]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One table or figure of a paper, declared: what is run, what was published, what is known to differ.
+
+    Args:
+        name: what the command calls it.
+        title: what it shows, in one line.
+        source: the paper, with the number of the table or figure.
+        lines: its rows or curves.
+        axis: what changes along it; None for a table of one column.
+        datasets: what is run by default.
+        stand_ins: for a data set, the published one whose figures stand beside it.
+        published: what was published.
+        recipe: how data are prepared and split.
+        metrics: what is reported, of what the measure returns, with the words for it; the first one is
+            drawn, and compared.
+        percent: whether metrics are shares, and shown in percent.
+        compared: pairs of lines, by panel, whose difference is tested.
+        deviations: what is known to differ from the paper's own run, in paper mode.
+        remarks: what else has to be said, in any mode.
+        needs: what is missing for the published data, and how to get it.
+        minutes: about how long it takes with three runs and two jobs: whole in paper mode, quick there, and
+            in strict mode.
+        figure: whether it is drawn, besides its table.
+    """
+
+    name: str
+    title: str
+    source: str
+    lines: tuple[Line, ...]
+    axis: Axis | None = None
+    datasets: tuple[str, ...]
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    published: PublishedTable = field(default_factory=dict)
+    recipe: str = "gap"
+    metrics: Mapping[str, str] = field(default_factory=lambda: {TEST: "test accuracy, %"})
+    percent: bool = True
+    compared: tuple[tuple[str, str, str], ...] = ()
+    deviations: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    needs: str = ""
+    minutes: tuple[float, float, float] = (0, 0, 0)
+    figure: bool = True
+
+    def __post_init__(self) -> None:
+        """Check that lines are told apart, and comparisons name lines."""
+        names = [(line.panel, line.name) for line in self.lines]
+        assert len(set(names)) == len(names), f"{self.name} has two lines of one name"
+        assert all((panel, name) in names for panel, *pair in self.compared for name in pair), self.name
+
+    @property
+    def metric(self) -> str:
+        """The metric that is drawn and compared."""
+        return next(iter(self.metrics))
+
+    def lines_in(self, mode: Mode) -> tuple[Line, ...]:
+        """Return the lines of a mode."""
+        return tuple(line for line in self.lines if mode in line.modes)
+
+    def places(self, line: Line, *, quick: bool) -> tuple[float | None, ...]:
+        """Return a line's places on the axis; one that is None where it has no axis."""
+        if self.axis is None or line.level:
+            return (None,)
+        shown = self.axis.quick if quick else self.axis.values
+        return shown if line.xs is None else tuple(x for x in line.xs if x in shown)
+
+    def publishes(self, dataset: str) -> str | None:
+        """Return the published data set whose figures stand beside a data set; None if none do."""
+        known = {place[0] for place in self.published}
+        if dataset in known:
+            return dataset
+        return self.stand_ins.get(dataset, self.stand_ins.get(dataset.partition("/")[0]))
+
+    def beside(self, dataset: str) -> str:
+        """Say what stands beside a data set."""
+        known = self.publishes(dataset)
+        if known is None:
+            return f"nothing was published for {dataset}"
+        return f"published on {known}" + ("" if known == dataset else f": other data than {dataset}")
+
+    def on(self, datasets: Sequence[str]) -> "Target":
+        """Return the target on other data sets."""
+        return replace(self, datasets=tuple(datasets)) if datasets else self
+
+
+def table_of(
+    dataset: str,
+    panel: str,
+    line: str,
+    xs: Iterable[float | None],
+    figures: Iterable[float | None],
+    errors: Iterable[float] | float,
+    source: Literal["paper", "notebook", "read off"] = "paper",
+) -> Iterator[tuple[Place, Published]]:
+    """Yield published figures along an axis; a figure that is None was hidden in the plot.
+
+    >>> dict(table_of("cora", "", "GAP", (1.0,), (70.1,), 0.5))
+    {('cora', '', 'GAP', 1.0): Published(value=70.1, error=0.5, source='paper')}
+    """
+    places, values = list(xs), list(figures)
+    spreads = [errors] * len(values) if isinstance(errors, int | float) else list(errors)
+    for x, value, error in zip(places, values, spreads, strict=True):
+        if value is not None:
+            _check.positive(error=error)
+            yield (dataset, panel, line, x), Published(value, error, source)

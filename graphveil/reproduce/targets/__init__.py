@@ -1,0 +1,44 @@
+"""All targets by name. Importing this loads none of them."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+from graphveil import _check
+from graphveil.reproduce.target import Target
+
+_MODULES = {
+    "gap": (
+        "gap:table1",
+        "gap:table2",
+        "gap:figure6",
+        "gap:figure7",
+        "gap:figure8",
+        "gap:figure9",
+    ),
+}
+
+
+class _Targets(Mapping[str, Target]):
+    """The closed table of targets: names are known at once, a module is imported when asked for."""
+
+    def __getitem__(self, name: str) -> Target:
+        for module, names in _MODULES.items():
+            if name in names:
+                found: Mapping[str, Target] = import_module(f"{__name__}.{module}").TARGETS
+                return found[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for names in _MODULES.values() for name in names)
+
+    def __len__(self) -> int:
+        return sum(map(len, _MODULES.values()))
+
+
+TARGETS: Mapping[str, Target] = _Targets()
+
+
+def target_named(name: str) -> Target:
+    """Return a target; an unknown name is an error that suggests the nearest."""
+    _check.one_of(tuple(TARGETS), TARGET=name)
+    return TARGETS[name]

@@ -1,0 +1,41 @@
+"""A target of seconds, and what runs it."""
+
+from pathlib import Path
+
+from graphveil.experiment.artifacts import RunFolder
+from graphveil.reproduce.cells import Asked
+from graphveil.reproduce.grid import Grid
+from graphveil.reproduce.target import Axis, Line, Mode, Published, Target
+
+QUICK = {"epochs": 2}
+SMALL = Target(
+    name="small",
+    title="A grid of seconds",
+    source="nowhere",
+    lines=(
+        Line(
+            name="GAP",
+            method="gap",
+            parameters={**QUICK, "delta": 1e-4},
+            paper={"unit": "directed-edge"},
+            strict={"unit": "undirected-edge"},
+            search={"hops": (1, 2)},
+        ),
+        Line(name="MLP", method="mlp", parameters={**QUICK, "unit": "none", "tuned": False}, level=True),
+        Line(
+            name="SAGE-NDP",
+            method="sage",
+            parameters={"unit": "node-owner", "degree_budget": 5, "delta": 1e-4},
+            modes=("strict",),
+        ),
+    ),
+    axis=Axis(label="epsilon", keyword="epsilon", values=(1.0, 4.0), quick=(4.0,)),
+    datasets=("synthetic/tiny",),
+    published={("synthetic/tiny", "", "GAP", 4.0): Published(99.0, 0.5)},
+    compared=(("", "GAP", "MLP"),),
+    deviations=("a made-up source",),
+)
+
+
+def grid_in(folder: Path, mode: Mode = "paper", *, runs: int = 2, jobs: int = 1) -> Grid:
+    return Grid(target=SMALL, asked=Asked(mode=mode, runs=runs), folder=RunFolder(folder), jobs=jobs)

@@ -1,0 +1,126 @@
+"""A grid: each cell once, stopped anywhere and resumed to the same bytes; refusals are findings."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from graphveil.errors import ConfigError, RunError
+from graphveil.reproduce.cells import Cell
+from graphveil.reproduce.grid import Grid
+from graphveil.reproduce.measures.found import Found
+from graphveil.reproduce.outputs import Results
+from graphveil.reproduce.workers import Workers
+from tests.reproduce.halves import half
+from tests.reproduce.small import SMALL, grid_in
+
+
+class StoppedError(Exception):
+    """What a watch raises to stop a grid."""
+
+
+class StopAfter:
+    """Lets some cells finish, and counts them."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.most, self.before, self.made = most, 0, 0
+
+    def begin(self, cells: Sequence[Cell], done: Mapping[str, Found]) -> None:
+        self.before = len(done)
+
+    def done(self, cell: Cell, found: Found, seconds: float) -> None:
+        self.made += 1
+        if self.made == self.most:
+            raise StoppedError
+
+
+def written(grid: Grid) -> dict[str, bytes]:
+    """Run a grid, write its results, and return all bytes but those of its inner folder."""
+    Results(grid.target, grid.asked, grid.run()).write(grid.folder.root)
+    return contents(grid.folder.root)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    files = {path.relative_to(root): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in files.items() if name.parts[0] != "internal"}
+
+
+def test_a_stopped_grid_is_finished_to_the_same_bytes(tmp_path: Path) -> None:
+    whole = written(grid_in(tmp_path / "whole"))
+    assert {"results.csv", "table.md", "table.tex", "verdict.json"} < set(whole)
+    assert {"synthetic-tiny.svg", "synthetic-tiny.pdf"} < set(whole)
+    watch = StopAfter(4)
+    with pytest.raises(StoppedError):
+        grid_in(tmp_path / "stopped").run(watch)
+    assert len(list((tmp_path / "stopped" / "cells").iterdir())) == 4
+    again = StopAfter()
+    grid_in(tmp_path / "stopped").run(again)
+    assert (again.before, again.made) == (4, 6)
+    assert written(grid_in(tmp_path / "stopped")) == whole
+
+
+def test_a_damaged_cell_is_made_again_and_more_runs_keep_the_first(tmp_path: Path) -> None:
+    first = written(grid_in(tmp_path / "a", runs=1))
+    victim = next(path for path in (tmp_path / "a" / "cells").iterdir())
+    victim.write_bytes(victim.read_bytes()[:-9])
+    watch = StopAfter()
+    grid_in(tmp_path / "a", runs=2).run(watch)
+    assert (watch.before, watch.made) == (4, 6)
+    assert victim.read_bytes() == first[f"cells/{victim.name}"]
+
+
+def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
+    shared, watch = tmp_path / "cells", StopAfter()
+    for name in ("one", "two"):
+        grid = grid_in(tmp_path / name, runs=1)
+        watch = StopAfter()
+        Grid(**{**vars(grid), "cells": shared}).run(watch)
+    assert (watch.before, watch.made) == (5, 0)
+
+
+def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> None:
+    grid = grid_in(tmp_path, "strict", runs=1)
+    results = Results(SMALL, grid.asked, grid.run())
+    (why,) = results.refusals
+    assert "paper mode only" in why and results.refusals[why] == ["SAGE-NDP"]
+    verdicts = {point.place[2]: point.verdict(100) for point in results.points}
+    assert verdicts["SAGE-NDP"] == "refused"
+    assert f",{why}" in results.csv().replace('"', "")
+    costs = [found.cost for cell, found in results.runs if cell.line == "GAP"]
+    assert all(cost and cost["valid"] and cost["unit"] == "undirected-edge" for cost in costs)
+
+
+def test_a_folder_of_another_grid_is_refused(tmp_path: Path) -> None:
+    grid_in(tmp_path, runs=1).run()
+    with pytest.raises(ConfigError, match="mode"):
+        grid_in(tmp_path, "strict", runs=1).run()
+
+
+def test_workers_do_every_task_once_and_say_what_failed() -> None:
+    assert sorted(Workers(2, half).each([1, 2, 3])) == [(1, 0.5), (2, 1.0), (3, 1.5)]
+    with pytest.raises(RunError, match="ValueError"):
+        list(Workers(2, half).each([1, 13]))
+
+
+@pytest.mark.slow
+def test_killed_with_its_workers_and_resumed_to_the_same_bytes(tmp_path: Path) -> None:
+    def command(out: str, jobs: int) -> list[str]:
+        flags = ["--datasets", "synthetic/tiny", "--runs", "2", "--jobs", str(jobs), "--out", out]
+        return [sys.executable, "-m", "graphveil", "reproduce", "gap:figure8", *flags]
+
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(command(str(killed), 2), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while len(list((killed / "cells").glob("*.json"))) < 5:
+        time.sleep(0.05)
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (killed / "results.csv").exists()
+    for out, jobs in ((killed, 1), (tmp_path / "whole", 2)):
+        subprocess.run(command(str(out), jobs), check=True, capture_output=True)
+    assert contents(killed) == contents(tmp_path / "whole")

@@ -1,0 +1,92 @@
+"""From runs to figures: settings are chosen on validation nodes, verdicts compare intervals."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import pytest
+
+from graphveil.reproduce.cells import Asked, Cell, cells_of
+from graphveil.reproduce.measures.found import Found
+from graphveil.reproduce.outputs import Results
+from graphveil.reproduce.results import Point
+from graphveil.reproduce.statistics import holm, interval
+from graphveil.reproduce.target import Published
+from tests.reproduce.small import SMALL
+
+ASKED = Asked(mode="paper", runs=3)
+
+
+def found(cell: Cell, test: float, val: float) -> tuple[Cell, Found]:
+    return cell, Found(values={"test": test, "val": val})
+
+
+def results() -> Results:
+    """Return made-up runs: two hops are better on test nodes, and one hop on validation nodes."""
+    runs = []
+    for cell in cells_of(SMALL, ASKED):
+        one_hop = cell.settings.get("hops") == 1
+        base = 0.5 if cell.line == "MLP" else 0.7 if one_hop else 0.9
+        runs.append(found(cell, base + 0.01 * cell.work.seed, 0.8 if one_hop else 0.6))
+    return Results(SMALL, ASKED, tuple(runs))
+
+
+def test_settings_are_chosen_on_validation_nodes() -> None:
+    points = {point.place[2:]: point for point in results().points}
+    assert points["GAP", 4.0].settings == {"hops": 1}
+    assert points["GAP", 4.0].mean == pytest.approx(0.71)
+
+
+def test_the_csv_has_every_run_and_says_which_were_chosen() -> None:
+    rows = list(csv.DictReader(io.StringIO(results().csv())))
+    assert len(rows) == len(cells_of(SMALL, ASKED)) == 15
+    chosen = [row for row in rows if row["line"] == "GAP" and row["chosen"] == "yes"]
+    assert {row["settings"] for row in chosen} == {"hops=1"} and len(chosen) == 6
+
+
+def test_differences_are_paired_by_run_and_corrected_for_being_several() -> None:
+    made = results()
+    assert [(one.place[3], one.other, round(one.mean, 3)) for one in made.comparisons] == [
+        (1.0, "MLP", 0.2),
+        (4.0, "MLP", 0.2),
+    ]
+    assert all(one.significant for one in made.comparisons)  # the difference does not vary
+    assert holm([0.04, 0.03])[0] == holm([0.04, 0.03])[1] == pytest.approx(0.06)
+
+
+CASES: dict[str, tuple[Sequence[float], Published | None, bool, str]] = {
+    "meets": ((0.69, 0.71), Published(71.4, 0.5), True, "agrees"),
+    "apart": ((0.69, 0.71), Published(72.0, 0.5), True, "below"),
+    "better": ((0.69, 0.71), Published(68.0, 0.5), True, "above"),
+    "another graph": ((0.69, 0.71), Published(70.0, 0.5), False, "other data"),
+    "nothing known": ((0.69, 0.71), None, False, "not published"),
+    "one run": ((0.69,), Published(69.0, 0.5), True, "one run"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_verdict_compares_intervals_on_the_same_data(case: str) -> None:
+    values, known, same, verdict = CASES[case]
+    runs = {seed: {"test": value} for seed, value in enumerate(values)}
+    place = ("cora", "", "GAP", None)
+    point = Point(place=place, settings={}, runs=runs, metric="test", published=known, same_data=same)
+    assert point.verdict(100) == verdict
+
+
+def test_intervals_are_those_of_means_drawn_anew() -> None:
+    values = [0.1 * number for number in range(11)]
+    low, high = interval(values) or (0, 0)
+    assert low < 0.5 < high and 0.1 < high - 0.5 < 0.25  # 1.96 standard errors are 0.187
+    assert interval(values) == (low, high)
+
+
+def test_tables_hold_in_markdown_and_in_latex() -> None:
+    made = results()
+    table = next(block for block in made.blocks)
+    assert table.head == ("epsilon", "1", "4")
+    assert [row[0] for row in table.rows] == ["GAP", "GAP, published", "MLP"]
+    assert table.rows[1] == ("GAP, published", "", "99.0 ± 0.5 (below)")
+    page, tex = "\n".join(made.page()), made.blocks[0]
+    assert "| GAP | 71.0 [70.0, 72.0] | 71.0 [70.0, 72.0] |" in page
+    assert "A made-up source." in page
+    assert len({len(row) for row in tex.rows} | {len(tex.head)}) == 1

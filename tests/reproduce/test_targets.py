@@ -1,0 +1,56 @@
+"""Every declared target can be run: its cells are experiments, and its published figures have lines."""
+
+import pytest
+
+from graphveil.errors import ConfigError, PrivacyError
+from graphveil.reproduce.cells import Asked, cells_of
+from graphveil.reproduce.listing import describe, overview
+from graphveil.reproduce.measures import MEASURES
+from graphveil.reproduce.measures.fit import experiment_of
+from graphveil.reproduce.target import MODES, Mode, Target
+from graphveil.reproduce.targets import TARGETS, target_named
+
+REFUSED = {"SAGE-NDP"}  # in strict mode
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> Target:
+    return TARGETS[request.param]
+
+
+def test_published_figures_belong_to_lines_and_places(target: Target) -> None:
+    known = {(line.panel, line.name): target.places(line, quick=False) for line in target.lines}
+    for _, panel, line, x in target.published:
+        assert (panel, line) in known, (panel, line)
+        assert x in known[panel, line], (panel, line, x)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("quick", [True, False], ids=["quick", "whole"])
+def test_every_line_is_an_experiment_that_can_be_run(target: Target, mode: Mode, quick: bool) -> None:
+    seen = set()
+    for cell in cells_of(target, Asked(mode=mode, runs=1, quick=quick)):
+        assert cell.work.measure in MEASURES
+        if (cell.panel, cell.line) in seen or cell.work.method == "-":
+            continue
+        seen.add((cell.panel, cell.line))
+        try:
+            one = experiment_of(cell.work, None)
+        except (PrivacyError, ConfigError) as refused:
+            assert mode == "strict" and cell.line in REFUSED, refused
+            continue
+        paper = one.parameters.get("mode") == "paper"
+        assert paper or one.parameters["unit"] == "none" or mode == "strict"
+
+
+def test_quick_is_a_part_of_the_whole_and_says_how_long(target: Target) -> None:
+    assert target.minutes[1] <= target.minutes[0]
+    for line in target.lines:
+        assert set(target.places(line, quick=True)) <= set(target.places(line, quick=False))
+    assert dict(describe(target, None))["from"] == target.source
+    assert overview(target, None)["cells"] > 0
+
+
+def test_an_unknown_target_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="gap:table2"):
+        target_named("gap:tabel2")

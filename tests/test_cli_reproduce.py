@@ -1,0 +1,45 @@
+"""``graphveil reproduce``: the list, one target end to end, and misuse that computes nothing."""
+
+from pathlib import Path
+
+import pytest
+from command import Invoke
+
+TABLE = ["reproduce", "gap:table1", "--datasets", "synthetic/tiny", "--runs", "1", "--out", "r"]
+
+
+def test_the_list_says_what_is_needed_and_how_long(invoke: Invoke) -> None:
+    listed = invoke("reproduce", "list", "--json")
+    assert listed.code == 0, listed.err
+    rows = {row["target"]: row for row in listed.json["targets"]}
+    assert rows["gap:table2"]["cells"] > 100 and "UIllinois20" in rows["gap:table2"]["needs"]
+    one = invoke("reproduce", "list", "gap:figure8")
+    assert "one hop, noise of K" in one.out
+
+
+def test_a_target_end_to_end(invoke: Invoke) -> None:
+    done = invoke(*TABLE, "--json")
+    assert done.code == 0, done.err
+    ours = {point["line"]: point["ours"] for point in done.json["points"]}
+    assert ours["nodes"] * 100 > 0 and ours["stored edges"] == 3000
+    files = {path.name for path in Path("r").iterdir()}
+    assert files == {"cells", "internal", "results.csv", "table.md", "table.tex", "verdict.json"}
+    again = invoke(*TABLE, "--resume", "--json")
+    assert again.json == done.json and "were finished before" in again.err
+
+
+REFUSED = {
+    "unknown target": (["gap:tabel2"], "gap:table2"),
+    "unknown data": (["gap:table1", "--datasets", "karat"], "karate"),
+    "unknown mode": (["gap:table1", "--mode", "papper"], "paper"),
+    "two targets": (["gap:table1", "gap:table2"], "one at a time"),
+    "nothing to resume": (["gap:table1", "--resume"], "nothing to resume"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
+    arguments, words = REFUSED[case]
+    done = invoke("reproduce", *arguments, "--out", "r")
+    assert (done.code, Path("r").exists()) == (2, False)
+    assert words in done.err
