@@ -30,7 +30,7 @@ OVERFITTED: dict[str, Any] = {"unit": "none", "seed": 0, "tuned": False, "hidden
 def hard() -> gv.Graph:
     """Return nodes with many features that say little, which a network learns by heart."""
     rng = torch.Generator().manual_seed(0)
-    x = torch.randn(500, 150, generator=rng)
+    x = torch.randn(500, 600, generator=rng)
     y = (x[:, 0] + x[:, 1] + torch.randn(500, generator=rng) > 0).long()
     graph = gv.Graph.from_edges(x, y, range(499), range(1, 500), directed=False, num_classes=2)
     return RECIPES["gap"].split(graph, 0)
