@@ -15,7 +15,7 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # pages keep secrets, and not in this home
     names: dict[str, object] = {"__name__": "__page__"}
-    for block in BLOCK.findall(page.read_text()):
+    for block in BLOCK.findall(BLOCK.sub("", page.read_text())):
         exec(compile(block, page.name, "exec"), names)  # our own pages
 
 
@@ -25,5 +25,5 @@ def test_the_readme_has_blocks_to_run() -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", BLOCK.sub("", page.read_text())):
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
