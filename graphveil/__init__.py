@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphveil.experiment.sweep import sweep
     from graphveil.fidelity.comparison import compare
     from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
-    from graphveil.models import METHODS
+    from graphveil.models import METHODS, register
     from graphveil.models.base import Estimator
     from graphveil.models.classcode import ClassCode
     from graphveil.models.gap import GAP
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from graphveil.models.label_posterior import LabelPosterior
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
+    from graphveil.models.private_hops import ReleasedRows, private_hops
     from graphveil.models.sage import SAGE
     from graphveil.models.saved import load_model
     from graphveil.models.simgat import SimGAT
@@ -48,6 +49,7 @@ _HOMES = {
     "METHODS": "graphveil.models",
     "MLP": "graphveil.models.mlp",
     "MemoryLedger": "graphveil.privacy",
+    "ReleasedRows": "graphveil.models.private_hops",
     "SAGE": "graphveil.models.sage",
     "SimGAT": "graphveil.models.simgat",
     "attach_ledger": "graphveil.privacy",
@@ -62,7 +64,9 @@ _HOMES = {
     "load_model": "graphveil.models.saved",
     "mechanisms": "",
     "perturb": "",
+    "private_hops": "graphveil.models.private_hops",
     "read_graph": "graphveil.graph",
+    "register": "graphveil.models",
     "sweep": "graphveil.experiment.sweep",
 }
 
@@ -81,6 +85,7 @@ __all__ = [
     "HeteroRR",
     "LabelPosterior",
     "MemoryLedger",
+    "ReleasedRows",
     "SimGAT",
     "attach_ledger",
     "attacks",
@@ -94,7 +99,9 @@ __all__ = [
     "load_model",
     "mechanisms",
     "perturb",
+    "private_hops",
     "read_graph",
+    "register",
     "sweep",
 ]
 
