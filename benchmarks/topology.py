@@ -52,10 +52,10 @@ from graphveil.fidelity import SimpleGraph, compare
 from graphveil.fidelity.measures import kl_divergence
 from graphveil.graph import RECIPES, Adjacency, Graph, load_dataset
 from graphveil.graph.domain import Domain
-from graphveil.graph.tables import write
 from graphveil.perturb import MECHANISMS, release_graph
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.folder import edge_table
+from graphveil.tables import write
 
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")
 FRACTIONS = {"facebook_pages": (0.05, 0.1, 0.2, 1.0), "twitch/DE": (0.05, 0.1, 0.2, 1.0), BERKELEY: (1.0,)}

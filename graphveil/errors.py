@@ -6,6 +6,7 @@
     ├── InputError (ValueError)        the caller can fix it; nothing was computed or spent
     │   ├── ConfigError                a parameter: unknown name, wrong type, outside its range
     │   ├── GraphError                 the data: columns, ids, features, labels, shapes
+    │   │   └── TableError             two tables: everything that is wrong with them, and what would pass
     │   ├── ArtifactError              a file or run folder: missing, damaged, hostile, other version
     │   └── MessageError               a device's message: malformed, replayed, of another survey or version
     ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
@@ -23,6 +24,10 @@ Messages say what (with the numbers), why, and a fix that can be typed. They nev
 the data: no feature, node id, label or private count.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 
 class GraphveilError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -38,6 +43,32 @@ class ConfigError(InputError):
 
 class GraphError(InputError):
     """The graph data is malformed."""
+
+
+class TableError(GraphError):
+    """Tables cannot be used as they are: all that was found in one look.
+
+    ``problems`` are sentences; ``flags`` and ``keywords`` say, for the command and for Python, what to choose
+    about columns so that the same tables pass; None where no choice mends them. They name columns, never
+    values.
+    """
+
+    def __init__(
+        self, problems: Sequence[str], flags: Sequence[str] | None = None, keywords: str | None = None
+    ) -> None:
+        """Take the problems, at least one, and what would pass."""
+        self.problems = tuple(problems)
+        self.flags = None if flags is None else tuple(flags)
+        self.keywords = keywords
+        super().__init__(self.words + ("" if keywords is None else f"; what passes: {keywords}"))
+
+    @property
+    def words(self) -> str:
+        """Every problem, in one line."""
+        if len(self.problems) == 1:
+            return self.problems[0]
+        numbered = "; ".join(f"({number}) {words}" for number, words in enumerate(self.problems, start=1))
+        return f"{len(self.problems)} things are wrong with these tables: {numbered}"
 
 
 class ArtifactError(InputError):

@@ -14,10 +14,10 @@ from command import NODES, SECRET, Answer, Files, Invoke, bookings, other_of, re
 
 import graphveil as gv
 from graphveil.cli.console import Bars, Screen
-from graphveil.graph.graph import CLASSES_FROM_LABELS
 from graphveil.models.classcode.edge.plan import EdgePlan
 from graphveil.models.gap.method import TrainedGap
 from graphveil.privacy.figures import figure_up
+from graphveil.tables.labels import CLASSES_FROM_LABELS
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
 QUICK = ["--set", "epochs=3"]
@@ -182,7 +182,7 @@ def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, 
     assert {path.name for path in Path("first/release").iterdir()} == RELEASE
     internal = {path.name for path in Path("first/internal").iterdir()}
     figures = {"config.lock.json", "metrics.json", "history.csv", "report.html"}
-    assert internal == figures | {"own_graph.json", "receipts.json"}
+    assert internal == figures | {"own_graph.json", "receipts.json", "columns.json"}
     assert not list(Path("../state").rglob("*.key"))
 
 
@@ -526,7 +526,7 @@ def assert_refused(answer: Answer, words: str) -> None:
     assert answer.code == 2, answer.err
     line = answer.err.strip().splitlines()[-1]
     assert line.startswith("graphveil: ")
-    assert words in line
+    assert words in answer.err
     assert "Traceback" not in answer.err
     assert answer.out == ""
     assert SECRET not in answer.err
@@ -795,7 +795,7 @@ def test_another_graph_that_cannot_be_predicted_is_refused_before_a_price_is_sho
     refusals = {"code": invoke("predict", "code", *another)}
     edit(files.nodes, lambda rows: [[*row[:2], *row[3:]] for row in rows])
     refusals["narrow"] = invoke("predict", trained, *another)
-    for words, answer in zip(("use gap", "the same columns"), refusals.values(), strict=True):
+    for words, answer in zip(("use gap", "no column 'height'"), refusals.values(), strict=True):
         assert answer.code == 2
         (line,) = answer.err.strip().splitlines()  # and no table of the price above it
         assert words in line

@@ -189,7 +189,7 @@ def test_the_statement_comes_before_the_messages(
     def full(*given: object) -> None:
         raise ConfigError("the disk is full")
 
-    monkeypatch.setattr("graphveil.graph.tables.write", full)
+    monkeypatch.setattr("graphveil.tables.write", full)
     nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "answer", *nodes)
     assert (answer.code, "the disk is full" in answer.err) == (2, True)

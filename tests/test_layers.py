@@ -14,6 +14,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PA
 
 LAYERS = [  # upwards; parts on one line do not import each other
     {"errors", "_check", "_escape", "_random", "_files", "_local_words", "_named", "_tensors", "_threads"},
+    {"tables"},
     {"privacy", "graph"},
     {"mechanisms", "structure", "propagation", "ledger"},
     {"weights", "train"},

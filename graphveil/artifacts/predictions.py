@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil import tables
 from graphveil.errors import ArtifactError
-from graphveil.graph import tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from graphveil import tables
 from graphveil._files import whole_folder, write_atomic
 from graphveil.artifacts import cards
 from graphveil.artifacts.cards import Card
@@ -34,7 +35,6 @@ from graphveil.artifacts.predictions import predictions_table, read_predictions
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, ConfigError
-from graphveil.graph import tables
 from graphveil.privacy import Guarantee, NodeOwner, NodePromise
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 

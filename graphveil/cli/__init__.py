@@ -20,6 +20,7 @@ from graphveil import __version__
 from graphveil.cli import (
     attack,
     audit,
+    check,
     collect,
     compare,
     inspect,
@@ -37,6 +38,7 @@ from graphveil.cli.failures import guarded
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
     inspect.datasets,
+    check.check,
     train.train,
     sweep.sweep,
     reproduce.reproduce,

@@ -161,9 +161,9 @@ def answer(
     json: options.Json = False,
 ) -> None:
     """Randomise each record of a table of nodes on its own: a row with its id and its message."""
+    from graphveil import tables
     from graphveil.collect import check_limits, device_secret
     from graphveil.collect.files import read_records
-    from graphveil.graph import tables
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     _present(screen, asked, on_devices=False)
@@ -200,8 +200,8 @@ def decode(
     json: options.Json = False,
 ) -> None:
     """Check messages and write a table of nodes, estimated features and randomised labels, to train on."""
+    from graphveil import tables
     from graphveil.collect.files import read_messages, receive
-    from graphveil.graph import tables
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     tables.check_output(out)

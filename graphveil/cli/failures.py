@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphveil._escape import one_line
-from graphveil.errors import GraphveilError, InputError, MissingDependencyError, PrivacyError
+from graphveil.cli.passing import passing_command
+from graphveil.errors import (
+    GraphError,
+    GraphveilError,
+    InputError,
+    MissingDependencyError,
+    PrivacyError,
+    TableError,
+)
 
 if TYPE_CHECKING:
     from graphveil.privacy import PrivacyLedger
@@ -41,6 +49,7 @@ class CommandError(Exception):
         """Take what :func:`guarded` tells."""
         super().__init__(message)
         self.code, self.kind, self.folder = code, kind, folder
+        self.tables: TableError | None = None  # two tables, and all that is wrong with them
 
 
 def guarded(command: Any, arguments: Sequence[str]) -> int:
@@ -124,6 +133,10 @@ def _failure_of(error: Exception) -> CommandError:
     if isinstance(error, CommandError):
         return error
     kind = type(error).__name__
+    if isinstance(error, TableError):
+        refused = CommandError(MISUSE, error.words, GraphError.__name__)
+        refused.tables = error
+        return refused
     if isinstance(error, _MISUSE):
         return CommandError(MISUSE, str(error), kind)
     if isinstance(error, GraphveilError):
@@ -176,20 +189,45 @@ def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     if isinstance(ending, int) or ending.kind == _PIPE:
         return ending if isinstance(ending, int) else ending.code
     again = f"; to finish it: {_resume_line(ending.folder, arguments)}" if ending.folder else ""
-    line = one_line(f"{ending}{again}")
-    _say(line)
+    known = _known_of(ending.tables, arguments)
+    passes = f"; this passes: {known['command']}" if known.get("command") else ""
+    line = one_line(f"{ending}{again}{passes}")
+    if len(known.get("problems", ())) > 1:
+        _list_problems(known["problems"], known["command"])
+    else:
+        _say(line)
     if "--json" in arguments and ending.kind != _UNWRITABLE:
-        record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code}}
+        record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code, **known}}
         with suppress(OSError, ValueError):
             print(json.dumps(record), flush=True)  # noqa: T201 - one JSON object, whatever happens
     return ending.code
 
 
+def _known_of(tables: TableError | None, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what is wrong with two tables, and the command that passes, if that is why a command ended."""
+    if tables is None:
+        return {}
+    command = None if tables.flags is None else passing_command(arguments, tables.flags)
+    return {"problems": list(tables.problems), "command": command}
+
+
+def _list_problems(problems: Sequence[str], command: str | None) -> None:
+    """Print several problems one below the other, and last what to do."""
+    _say(f"{len(problems)} things are wrong with these tables; nothing was spent")
+    for number, words in enumerate(problems, start=1):
+        _line(f"  {number}. {one_line(words)}")
+    _say(f"this passes: {command}" if command else "correct the tables, and the flags that name columns")
+
+
 def _say(line: str) -> None:
     """Print one line of this program's to standard error, if there is one."""
+    _line(f"graphveil: {one_line(line)}")
+
+
+def _line(line: str) -> None:
     if sys.stderr is not None:  # print() would take standard output instead
         with suppress(OSError, ValueError):
-            print(f"graphveil: {one_line(line)}", file=sys.stderr)  # noqa: T201 - the one place for failures
+            print(line, file=sys.stderr)  # noqa: T201 - the one place for failures
 
 
 def _let_go_of_output() -> None:

@@ -57,7 +57,7 @@ def learn(
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
     from graphveil.experiment.collected_data import receive_on_edges
-    from graphveil.graph.tables import id_array
+    from graphveil.tables import id_array
 
     asked, screen = collect.read_survey(survey), Screen(as_json=json)
     collect.check_new(out, "a model goes to a new folder; choose another --out")

@@ -102,6 +102,40 @@ AcceptPrice = Annotated[
     ),
 ]
 Split = Annotated[str | None, _name("--split", "Column of the nodes with train, val or test.")]
+Features = Annotated[str | None, _name("--features", "The feature columns, a,b,c; by default all others.")]
+Drop = Annotated[str | None, _name("--drop", "Columns of the nodes that are no features, a,b,c.")]
+CategoryColumns = Annotated[
+    str | None,
+    _name(
+        "--categories",
+        "Columns to one-hot: plan='free|pro' from a public list, country=hash:32 hashed into places, or plan "
+        "alone with the values that occur (not where records are protected).",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    _name(
+        "--missing",
+        "What a missing feature becomes: refuse (the default), indicator (0, and one more column says so), "
+        "constant=V, or median (not where records are protected).",
+    ),
+]
+UnknownIds = Annotated[
+    str | None,
+    _name(
+        "--unknown-ids",
+        "Edges to ids that no node has: refuse (the default), drop, or add those nodes (--unit none, or with "
+        "--node-ids).",
+    ),
+]
+NodeIds = Annotated[
+    Path | None,
+    typer.Option(
+        "--node-ids",
+        help="A public list of nodes, a table with the column of ids: each is a node, with a row or not.",
+        rich_help_panel=_DATA,
+    ),
+]
 Recipe = Annotated[
     str | None,
     typer.Option(

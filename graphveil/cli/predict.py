@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
     from graphveil.privacy import Guarantee
+    from graphveil.tables.encoding import Encoding
 
 _ADDS_UP = {
     "edges": "as the two graphs may share edges; --disjoint-edges is your word that they do not",
     "records": "as somebody may be in both graphs",
 }
 _LARGER = "the larger of the two, on your word that the graphs share no {thing}"
+_CHOICES = ("features", "drop", "categories", "missing")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
@@ -37,6 +39,12 @@ def predict(
     weight: options.Weight = None,
     max_weight: options.MaxWeight = None,
     directed: options.Directed = False,
+    features: options.Features = None,
+    drop: options.Drop = None,
+    categories: options.CategoryColumns = None,
+    missing: options.Missing = None,
+    unknown_ids: options.UnknownIds = None,
+    node_ids: options.NodeIds = None,
     public_edges: options.PublicEdges = None,
     private_nodes: options.PrivateNodes = None,
     private_fraction: options.PrivateFraction = None,
@@ -49,10 +57,10 @@ def predict(
     json: options.Json = False,
 ) -> None:
     """Print or write the predictions of a saved run; another graph is asked at a price, which is shown."""
+    from graphveil import tables
     from graphveil.artifacts.cards import secrets_of
     from graphveil.artifacts.predictions import predictions_table
     from graphveil.experiment.public_flags import PublicFlags
-    from graphveil.graph import tables
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
 
@@ -62,7 +70,9 @@ def predict(
         check_new(out, "predictions may have cost a budget; choose another --out")
     model = load_model(run)
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
-    columns |= {"weight": weight, "max_weight": max_weight}
+    columns |= {"weight": weight, "max_weight": max_weight, "features": features, "drop": drop}
+    columns |= {"categories": categories, "missing": missing}
+    columns |= {"unknown_ids": unknown_ids, "node_ids": node_ids}
     public = PublicFlags(
         public_edges=public_edges,
         private_nodes=private_nodes,
@@ -132,10 +142,17 @@ def _other_graph(
     from graphveil.experiment.source import Source
 
     known = _trained_columns(run)
+    chosen = any(flags[name] is not None for name in _CHOICES)
     aside = tuple(known[role] for role in _NO_FEATURES if known.get(role) is not None)
     wanted = {name: known.get(name) for name in flags if name != "label"}
     given = wanted | {name: value for name, value in flags.items() if value is not None}
-    origin = Source(**given, directed=directed or bool(known.get("directed")), to_predict=True, aside=aside)
+    origin = Source(
+        **given,
+        directed=directed or bool(known.get("directed")),
+        to_predict=True,
+        aside=aside,
+        encoding=None if chosen else _trained_encoding(run),
+    )
     graph = origin.load(classes=model.named_classes)
     columns = Columns(nodes=origin.nodes, id=origin.id, source=origin.source, target=origin.target)
     return graph.replace(public=public.part(graph, columns, seed=0))
@@ -151,6 +168,15 @@ def _trained_columns(run: Path) -> dict[str, Any]:
     configuration = read_json(lock)["configuration"]
     roles = (*_NO_FEATURES, "source", "target", "weight", "max_weight", "directed")
     return {role: configuration.get(f"data.{role}") for role in roles}
+
+
+def _trained_encoding(run: Path) -> "Encoding | None":
+    """Return how the run's training made features of columns, if its internal part is there."""
+    from graphveil.experiment.artifacts import RunFolder, read_json
+    from graphveil.tables.encoding import Encoding
+
+    path = RunFolder(run).columns
+    return Encoding.from_plain(read_json(path)) if path.is_file() else None
 
 
 def _facts(
@@ -194,8 +220,8 @@ def _deliver(
     price: "Guarantee | None",
     account: "RunAccount | None" = None,
 ) -> None:
+    from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
-    from graphveil.graph import tables
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()

@@ -38,6 +38,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None
     rows = [
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
         *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
+        *_columns(plan),
         *([("public", plan.public)] if plan.public else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
@@ -53,6 +54,24 @@ def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None
     if account is not None:
         rows.append(("ledger", account.before()))
     return [*rows, ("folder", str(folder.root))]
+
+
+def _columns(plan: "Preview") -> list[Fact]:
+    """Return which columns of two tables are read, and which are not."""
+    encoding = plan.encoding
+    if encoding is None:
+        return []
+    ignored = [
+        f"{', '.join(names)} (of the {table})"
+        for table, names in (("nodes", encoding.ignored_nodes), ("edges", encoding.ignored_edges))
+        if names
+    ]
+    dropped = [("unknown ids", "edges to ids that no node has are left out")]
+    return [
+        ("features", encoding.words()),
+        *([("ignored", "; ".join(ignored))] if ignored else []),
+        *(dropped if encoding.unknown_ids == "drop" else []),
+    ]
 
 
 def _budget(plan: "Preview") -> list[Fact]:

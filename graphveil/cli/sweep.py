@@ -8,7 +8,7 @@ import typer
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import done_anyway, resumable
-from graphveil.cli.train import SYNTHETIC
+from graphveil.cli.train import HETERO, SYNTHETIC
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ def sweep(
     directed: options.Directed = False,
     split: options.Split = None,
     classes: options.Classes = None,
+    features: options.Features = None,
+    drop: options.Drop = None,
+    categories: options.CategoryColumns = None,
+    missing: options.Missing = None,
+    unknown_ids: options.UnknownIds = None,
+    node_ids: options.NodeIds = None,
     recipe: options.Recipe = None,
     unit: options.Unit = None,
     epsilon: Epsilons = None,
@@ -114,9 +120,17 @@ def sweep(
         max_weight=max_weight,
         directed=directed,
         split=split,
+        features=features,
+        drop=drop,
+        categories=categories,
+        missing=missing,
+        unknown_ids=unknown_ids,
+        node_ids=node_ids,
         classes=None if classes is None else parse_classes(classes),
     )
     names = tuple(_items(methods))
+    if not resume:
+        origin.look(unit=unit, private_records=HETERO in names)
     grid = Sweep(
         methods=names,
         source=origin,

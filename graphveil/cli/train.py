@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil import _check
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import done_anyway, resumable
 from graphveil.cli.summary import plan_facts, show_summary
 from graphveil.errors import ArtifactError, ConfigError
+from graphveil.models import METHODS
 
 if TYPE_CHECKING:
     from graphveil.experiment.artifacts import RunFolder
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
 DEMO = f"{SYNTHETIC}demo"
+HETERO = "heterorr"  # protects features under a unit of edges
 
 
 def demo(
@@ -50,6 +53,12 @@ def train(
     directed: options.Directed = False,
     split: options.Split = None,
     classes: options.Classes = None,
+    features: options.Features = None,
+    drop: options.Drop = None,
+    categories: options.CategoryColumns = None,
+    missing: options.Missing = None,
+    unknown_ids: options.UnknownIds = None,
+    node_ids: options.NodeIds = None,
     recipe: options.Recipe = None,
     expect_edges: options.ExpectEdges = None,
     public_edges: options.PublicEdges = None,
@@ -79,7 +88,6 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
-    from graphveil.experiment.experiment import Experiment
     from graphveil.experiment.parameters import parse_classes
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.experiment.source import Source
@@ -98,9 +106,7 @@ def train(
         "perturb": perturb,
         "max_edges": max_edges,
     }
-    parameters = configuration(method, privacy, set or [], theta)
-    if "seed" in parameters:
-        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
+    _check.one_of(tuple(METHODS), METHOD=method)
     origin = Source(
         dataset=dataset,
         root=root if nodes is None and edges is None else None,
@@ -114,8 +120,21 @@ def train(
         max_weight=max_weight,
         directed=directed,
         split=split,
+        features=features,
+        drop=drop,
+        categories=categories,
+        missing=missing,
+        unknown_ids=unknown_ids,
+        node_ids=node_ids,
         classes=None if classes is None else parse_classes(classes),
     )
+    if not resume:  # a finished run is shown again without its tables
+        origin.look(unit=unit, private_records=method == HETERO)  # before anything heavy is imported
+    from graphveil.experiment.experiment import Experiment
+
+    parameters = configuration(method, privacy, set or [], theta)
+    if "seed" in parameters:
+        raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
     public = PublicFlags(
         public_edges=public_edges,
         private_nodes=private_nodes,

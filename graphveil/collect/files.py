@@ -15,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from graphveil import tables
 from graphveil.collect.client import MAX_EPS, answer_all
 from graphveil.collect.server import Collector
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError, MessageError
-from graphveil.graph import tables
-from graphveil.graph.files import check_columns, distinct_ids, feature_columns
-from graphveil.graph.graph import UNLABELLED
-from graphveil.graph.labels import AS_WRITTEN, class_codes
-from graphveil.graph.tables import Column, Table
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
+from graphveil.tables import Column, Table
+from graphveil.tables.labels import AS_WRITTEN, UNLABELLED, class_codes
+from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
 
 MESSAGE = "message"
 

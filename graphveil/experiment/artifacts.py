@@ -90,6 +90,11 @@ class RunFolder:
         return self.internal / "metrics.json"
 
     @property
+    def columns(self) -> Path:
+        """How the columns of the table of nodes became features, for other tables to follow."""
+        return self.internal / "columns.json"
+
+    @property
     def receipts(self) -> Path:
         """What the ledger gave for the run's bookings."""
         return self.internal / "receipts.json"

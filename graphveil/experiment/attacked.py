@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 INTERNAL = "Internal: an attack is scored by the very secrets that it is after. Do not publish its figures."
 _DATA = "data."
-_PATHS = ("root", "nodes", "edges")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +66,17 @@ def read_attacked(place: Path, overrides: Mapping[str, Any]) -> AttackedRun:
         )
     model = load_model(place)
     locked = read_json(folder.lock)["configuration"]
-    data = {
-        name.removeprefix(_DATA): _value(name, value)
-        for name, value in locked.items()
-        if name.startswith(_DATA)
-    }
+    data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
     data |= {name: value for name, value in overrides.items() if value is not None}
-    if "classes" in data:
-        data["classes"] = tuple(data["classes"])
     parameters = {name: value for name, value in model.get_params().items() if name != "seed"}
+    source = Source.from_dict(data)
     experiment = Experiment(
-        model.method, Source(**data), parameters, locked["recipe"], seed=int(locked["seed"]), compare=False
+        model.method,
+        source,
+        parameters,
+        locked["recipe"],
+        seed=int(locked["seed"]),
+        compare=False,
     )
     graph = experiment.split(experiment.load(), 0)
     if graph.num_nodes != model.fitted.sizes.nodes or graph.num_features != model.fitted.sizes.features:
@@ -113,7 +112,3 @@ def attack_features(attacked: AttackedRun, seed: int) -> "ReconstructionReport":
     order = PublicStreams(seed).numpy("halves").permutation(len(x))
     public, secret = (cut[half] for half in np.array_split(order, 2))
     return attack_records(public, secret, mechanism, seed=seed)
-
-
-def _value(name: str, value: Any) -> Any:
-    return Path(value) if name.removeprefix(_DATA) in _PATHS else value

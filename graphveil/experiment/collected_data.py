@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from graphveil.collect import Survey
     from graphveil.collect.files import Received
     from graphveil.graph import Adjacency
-    from graphveil.graph.tables import Column
+    from graphveil.tables import Column
 
 
 def receive_on_edges(
@@ -75,8 +75,8 @@ def _check_features(survey: "Survey", nodes: Path | None) -> None:
 
 def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     """Return ids and features of a table of nodes."""
-    from graphveil.graph import tables
-    from graphveil.graph.files import check_columns, distinct_ids, feature_columns
+    from graphveil import tables
+    from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
 
     columns = feature_columns(path, [id], None, ())
     check_columns(path, [id, *columns])
@@ -99,8 +99,8 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
 
 def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     """Return the ids at both ends of each edge, by column."""
-    from graphveil.graph import tables
-    from graphveil.graph.files import check_columns
+    from graphveil import tables
+    from graphveil.tables.roles import check_columns
 
     check_columns(path, [source, target])
     table = tables.read(path, [source, target])

@@ -9,6 +9,7 @@ from graphveil.errors import PrivacyError
 from graphveil.experiment.budget_breakdown import Stage, stages_of
 from graphveil.experiment.experiment import Experiment
 from graphveil.privacy import Guarantee, NodeFeatures, NoUnit
+from graphveil.tables.encoding import Encoding
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -57,6 +58,7 @@ class Preview:
     noise_std: tuple[float, ...]
     delta_source: str
     estimate: Estimate | None = None
+    encoding: Encoding | None = None  # which columns of a table are features, and how
     public: str = ""  # of edges that are told from private ones: how many there are
 
 
@@ -88,6 +90,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
+        encoding=graph.encoding,
         public="" if split.public is None else _public_words(split),
         estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
     )

@@ -153,8 +153,9 @@ def _rows_where(graph: "Graph", columns: Columns, column: str, value: str) -> "n
     """Return the places of the nodes whose row of the table has a value."""
     import numpy as np
 
-    from graphveil.graph import tables
-    from graphveil.graph.files import check_columns, read_ids
+    from graphveil import tables
+    from graphveil.graph.files import read_ids
+    from graphveil.tables.roles import check_columns
 
     assert columns.nodes is not None
     check_columns(columns.nodes, [column])

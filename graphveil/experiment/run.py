@@ -112,6 +112,8 @@ def run(
             known = {"words": account.after(), **account.as_plain()}
             outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
         _write(outcome, folder)
+        if graph.encoding is not None:
+            write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
         folder.publish(folder.workspace(plan.experiment.seed), records[0].staged)
     return outcome

@@ -1,15 +1,23 @@
 """Where a graph comes from: a data set by name, or the caller's own two tables."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from graphveil.errors import ConfigError
+from graphveil.tables.choices import REFUSE, Choices
+from graphveil.tables.encoding import Encoding
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
+    from graphveil.tables.look import Look, Roles
 
 _COLUMNS = ("id", "label", "source", "target")
+_CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "node_ids")
+_RECORDS = "node-"  # how units that protect records are called
+_PATHS = ("root", "nodes", "edges", "node_ids")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +36,16 @@ class Source:
     max_weight: float | None = None
     directed: bool = False
     split: str | None = None
+    features: str | None = None  # this and what follows as the flags are written: a,b
+    drop: str | None = None
+    categories: str | None = None
+    missing: str | None = None
+    unknown_ids: str | None = None
+    node_ids: Path | None = None
     classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
     to_predict: bool = False  # no label is needed then
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+    encoding: Encoding | None = None  # that of the graph that a model was trained on
 
     def __post_init__(self) -> None:
         """Refuse anything but exactly one complete way to a graph."""
@@ -51,6 +66,7 @@ class Source:
                 "bound that larger ones are cut to; give both or neither"
             )
         missing = [f"--{name}" for name in needed if getattr(self, name) is None]
+        _ = self.choices
         if not files:
             raise ConfigError(
                 "no data were given: pass --dataset NAME (`graphveil datasets` lists them), or --nodes FILE "
@@ -64,8 +80,65 @@ class Source:
     @property
     def _optional(self) -> dict[str, object]:
         """Return the flags of files that need not be given."""
-        optional = {"--split": self.split, "--weight": self.weight, "--max-weight": self.max_weight}
-        return {**optional, "--classes": self.classes}
+        names = ("split", "weight", "max_weight", "classes", *_CHOICES)
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+
+    @property
+    def choices(self) -> Choices:
+        """What was chosen about columns."""
+        return Choices.of(
+            self.features,
+            self.drop or (),
+            self.categories or (),
+            self.missing or REFUSE,
+            self.unknown_ids or REFUSE,
+        )
+
+    @property
+    def roles(self) -> "Roles":
+        """Which column is what."""
+        from graphveil.tables.look import Roles
+
+        assert self.id is not None and self.source is not None and self.target is not None
+        named = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight")}
+        return Roles(aside=self.aside, **named)
+
+    def look(self, *, unit: str | None = None, private_records: bool = False) -> "Look | None":
+        """Look at the tables, and refuse all that is wrong with them in one error.
+
+        There is nothing to look at in a data set by name. What was read is kept for :meth:`load`,
+        so that nothing is read twice.
+
+        Args:
+            unit: what is protected, where that is known.
+            private_records: whether records are protected under a unit of edges, too.
+
+        Raises:
+            TableError: the tables cannot be used as they are.
+        """
+        from graphveil.tables.pair import edges_file, look_at_files
+
+        if self.dataset is not None:
+            return None
+        assert self.nodes is not None and self.edges is not None
+        found = look_at_files(
+            self.nodes,
+            edges_file(self.edges),
+            self.roles,
+            self.choices,
+            classes=self.classes,
+            encoding=self.encoding,
+            node_ids=self.node_ids,
+            private_records=private_records or (unit or "").startswith(_RECORDS),
+            private_edges=unit not in (None, "none"),
+        )
+        found.refuse()
+        self._seen[0] = found
+        return found
+
+    @cached_property
+    def _seen(self) -> "list[Look | None]":
+        return [None]
 
     @property
     def name(self) -> str:
@@ -87,26 +160,40 @@ class Source:
 
     def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
         """Read the graph, unprepared; ``classes`` fixes the labels and their order beforehand."""
-        from graphveil.graph import load_dataset, read_graph
+        if classes is not None:
+            return replace(self, classes=classes).load()
+        from graphveil.graph import load_dataset
+        from graphveil.graph.files import graph_of
 
         if self.dataset is not None:
             return load_dataset(self.dataset, root=self.root, recipe=None)
-        columns = {name: getattr(self, name) for name in (*_COLUMNS, "split", "weight", "max_weight")}
-        assert self.nodes is not None and self.edges is not None
-        graph = read_graph(
-            self.nodes,
+        found, self._seen[0] = self._seen[0] or self.look(), None
+        assert found is not None and self.edges is not None
+        return graph_of(
+            found,
             self.edges,
+            name=f"files:{self.name}",  # no recipe may take a file for a known data set
             directed=self.directed,
-            aside=self.aside,
-            classes=classes or self.classes,
-            **columns,
+            max_weight=self.max_weight,
+            classes_given=self.classes is not None,
         )
-        return graph.replace(name=f"files:{graph.name}")  # no recipe may take a file for a known data set
 
     def as_dict(self) -> dict[str, Any]:
         """Return the flags that were given, as plain values."""
-        given = {name: value for name, value in asdict(self).items() if value not in (None, False, ())}
-        return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        given = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "encoding"}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in given.items()
+            if value not in (None, False, ())
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the source of flags as :meth:`as_dict` gave them, read back from JSON."""
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+        }
+        return cls(**given | {name: Path(given[name]) for name in _PATHS if name in given})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""A graph from two tables that the caller has: one row per node, one row per edge."""
+"""Tables of nodes and edges become a graph: one row per node, one row per edge."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from graphveil import tables
 from graphveil.errors import GraphError
-from graphveil.graph import labels, tables
+from graphveil.graph._tables import fields_of, refuse_unlabelled
 from graphveil.graph.adjacency import Adjacency
-from graphveil.graph.graph import CLASSES_FROM_LABELS, SPLITS, Graph
+from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
-from graphveil.graph.tables import Column, Table
+from graphveil.tables import Column, Table
+from graphveil.tables.choices import REFUSE, Categories, Choices, Named
+from graphveil.tables.encoding import Encoding
+from graphveil.tables.look import Look, Roles
+from graphveil.tables.pair import EDGES_FILE, edges_file, look_at_files
+from graphveil.tables.roles import check_columns, distinct_ids
 
-EDGES_FILE = "edges.parquet"  # of a folder that holds a released graph
-_SPLIT_WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+__all__ = ["EDGES_FILE", "edges_file", "read_edges", "read_graph", "read_ids", "read_topology"]
 
 
 def read_graph(
@@ -29,10 +34,16 @@ def read_graph(
     id: str,
     source: str,
     target: str,
-    directed: bool,
+    directed: bool = False,
     label: str | None = None,
     split: str | None = None,
-    features: Sequence[str] | None = None,
+    features: Named | None = None,
+    drop: Named = (),
+    categories: Categories = (),
+    missing: str = REFUSE,
+    unknown_ids: str = REFUSE,
+    node_ids: str | PathLike[str] | None = None,
+    encoding: Encoding | None = None,
     aside: Sequence[str] = (),
     classes: Sequence[str] | None = None,
     weight: str | None = None,
@@ -40,8 +51,10 @@ def read_graph(
 ) -> Graph:
     """Read a graph from a table of nodes and a table of edges, each parquet or CSV by its suffix.
 
-    Every number or bool column of ``nodes`` that has no other role is a feature; a list of numbers in each
-    row gives as many. A node without a label is unlabelled. Nodes keep the order of the file.
+    Every column of ``nodes`` that has no other role is a feature: a number as it is, a bool as 0 or 1, a date
+    as years since 2000-01-01 (UTC), a list of numbers as so many. A node without a label is unlabelled. Nodes
+    keep the order of the file. The defaults are those of the command; everything that is wrong with the two
+    tables is said in one error, with the keywords that would pass.
 
     Args:
         nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
@@ -54,6 +67,16 @@ def read_graph(
             the classes are given.
         split: column of ``nodes`` with train, val (valid, validation), test or nothing.
         features: the feature columns, if not all the others.
+        drop: columns of ``nodes`` that are no features.
+        categories: columns that become one 0/1 column per value: ``"plan=free|pro"`` with a public list,
+            ``"country=hash:32"`` hashed into so many places, or ``"plan"`` with the values that occur, which
+            units that protect records refuse. A mapping of names to lists, numbers or None does, too.
+        missing: ``"refuse"``; ``"indicator"``, 0 and one more column for each that says so; ``"constant=V"``;
+            or ``"median"`` of the table, which units that protect records refuse.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the nodes that
+            they name, which is for unit ``none`` alone: one secret edge would publish a node.
+        node_ids: a table with the column ``id``, a public list of nodes: each is a node, with a row or not.
+        encoding: that of another graph (``graph.encoding``): columns become features as they did there.
         aside: columns of ``nodes`` that are not among the others. They need not be there.
         classes: the labels in class order, if the classes are to be fixed beforehand and not by this file.
             Any other label then counts as missing: a refusal would tell about it. By default the labels that
@@ -63,40 +86,53 @@ def read_graph(
 
     Raises:
         GraphError: a file or column is missing or unusable, ids are repeated or unknown, features are not
-            finite numbers, there is no node or only one class. Messages name columns, never values.
+            finite numbers, there is no node or only one class (``errors.TableError`` lists all
+            of it). Messages name columns, never values.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "nodes.csv").write_text("user,age,team\\n7,31,red\\n8,45,blue\\n9,28,\\n")
     >>> _ = (folder / "edges.csv").write_text("a,b\\n7,8\\n9,8\\n")
     >>> graph = read_graph(folder / "nodes.csv", folder / "edges.csv", id="user", label="team",
-    ...                    source="a", target="b", directed=False)
+    ...                    source="a", target="b")
     >>> graph.class_names, graph.y
     (('blue', 'red'), tensor([ 1,  0, -1]))
     """
     if label is None and classes is None:
-        raise GraphError(
-            "name the label column with label= (--label); a graph to predict only needs classes= instead"
-        )
+        refuse_unlabelled()
     node_path, edge_path = Path(nodes), edges_file(Path(edges))
-    roles = {"id": id, "label": label, "split": split}
-    named = {role: column for role, column in roles.items() if column is not None}
-    feature_names = feature_columns(node_path, list(named.values()), features, aside)
-    ends = [source, target] if weight is None else [source, target, weight]
-    check_columns(edge_path, ends)
-    # Nodes first: their ids say what the columns of edges are, and edges must not.
-    fields, node_ids = _read_nodes(node_path, named, feature_names, classes)
-    table = tables.read(edge_path, ends, _edge_types(ends, node_ids))
-    tail, head = (_positions(table, end, node_ids, id) for end in (source, target))
-    weights = None if weight is None else tables.vector(table, weight)
-    return Graph.from_edges(
-        source=tail,
-        target=head,
+    found = look_at_files(
+        node_path,
+        edge_path,
+        Roles(
+            id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
+        ),
+        Choices.of(features, drop, categories, missing, unknown_ids),
+        classes=classes,
+        encoding=encoding,
+        node_ids=None if node_ids is None else Path(node_ids),
+    )
+    found.refuse()
+    return graph_of(
+        found,
+        edge_path,
+        name=node_path.name.partition(".")[0],
         directed=directed,
-        edge_set=EdgeSet(released=tables.released(edge_path)),
-        weight=weights,
         max_weight=max_weight,
-        **fields,
+        classes_given=classes is not None,
+    )
+
+
+def graph_of(
+    found: Look, edges: Path, *, name: str, directed: bool, max_weight: float | None, classes_given: bool
+) -> Graph:
+    """Return the graph of two files that were looked at, and with which nothing is wrong."""
+    return Graph.from_edges(
+        directed=directed,
+        max_weight=max_weight,
+        edge_set=EdgeSet(released=tables.released(edges_file(edges))),
+        name=name,
+        **fields_of(found, classes_given=classes_given),
     )
 
 
@@ -127,11 +163,6 @@ def read_topology(
         name=node_path.name.partition(".")[0],
         ids=known,
     )
-
-
-def edges_file(path: Path) -> Path:
-    """Return the table of edges: the path, or what a folder of a released graph holds."""
-    return path / EDGES_FILE if path.is_dir() else path
 
 
 def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, directed: bool) -> Adjacency:
@@ -178,61 +209,6 @@ def _edges(edges: Path, ids: Column, id: str, *, source: str, target: str, direc
     return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 
 
-def check_columns(path: Path, chosen: list[str]) -> list[str]:
-    """Return all columns of a file, among which the chosen ones are distinct."""
-    for name in chosen:
-        if chosen.count(name) > 1:
-            raise GraphError(f"column {name!r} is named for two roles; name one column for each")
-    return tables.column_names(path, chosen)
-
-
-def feature_columns(
-    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str]
-) -> list[str]:
-    """Return the columns of a file that hold features: the chosen ones, or all without another role."""
-    chosen = [] if features is None else list(features)
-    names = check_columns(path, [*roles, *chosen])
-    if features is None:
-        chosen = [name for name in names if name not in {*roles, *aside}]
-    if not chosen:
-        raise GraphError(f"{path.name} has no feature column; add at least one column of numbers")
-    return chosen
-
-
-def _read_nodes(
-    path: Path, roles: dict[str, str], features: list[str], classes: Sequence[str] | None
-) -> tuple[dict[str, Any], Column]:
-    """Return the fields of a graph that the nodes decide, and the ids as a column."""
-    types = {roles["label"]: labels.AS_WRITTEN} if "label" in roles else {}
-    table = tables.read(path, [*roles.values(), *features], types)
-    if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so the graph has no nodes; give at least one")
-    node_ids = distinct_ids(table, roles["id"])
-    y, class_names = labels.class_codes(table, roles.get("label"), classes)
-    fields = {
-        "x": torch.from_numpy(tables.matrix(table, features)),
-        "y": y,
-        "num_classes": len(class_names),
-        "class_names": class_names,
-        "name": path.name.partition(".")[0],
-        "ids": tables.id_array(node_ids),
-        "notes": (CLASSES_FROM_LABELS,) if classes is None else (),
-    }
-    if "split" in roles:
-        fields |= _masks(tables.column(table, roles["split"]), roles["split"])
-    return fields, node_ids
-
-
-def distinct_ids(table: Table, name: str) -> Column:
-    """Return a column of ids, none of which may occur twice."""
-    import pyarrow.compute as pc
-
-    ids = tables.keys(tables.column(table, name), name)
-    if len(pc.unique(ids)) < len(ids):
-        raise GraphError(f"column {name!r} repeats ids; give one row per node")
-    return ids
-
-
 def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
     """Return what the columns of a table of edges are, whatever edges there are: ids, ids, weights."""
     import pyarrow as pa
@@ -254,20 +230,3 @@ def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArra
             "add those nodes or drop those edges"
         )
     return np.asarray(positions.to_numpy(zero_copy_only=False))
-
-
-def _masks(column: Column, name: str) -> dict[str, Any]:
-    """Return the masks of a split column."""
-    import pyarrow as pa
-
-    try:
-        words = column.cast(pa.large_string()).to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        words = [""]
-    parts = [None if word is None else _SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
-    if "" in parts:
-        raise GraphError(f"column {name!r} may hold train, val (valid, validation), test or nothing only")
-    if "train" not in parts:
-        raise GraphError(f"column {name!r} puts no node into train; mark the nodes to learn from")
-    # A member without a label is no error: under a unit of records that is what a null record looks like.
-    return {f"{part}_mask": torch.tensor([entry == part for entry in parts]) for part in SPLITS}

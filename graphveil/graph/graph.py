@@ -17,18 +17,15 @@ from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
+from graphveil.tables.encoding import Encoding
+from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-UNLABELLED = -1
 MAX_CLASSES = 1 << 14
-CLASSES_FROM_LABELS = (
-    "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
-    "that somebody has its label, which classes named beforehand would not"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -50,6 +47,7 @@ class Graph:
         notes: what a guarantee has to say about how the data were prepared.
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
         public: under unit ``"private-slot-edge"``: the public edges, and who may have private ones.
+        encoding: how the columns of a table of nodes became the features, where it was read from one.
 
     Raises:
         GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
@@ -72,6 +70,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
     public: PublicPart | None = None
+    encoding: Encoding | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field."""

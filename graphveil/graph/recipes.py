@@ -11,8 +11,9 @@ from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph import features
-from graphveil.graph.graph import CLASSES_FROM_LABELS, UNLABELLED, Graph
+from graphveil.graph.graph import Graph
 from graphveil.graph.splits import hash_split, random_split
+from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
 MEMBERS_PUBLIC = "the nodes of the kept classes were picked by their labels; who is among them is public"

@@ -20,11 +20,11 @@ from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.method import Method
 from graphveil.models.predictor import Predictor
 from graphveil.models.promises import SEEDED
-from graphveil.models.requirements import check_kind, check_parameters
+from graphveil.models.requirements import check_encoding, check_kind, check_parameters
 from graphveil.models.session import OnProgress, Session, pick_device, silent
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
-from graphveil.privacy import Guarantee, NodeUnit, NoUnit, Unit, check_delta, parse_unit
+from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, Unit, check_delta, parse_unit
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
 from graphveil.release.release import check_weights
@@ -150,6 +150,7 @@ class Estimator(Predictor, ABC):
 
         Only public sizes and flags of the graph are read.
         """
+        check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
         return _previewed(self._configured(), graph)
 
     def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
@@ -185,6 +186,7 @@ class Estimator(Predictor, ABC):
     def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:
         """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
+        check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
         session.plan, session.guarantee = previewed.plan, previewed.guarantee
@@ -252,6 +254,11 @@ class Estimator(Predictor, ABC):
         """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
         unit = self.protected_unit
         return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
+
+    @property
+    def _hides_records(self) -> bool:
+        """Whether features or labels are protected, under whatever unit."""
+        return isinstance(self.protected_unit, NodeUnit | NodeFeatures)
 
     # -- shared parts --------------------------------------------------------------------------------------
 

@@ -201,6 +201,31 @@ def check_kind(graph: object) -> None:
         )
 
 
+def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:
+    """Refuse features or nodes that were read from what is protected, before anything is spent.
+
+    Raises:
+        UnitError: the values of a category or the median of a column were read from all records, of which
+            the unit protects each, or nodes were added because an edge names them, and edges are protected.
+    """
+    encoding = graph.encoding if isinstance(graph, Graph) else None
+    if encoding is None:
+        return
+    if hides_records and encoding.fitted:
+        raise UnitError(
+            f"the features of {', '.join(map(repr, encoding.fitted[:3]))} were made from what all records "
+            f"hold (the categories that occur, or a median), and unit {unit.name!r} protects each record: "
+            "name the categories (categories='plan=free|pro'), or hash them ('country=hash:32'), and use "
+            "missing='indicator'"
+        )
+    if encoding.nodes_from_edges and not isinstance(unit, NoUnit | NodeFeatures):
+        raise UnitError(
+            f"nodes were added because an edge names them (unknown_ids='add'), and unit {unit.name!r} "
+            "protects edges, so one of them would publish a node: read the graph with node_ids=, a public "
+            "list, or with unknown_ids='drop'"
+        )
+
+
 def check_promise(graph: Graph, unit: Unit) -> None:
     """Refuse a graph in which some node has more edges than the data owner promised.
 

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+from graphveil import tables
 from graphveil._files import whole_folder
 from graphveil.errors import ConfigError
-from graphveil.graph import Graph, tables
+from graphveil.graph import Graph
 from graphveil.graph.files import EDGES_FILE
 from graphveil.perturb.origin import mechanism_of
 from graphveil.privacy import Guarantee

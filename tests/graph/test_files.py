@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphveil.errors import GraphError
 from graphveil.graph import read_graph, to_dense
-from graphveil.graph.graph import CLASSES_FROM_LABELS
+from graphveil.tables.labels import CLASSES_FROM_LABELS
 
 SECRET = "Zanzibar-4711"  # stands in ids, labels and features; must never stand in a message
 
@@ -165,7 +165,7 @@ class TestRefusals:
             ({"age": [1.0, float("inf"), 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
             ({"age": [1.0, 1e300, 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
             ({"age": [1.0, None, 2.0, 3.0]}, {}, "column 'age' has missing values"),
-            ({"age": ["a", SECRET, "b", "c"]}, {}, "not a number; drop it, or encode it as numbers"),
+            ({"age": ["a", SECRET, "b", "c"]}, {}, "not a number; drop it (--drop), or encode it as numbers"),
             ({"age": None, "member": None}, {}, "nodes.{suffix} has no feature column"),
             ({"team": [SECRET] * 4, "fold": ["train"] * 4}, {}, "fewer than two classes"),
             ({"team": [None] * 4, "fold": None, "age": [1, 2, 3, 4]}, {}, "no column 'fold'"),

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from graphveil.errors import GraphError
 from graphveil.graph import EdgeSet, Graph
-from graphveil.graph.graph import CLASSES_FROM_LABELS
+from graphveil.tables.labels import CLASSES_FROM_LABELS
 
 # A path 0 - 1 - 2 - 3 - 4 whose last node has no label.
 X = torch.arange(10.0).reshape(5, 2)

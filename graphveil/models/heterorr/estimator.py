@@ -81,6 +81,11 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
 
     clipped_ = Learned[int | None](lambda fit: fit.learned.get("clipped"), nothing)
 
+    @property
+    def _hides_records(self) -> bool:
+        """Whether features are randomised: columns must not be made from what all of them hold."""
+        return bool(self.eps_x != float("inf"))
+
     def without_edges(self) -> MLP:
         """Return the unfitted baseline: as many layers, for the features as they were told (:meth:`as_told`).
 

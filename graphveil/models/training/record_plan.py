@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from graphveil.graph import Graph
-from graphveil.graph.graph import UNLABELLED
 from graphveil.models.membership import GROUPS, OTHER, PARTITION, VAL, members
 from graphveil.models.training.private import Training
 from graphveil.privacy import NodeOwner, NodeUnit
@@ -22,6 +21,7 @@ from graphveil.release import (
     Query,
     Release,
 )
+from graphveil.tables.labels import UNLABELLED
 
 _REPORTED = {"val": VAL, "test": OTHER}  # parts of the split whose accuracy can be released, and their groups
 

@@ -46,6 +46,11 @@ def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
     return names
 
 
+def all_names(path: Path) -> list[str]:
+    """Return the file's column names as they stand there."""
+    return _read_names(path)
+
+
 def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = None) -> Table:
     """Return the chosen columns of a parquet or CSV file.
 
@@ -112,20 +117,22 @@ def keys(array: Column, name: str) -> Column:
     raise GraphError(f"column {name!r} is of type {array.type}; ids must be whole numbers or text")
 
 
-def keys_like(array: Column, name: str, ids: Column) -> Column:
+def keys_like(array: Column, name: str, ids: Column, *, each: bool = False) -> Column:
     """Return a column of references as the type of the ids that they refer to; null where a value has none.
+
+    With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
 
     The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
     references would let one of them, a secret edge, decide what becomes of the others.
     """
     import pyarrow as pa
 
-    if array.null_count:
+    if array.null_count and not each:
         raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
     if not len(array):
         return pa.array([], ids.type)
     if pa.types.is_int64(ids.type):
-        return _whole(array)
+        return _each_whole(array) if each else _whole(array)
     return array if pa.types.is_large_string(array.type) else pa.nulls(len(array), ids.type)
 
 
@@ -142,6 +149,22 @@ def _whole(array: Column) -> Column:
         return array.cast(pa.int64())
     except pa.ArrowInvalid:
         return pa.nulls(len(array), pa.int64())
+
+
+def _each_whole(array: Column) -> Column:
+    """Return whole numbers as int64, null where a value is none: no value decides about another."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_large_string(array.type):
+        trimmed = pc.ascii_trim_whitespace(array)
+        whole = pc.match_substring_regex(trimmed, r"^[+-]?[0-9]{1,18}$")
+        array = pc.if_else(whole, trimmed, None)
+    elif pa.types.is_uint64(array.type):
+        array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)
+    elif not pa.types.is_integer(array.type):
+        return pa.nulls(len(array), pa.int64())
+    return array.cast(pa.int64())
 
 
 def too_long(ids: Column) -> bool:

@@ -10,10 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import GraphError
-from graphveil.graph import tables
-from graphveil.graph.graph import UNLABELLED
-from graphveil.graph.tables import Column, Table
+from graphveil.tables import files
+from graphveil.tables.files import Column, Table
 
+UNLABELLED = -1
+CLASSES_FROM_LABELS = (
+    "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
+    "that somebody has its label, which classes named beforehand would not"
+)
 AS_WRITTEN = "large_string"  # the type that a CSV's labels are read as
 
 _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")
@@ -32,18 +36,18 @@ def class_codes(
 
     if name is None:
         return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
-    column = _labels(tables.column(table, name), name)
-    if classes is None and pa.types.is_large_string(column.type) and tables.too_long(column):
+    column = _labels(files.column(table, name), name)
+    if classes is None and pa.types.is_large_string(column.type) and files.too_long(column):
         raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
     # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
     found = [value for value in pc.unique(column).to_pylist() if value is not None]
-    names = [_text(value) for value in found]
+    names = [text(value) for value in found]
     order = _sorted(names) if classes is None else list(dict.fromkeys(map(str, classes)))
-    place = {text: number for number, text in enumerate(order)}
+    place = {name: number for number, name in enumerate(order)}
     codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
     codes = pc.fill_null(codes, UNLABELLED).to_numpy(zero_copy_only=False)
     # One place more than there are names, so that the code -1 stays -1.
-    places = np.array([*(place.get(text, UNLABELLED) for text in names), UNLABELLED], dtype=np.int64)
+    places = np.array([*(place.get(name, UNLABELLED) for name in names), UNLABELLED], dtype=np.int64)
     return places[codes], tuple(order)
 
 
@@ -68,7 +72,7 @@ def _labels(column: Column, name: str) -> Column:
     return column
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     """Return a label as text; whole numbers lose the point that writers give them beside gaps."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value)

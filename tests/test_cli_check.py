@@ -1,0 +1,169 @@
+"""Tables as they are: one refusal, the command that it prints, and what `check` says without training."""
+
+import importlib.util
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.command import SECRET, Answer, Files, Invoke, calling, read, spend_nothing, write
+
+ROOT = Path(__file__).parents[1]
+COLUMNS = ["--id", "customer_id", "--label", "segment", "--source", "from_id", "--target", "to_id"]
+PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7"]
+FIXED = ["--drop", "note", "--categories", "country,plan", "--missing", "indicator", "--unknown-ids", "drop"]
+QUICK = ["--set", "epochs=2", "--set", "encoder_epochs=2", "--no-baseline"]
+
+
+def company() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("company_tables", ROOT / "benchmarks/company_tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return calling(capsys)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> list[str]:
+    """The company's tables, small."""
+    nodes, edges = company().write(tmp_path, parquet=False, seed=0, customers=300, transfers=900)
+    return ["--nodes", str(nodes), "--edges", str(edges)]
+
+
+def test_one_refusal_says_everything_and_its_command_passes(invoke: Invoke, small: list[str]) -> None:
+    refused = invoke("train", "gap", *small, *COLUMNS, *PRIVATE, *QUICK, "--out", "run", "--json")
+    assert refused.code == 2 and not Path("run").exists()
+    error = refused.json["error"]
+    assert len(error["problems"]) == 7 and error["kind"] == "GraphError"
+    for name in ("joined", "age", "balance", "country", "plan", "note", "to_id"):
+        assert any(f"column {name!r}" in words for words in error["problems"])
+    assert refused.err.count("\n") == 9 and f"this passes: {error['command']}" in refused.err
+    passed = invoke(*shlex.split(error["command"])[1:])
+    assert passed.code == 0 and passed.json["features"] == 2 * 4 + 12 + 3
+    plan = passed.err
+    assert "customers: 300 nodes" in plan and "joined (years since 2000, and whether it is missing)" in plan
+    assert "note (of the nodes); amount, booked (of the edges)" in plan
+    assert "edges to ids that no node has are left out" in plan
+
+
+def test_check_says_the_same_without_training(
+    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_nothing(monkeypatch)
+    answer = invoke("check", *small, "--json")
+    assert answer.code == 0 and not list(Path().iterdir())
+    found = answer.json
+    assert len(found["problems"]) == 7 and "id = customer_id" in found["guessed"]
+    becomes = {(column["table"], column["name"]): column["becomes"] for column in found["columns"]}
+    assert becomes["nodes", "segment"] == "label" and becomes["edges", "amount"] == "ignored"
+    assert becomes["nodes", "newsletter"] == "feature: 0 or 1" and becomes["nodes", "note"] == "refused"
+    words = shlex.split(found["command"])
+    assert words[:3] == ["graphveil", "train", "classcode"] and words[-len(FIXED) :] == FIXED
+    again = invoke("check", *small, *COLUMNS, *FIXED)
+    assert "Nothing would be refused." in again.out
+
+
+def test_check_does_not_load_torch(small: list[str]) -> None:
+    code = (
+        "import sys; from graphveil.cli import main\n"
+        f"try: main({['check', *small]!r})\n"
+        "except SystemExit: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("False")
+
+
+@pytest.mark.parametrize("unit", ["node-owner", "node-promise"])
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--drop", "note,country", "--categories", "plan", "--missing", "constant=0"], "plan=hash:32"),
+        (["--features", "age,balance", "--missing", "median"], "a median is read from all records"),
+    ],
+)
+def test_units_of_records_learn_nothing_from_the_table(
+    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch, unit: str, flags: list[str], words: str
+) -> None:
+    spend_nothing(monkeypatch)
+    budget = ["--unit", unit, "--epsilon", 4, "--assured-max-degree", 9]
+    answer = invoke("train", "gap", *small, *COLUMNS, *flags, "--unknown-ids", "drop", *budget)
+    assert answer.code == 2 and words in answer.err
+
+
+def test_a_secret_edge_publishes_no_node(
+    invoke: Invoke, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = [*FIXED[:-1], "add"]
+    with monkeypatch.context() as patch:
+        spend_nothing(patch)
+        answer = invoke("train", "gap", *small, *COLUMNS, *flags, *PRIVATE)
+    assert answer.code == 2 and "publish a node" in answer.err
+    open_graph = ["--unit", "none", "--set", "epochs=2", "--json"]
+    counted = invoke("train", "gcn", *small, *COLUMNS, *flags, *open_graph)
+    assert counted.code == 0 and counted.json["nodes"] > 300
+
+
+def test_how_many_edges_were_left_out_is_said_nowhere(invoke: Invoke, files: Files) -> None:
+    """Two tables that differ in edges to unknown ids give the same words and figures, but for their paths."""
+    said = []
+    for number, extra in enumerate((0, 7)):
+        rows = read(files.edges)
+        edges = files.edges.with_name(f"more{number}.csv")
+        write(edges, [*rows, *([rows[1][0], "nobody", SECRET] for _ in range(extra))])
+        flags = [*files.flags, "--unknown-ids", "drop", "--edges", str(edges)]
+        answer = invoke(
+            "train", "gap", *flags, *PRIVATE, *QUICK, "--unsafe-noise-seed", 1, "--out", f"r{number}"
+        )
+        assert answer.code == 0
+        folder = Path(f"r{number}/release")
+        said.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert said[0] == said[1]
+
+
+def test_another_table_is_read_as_the_training_read_its_own(
+    invoke: Invoke, small: list[str], tmp_path: Path
+) -> None:
+    train = ["train", "gap", *small, *COLUMNS, *FIXED, *PRIVATE, *QUICK, "--out", "run"]
+    assert invoke(*train).code == 0
+    assert json.loads(Path("run/internal/columns.json").read_text())["format"] == "graphveil-columns"
+    folder = tmp_path / "other"
+    nodes, edges = company().write(folder, parquet=True, seed=1, customers=200, transfers=500)
+    another = ["--nodes", str(nodes), "--edges", str(edges)]
+    refused = invoke("predict", "run", *another)
+    assert refused.code == 2 and "to_id" in refused.err
+    answer: Answer = invoke("predict", "run", *another, "--unknown-ids", "drop", "--json")
+    assert answer.code == 0 and answer.json["nodes"] == 200
+
+
+MISSPELT: list[tuple[list[str], str]] = [
+    (["--drop", "notes"], "no column 'notes'"),
+    (["--missing", "mean"], "missing='mean'"),
+    (["--unknown-ids", "keep"], "unknown_ids='keep'"),
+    (["--categories", "plan=hash:x"], "plan=hash:32"),
+    (["--features", "segment"], "named for two roles"),
+]
+
+
+@pytest.mark.parametrize(("flags", "words"), MISSPELT)
+def test_choices_that_name_nothing_are_misuse(
+    invoke: Invoke, small: list[str], flags: list[str], words: str
+) -> None:
+    answer = invoke("train", "gap", *small, *COLUMNS, *flags, *PRIVATE)
+    assert answer.code == 2 and words in answer.err
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files.written(tmp_path)
