@@ -39,11 +39,11 @@ Datasets = Annotated[
     typer.Option("--datasets", metavar="NAME,...", help="Other data sets, a,b,c.", rich_help_panel="Data"),
 ]
 PaperFirst = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--mode",
-        help="paper: the paper's own algorithm, accounting and search; strict: ours, with guarantees that "
-        "hold, and fixed settings.",
+        help="paper (the default, where a target has it): the paper's own algorithm, accounting and search; "
+        "strict: ours, with guarantees that hold, and fixed settings.",
         rich_help_panel="Privacy",
     ),
 ]
@@ -82,7 +82,7 @@ def reproduce(
     described: Described = None,
     datasets: Datasets = None,
     root: options.Root = None,
-    mode: PaperFirst = "paper",
+    mode: PaperFirst = None,
     runs: Repeats = 3,
     seed: options.Seed = 0,
     quick: Quick = False,
@@ -104,14 +104,15 @@ def reproduce(
     from graphveil.reproduce.cells import Asked
     from graphveil.reproduce.figures import check_figures
     from graphveil.reproduce.grid import Grid
-    from graphveil.reproduce.target import MODES
     from graphveil.reproduce.targets import target_named
 
-    _check.one_of(MODES, mode=mode)
     named = target_named(target).on(_names(datasets))
-    asked = Asked(mode="strict" if mode == "strict" else "paper", runs=runs, seed=seed, quick=quick)
+    if mode is not None:
+        _check.one_of(named.modes, mode=mode)
+    chosen = next((one for one in named.modes if one == mode), named.modes[0])
+    asked = Asked(mode=chosen, runs=runs, seed=seed, quick=quick)
     check_figures()
-    folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{mode}")
+    folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
         raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
     grid = Grid(target=named, asked=asked, folder=folder, root=root, jobs=jobs, cells=cells)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
@@ -81,6 +82,7 @@ def cells_of(target: Target, asked: Asked) -> tuple[Cell, ...]:
         for dataset in target.datasets
         for run in range(asked.runs)
         for line in target.lines_in(asked.mode)
+        if line.datasets is None or dataset in line.datasets
         for cell in _cells(target, asked, dataset, line, asked.seed + run)
     )
 
@@ -101,18 +103,26 @@ def _cells(target: Target, asked: Asked, dataset: str, line: Line, seed: int) ->
                     dataset=dataset,
                     recipe=target.recipe,
                     seed=seed,
-                    parameters=_keywords(target, line, asked.mode, x, settings, seed),
+                    parameters=_keywords(target, line, asked.mode, dataset, x, settings, seed),
                     options=line.options,
                 ),
             )
 
 
 def _keywords(
-    target: Target, line: Line, mode: Mode, x: float | None, settings: Mapping[str, Any], seed: int
+    target: Target,
+    line: Line,
+    mode: Mode,
+    dataset: str,
+    x: float | None,
+    settings: Mapping[str, Any],
+    seed: int,
 ) -> dict[str, Any]:
-    keywords = {**line.keywords(mode), **settings}
+    keywords = {**line.keywords(mode, dataset), **settings}
     if x is not None and target.axis is not None:
         keywords[line.keyword or target.axis.keyword] = x
+        if x == math.inf and line.free is not None:
+            keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
     if mode == "paper" and keywords.get("unit", "none") != "none":
         keywords |= {"mode": "paper", "unsafe_noise_seed": seed}
     return keywords

@@ -13,7 +13,6 @@ RUNS = 3
 
 def overview(target: Target, root: Path | None) -> dict[str, Any]:
     """Return one row: the target, what it shows, whether its data are here, how many cells, how long."""
-    whole, quick, strict = target.minutes
     return {
         "target": target.name,
         "title": target.title,
@@ -22,7 +21,7 @@ def overview(target: Target, root: Path | None) -> dict[str, Any]:
         "data": "here" if not missing(target, root) else f"missing: {', '.join(missing(target, root))}",
         "needs": target.needs,
         "cells": _cells(target),
-        "minutes": f"{whole:g}, {quick:g}, {strict:g}",
+        "minutes": ", ".join(f"{minutes:g}" if minutes else "-" for minutes in target.minutes),
         "published_figures": len(target.published),
     }
 
@@ -34,7 +33,7 @@ def missing(target: Target, root: Path | None) -> list[str]:
 
 
 def _cells(target: Target) -> int:
-    return len({cell.work.name for cell in cells_of(target, Asked(mode="paper", runs=RUNS))})
+    return len({cell.work.name for cell in cells_of(target, Asked(mode=target.modes[0], runs=RUNS))})
 
 
 def describe(target: Target, root: Path | None) -> list[tuple[str, str]]:
@@ -59,9 +58,10 @@ def _facts(target: Target, root: Path | None) -> Iterator[tuple[str, str]]:
         only = "" if line.modes == MODES else f"; {line.modes[0]} mode alone"
         words = f"{line.method}{f', searched: {search}' if search else ''}{only}"
         yield f"{line.panel + ': ' if line.panel else ''}{line.name}", words
-    whole, quick, strict = target.minutes
-    yield "cells", f"{_cells(target):,} in paper mode, {RUNS} runs"
-    yield "minutes", f"{whole:g} in paper mode, {quick:g} with --quick, {strict:g} in strict mode; two jobs"
+    yield "cells", f"{_cells(target):,} in {target.modes[0]} mode, {RUNS} runs"
+    kinds = zip(("in paper mode", "with --quick", "in strict mode"), target.minutes, strict=True)
+    known = ", ".join(f"{minutes:g} {how}" for how, minutes in kinds if minutes)
+    yield "minutes", f"{known}; {RUNS} runs, two jobs"
     yield "published", f"{len(target.published)} figures"
     yield from (("deviation of paper mode", words) for words in target.deviations)
     yield from (("remark", words) for words in target.remarks)

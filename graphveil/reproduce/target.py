@@ -31,6 +31,9 @@ class Line:
         keyword: the constructor keyword that the axis sets; the axis' own by default.
         xs: its places on the axis; None for all of them.
         level: whether the axis decides nothing about it.
+        free: all keywords where the budget is infinite, in place of those above.
+        by_dataset: further keywords of single data sets; those of a mode go before them.
+        datasets: the data sets that it is run on; None for all.
         modes: the modes that it is part of.
     """
 
@@ -47,11 +50,15 @@ class Line:
     keyword: str | None = None
     xs: tuple[float, ...] | None = None
     level: bool = False
+    free: Keywords | None = None
+    by_dataset: Mapping[str, Keywords] = field(default_factory=dict)
+    datasets: tuple[str, ...] | None = None
     modes: tuple[Mode, ...] = MODES
 
-    def keywords(self, mode: Mode) -> dict[str, Any]:
-        """Return the constructor keywords of a mode."""
-        return {**self.parameters, **(self.paper if mode == "paper" else self.strict)}
+    def keywords(self, mode: Mode, dataset: str) -> dict[str, Any]:
+        """Return the constructor keywords of a mode, but for what the axis sets."""
+        own = self.paper if mode == "paper" else self.strict
+        return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
 
     def searched(self, mode: Mode, *, quick: bool) -> Choices:
         """Return what is searched by validation accuracy: nothing in strict mode."""
@@ -152,6 +159,11 @@ class Target:
     def metric(self) -> str:
         """The metric that is drawn and compared."""
         return next(iter(self.metrics))
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that it has, the default one first."""
+        return tuple(mode for mode in MODES if any(mode in line.modes for line in self.lines))
 
     def lines_in(self, mode: Mode) -> tuple[Line, ...]:
         """Return the lines of a mode."""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection, wait
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-from graphveil.errors import RunError
+from graphveil.errors import GraphveilError, RunError
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -85,9 +85,11 @@ def _serve(end: Connection, do: Callable[[Any], Any]) -> None:
             task = end.recv()
         except EOFError:
             return
-        answer: tuple[Any, RunError | None]
+        answer: tuple[Any, GraphveilError | None]
         try:
             answer = do(task), None
+        except GraphveilError as error:
+            answer = None, error
         except Exception as error:
             answer = None, RunError(f"a cell failed: {type(error).__name__}: {error}")
         try:

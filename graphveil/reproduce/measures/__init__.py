@@ -13,6 +13,12 @@ _MODULES = {
     "fit": "fit",
     "statistics": "statistics",
     "depth_one": "depth_one",
+    "membership": "membership",
+    "plain_features": "plain_features",
+    "private_share": "private_share",
+    "scores": "scores",
+    "links": "links",
+    "records": "records",
 }
 MEASURES = tuple(_MODULES)
 

@@ -15,6 +15,17 @@ _MODULES = {
         "gap:figure8",
         "gap:figure9",
     ),
+    "gap_membership": ("gap:table3",),
+    "frontier": ("graphveil:frontier",),
+    "weighted": ("weighted:figure3",),
+    "lpgnn": ("lpgnn:mechanisms", "lpgnn:labels", "lpgnn:kprop", "lpgnn:backbones", "lpgnn:features"),
+    "simgat": ("simgat:results",),
+    "heterorr": (
+        "heterorr:features",
+        "heterorr:edges",
+        "heterorr:linkteller",
+        "heterorr:reconstruction",
+    ),
 }
 
 

@@ -1,0 +1,22 @@
+"""LinkTeller against a fitted model: which pairs are joined, found out by nudging features."""
+
+from graphveil.attacks import LinkSettings, attack_links
+from graphveil.attacks.link import BY_FEATURES, LINKTELLER
+from graphveil.reproduce.cells import Work
+from graphveil.reproduce.measures.fit import fitted
+from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.target import TEST
+
+NODES = 500
+
+
+def measure(work: Work, places: Places) -> Found:
+    """Return LinkTeller's ROC-AUC over all pairs of 500 nodes, beside that of public features alone."""
+    graph, model = fitted(work, places)
+    report = attack_links(model, graph, LinkSettings(nodes=NODES, seed=work.seed))
+    values = {
+        "auc": report.attackers[LINKTELLER].ranking.auc,
+        "by_features": report.attackers[BY_FEATURES].ranking.auc,
+        TEST: model.score(graph),
+    }
+    return Found.of(values, model.guarantee)

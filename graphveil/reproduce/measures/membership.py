@@ -1,0 +1,16 @@
+"""Membership of training nodes, inferred by a shadow model and an attack model (GAP, section 7.4.2)."""
+
+from graphveil.attacks import MembershipSettings, attack_membership
+from graphveil.attacks.membership import SHADOW_MLP
+from graphveil.reproduce.cells import Work
+from graphveil.reproduce.measures.fit import fitted
+from graphveil.reproduce.measures.found import Found, Places
+from graphveil.reproduce.target import TEST
+
+
+def measure(work: Work, places: Places) -> Found:
+    """Return the area under the attack model's curve, and the accuracy of what it attacks."""
+    graph, model = fitted(work, places)
+    report = attack_membership(model, graph, MembershipSettings(seed=work.seed))
+    values = {"auc": report.attackers[SHADOW_MLP].auc, TEST: model.score(graph)}
+    return Found.of(values, model.guarantee)
