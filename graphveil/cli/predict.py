@@ -93,7 +93,7 @@ def predict(
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
-    words = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
+    words: dict[str, Any] = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
     price, after = model.price(graph, **words), model.guarantee_after(graph, **words)
     about = secrets_of(model.guarantee)
     apart = "edge" if disjoint_edges else "person"

@@ -1,12 +1,17 @@
 """``serve`` and ``keys``: released predictions over HTTP, and who may ask."""
 
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.errors import ConfigError
+
+if TYPE_CHECKING:
+    from graphveil.serve import Allowance
 
 _SERVER = "Server"
 
@@ -28,22 +33,68 @@ def serve(
         int, typer.Option("--max-body", min=1, help="Bytes of a question.", rich_help_panel=_SERVER)
     ] = 1 << 20,
     max_under_way: Annotated[
-        int, typer.Option("--max-under-way", min=1, help="Questions at a time.", rich_help_panel=_SERVER)
+        int,
+        typer.Option(
+            "--max-under-way", min=1, help="Questions at a time, in each worker.", rich_help_panel=_SERVER
+        ),
     ] = 64,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", help="Questions a second and key.  [default: no bound]", rich_help_panel=_SERVER
+        ),
+    ] = None,
+    burst: Annotated[
+        int,
+        typer.Option("--burst", min=1, help="How many of them may come at once.", rich_help_panel=_SERVER),
+    ] = 50,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that answer.", rich_help_panel=_SERVER)
+    ] = 1,
+    allow_releases: Annotated[
+        str | None,
+        typer.Option(
+            "--allow-releases",
+            metavar="EPSILON",
+            help="Release predictions of new records, for so much epsilon in all. Needs --ledger.",
+            rich_help_panel=_SERVER,
+        ),
+    ] = None,
+    ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
     """Answer questions about finished runs over HTTP, from what is released: it costs no budget."""
-    from graphveil.serve import Keys, Limits, app_of, read_runs
+    from graphveil.serve import Limits, Service
     from graphveil.serve import serve as answer
 
     screen = Screen(as_json=json)
-    limits = Limits(body_bytes=max_body, under_way=max_under_way)
-    found = read_runs(runs)
-    app = app_of(found, None if keys is None else Keys.read(keys), limits)
-    for run in found:
-        screen.note(f"{run.name}: {run.guarantee.statement()}")
-    screen.emit({"runs": [run.name for run in found], "units": [run.guarantee.unit for run in found]})
-    answer(app, limits, host, port)
+    service = Service(
+        runs=tuple(runs),
+        keys=keys,
+        limits=Limits(body_bytes=max_body, under_way=max_under_way, rate=rate, burst=burst),
+        workers=workers,
+        allowance=_allowance(allow_releases, ledger),
+    )
+    app = service.app()
+    found = [(run.name, run.guarantee) for run in app.state.runs]
+    for name, guarantee in found:
+        screen.note(f"{name}: {guarantee.statement()}")
+    screen.emit({"runs": [name for name, _ in found], "units": [one.unit for _, one in found]})
+    answer(service, host, port, app=app)
+
+
+def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":
+    """Return what may be spent: both flags, or neither."""
+    from graphveil.serve import Allowance
+
+    if (epsilon is None) != (ledger is None):
+        raise ConfigError("--allow-releases EPSILON and --ledger NAME go together; give both or neither")
+    if epsilon is None or ledger is None:
+        return None
+    try:
+        return Allowance(epsilon=Decimal(epsilon), ledger=ledger)
+    except InvalidOperation:
+        raise ConfigError("--allow-releases takes an epsilon above 0, for example 1.0") from None
 
 
 def keys(
@@ -54,13 +105,16 @@ def keys(
             "--subject", help="An id whose row the key may read, under units of records; repeatable."
         ),
     ] = None,
+    releases: Annotated[
+        bool, typer.Option("--releases", help="The key may ask for fresh releases, which spend a budget.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Make an API key for `serve` and add its hash to a file. The key is shown once and kept nowhere."""
     from graphveil.serve import Keys
 
     screen = Screen(as_json=json)
-    key = Keys.add(file, subject or ())
+    key = Keys.add(file, subject or (), releases=releases)
     screen.note(f"Its hash is in {file}; a server reads the file when it starts.")
     screen.emit({"key": key})
     if not json:

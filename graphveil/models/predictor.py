@@ -47,6 +47,7 @@ class Predictor:
         disjoint_edges: bool = False,
         disjoint_people: bool = False,
         accept_price: bool = False,
+        workspace: Path | None = None,
     ) -> Tensor:
         """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
 
@@ -65,6 +66,9 @@ class Predictor:
                 graph is in the fitted one, nor in any other that this model has predicted.
             accept_price: ask a graph, and book it, although it may be the fitted one: a model that was
                 loaded without its run's ``internal`` folder cannot know.
+            workspace: a private folder of this question alone, for methods that ask edges. A process that is
+                killed leaves the release there, and asking once more with it finishes the same one, with the
+                same noise. The ledger has to know it again, too, so it has to be a durable one.
 
         Raises:
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
@@ -76,7 +80,7 @@ class Predictor:
         """
         if graph is None:
             return self.fitted.own_proba
-        return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price))
+        return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price, workspace))
 
     def price(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False

@@ -1,32 +1,84 @@
 """What the server counts: requests by page and status, never by who asked or about whom."""
 
-from collections import Counter
+from graphveil.serve.shared import Cells, Shared
+
+OTHER = "other"
+PREDICT, INVOCATIONS = QUESTIONS = ("/v1/predict", "/invocations")
+PAGES = (*QUESTIONS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json", OTHER)
+GONE = 499  # the caller went before the answer
+STATUSES = (200, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, GONE, 500, 503)
+
+_REQUESTS = {
+    (page, status): place * len(STATUSES) + column
+    for place, page in enumerate(PAGES)
+    for column, status in enumerate(STATUSES)
+}
+_SECONDS = {page: len(_REQUESTS) + place for place, page in enumerate(PAGES)}
+_UNDER_WAY = len(_REQUESTS) + len(_SECONDS)
+CELLS = _UNDER_WAY + 1
 
 
 class Counters:
-    """Figures for ``/metrics``, in Prometheus' text format."""
+    """Figures for ``/metrics``, in Prometheus' text format: those of one worker, and the sum of all.
 
-    def __init__(self) -> None:
-        """Begin at zero."""
-        self.requests, self.under_way = Counter[tuple[str, int]](), 0
+    Args:
+        counts: of all workers, (workers, :data:`CELLS`).
+        worker: whose row this is. What was under way when it was last alone with it no longer is.
+    """
+
+    def __init__(self, counts: Cells | None = None, worker: int = 0) -> None:
+        """Go on where the row stands."""
+        self._all = Shared.alone(CELLS, 0).counts if counts is None else counts
+        self._own = self._all[worker]
+        self._own[_UNDER_WAY] = self.under_way = 0
+
+    def answered(self, page: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._own[_REQUESTS.get((page, status), _REQUESTS[page, 500])] += 1
+        self._own[_SECONDS[page]] += seconds
+
+    def arrive(self, most: int) -> bool:
+        """Take on a question, unless so many are under way in this worker."""
+        if self.under_way >= most:
+            return False
+        self.under_way += 1
+        self._own[_UNDER_WAY] = self.under_way
+        return True
+
+    def leave(self) -> None:
+        """A question is answered, or given up."""
+        self.under_way -= 1
+        self._own[_UNDER_WAY] = self.under_way
 
     def text(self) -> str:
-        r"""Return the figures.
+        r"""Return the figures of all workers.
 
         >>> counters = Counters()
-        >>> counters.requests["/healthz", 200] += 1
+        >>> counters.answered("/healthz", 200, 0.5)
         >>> print(counters.text().splitlines()[2])
         graphveil_requests_total{page="/healthz",status="200"} 1
         """
+        whole = self._all.sum(axis=0).tolist()
         lines = [
             "# HELP graphveil_requests_total Requests that were answered, by page and status.",
             "# TYPE graphveil_requests_total counter",
             *(
-                f'graphveil_requests_total{{page="{page}",status="{status}"}} {count}'
-                for (page, status), count in sorted(self.requests.items())
+                f'graphveil_requests_total{{page="{page}",status="{status}"}} {whole[place]:.0f}'
+                for (page, status), place in _REQUESTS.items()
+                if whole[place]
+            ),
+            "# HELP graphveil_request_seconds_total Time that answering took, by page.",
+            "# TYPE graphveil_request_seconds_total counter",
+            *(
+                f'graphveil_request_seconds_total{{page="{page}"}} {whole[place]:.6f}'
+                for page, place in _SECONDS.items()
+                if whole[place]
             ),
             "# HELP graphveil_requests_under_way Questions that are being read or answered.",
             "# TYPE graphveil_requests_under_way gauge",
-            f"graphveil_requests_under_way {self.under_way}",
+            f"graphveil_requests_under_way {whole[_UNDER_WAY]:.0f}",
+            "# HELP graphveil_workers Processes that answer.",
+            "# TYPE graphveil_workers gauge",
+            f"graphveil_workers {len(self._all)}",
         ]
         return "\n".join(lines) + "\n"

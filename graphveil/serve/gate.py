@@ -1,16 +1,18 @@
 """What stands before every page: keys, limits, counters and the log."""
 
 import asyncio
-import json
 import logging
+import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from graphveil.serve import refusals
-from graphveil.serve.counters import Counters
-from graphveil.serve.keys import Keys
+from graphveil.serve.counters import GONE, OTHER, PAGES, QUESTIONS, Counters
+from graphveil.serve.keys import Key, Keys
 from graphveil.serve.limits import Limits
+from graphveil.serve.rates import Rates
 from graphveil.serve.refusals import Refusal
 
 Message = MutableMapping[str, Any]
@@ -18,95 +20,144 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Answer = Callable[[bytes, Key | None, Scope], Awaitable[bytes]]
+Headers = Sequence[tuple[bytes, bytes]]
 
 LOG = logging.getLogger("graphveil.serve")
-QUESTIONS = ("/v1/predict", "/invocations")
-PAGES = (*QUESTIONS, "/v1/privacy", "/healthz", "/metrics", "/docs", "/openapi.json")
+ADMITTED = "admitted"  # in a request's state: whether its socket took it on
+_JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
+_TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
+_NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be for its subject alone
 _HEARD = 8  # times the bound of a body: read and dropped, as who still writes may miss the answer
 
 
-class Gate:
-    """Lets a request in, and writes one line about it: page, status and time, and nothing that it holds.
-
-    A question is refused before its body is read where its key is unknown or enough is under way. Its body is
-    read here, whole, within its bounds. Whatever fails behind the gate is 500, and the log has the name of
-    the error's class: its text may quote data.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Door:
+    """Who is let in, how many at a time, and what is written down about it.
 
     Args:
-        app: what answers.
         keys: who may ask; None for everybody.
         limits: how much at once.
         counters: where requests are counted.
+        rates: how often a key may ask; None for no bound.
     """
 
-    def __init__(self, app: App, keys: Keys | None, limits: Limits, counters: Counters) -> None:
+    keys: Keys | None
+    limits: Limits
+    counters: Counters = field(default_factory=Counters)
+    rates: Rates | None = None
+
+    def arrive(self, page: str) -> bool | None:
+        """Take a question on, or not; None for a page that is not counted."""
+        return self.counters.arrive(self.limits.under_way) if page in QUESTIONS else None
+
+    def note(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
+        """Count a request, and write its line: page, status and time, and nothing that it holds."""
+        self.counters.answered(page, status, seconds)
+        fault = f',"fault":"{fault}"' if fault else ""
+        LOG.info(f'{{"page":"{page}","status":{status},"seconds":{seconds:.6f}{fault}}}')
+
+    def key_of(self, scope: Scope) -> Key | None:
+        """Return the caller's key, or None where nobody needs one; refuse who has none, or asks too often."""
+        key, place = None, 0
+        if self.keys is not None:
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            scheme, _, text = (given[0] if len(given) == 1 else b"").partition(b" ")
+            key = self.keys.find(text.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
+            if key is None:
+                raise refusals.no_key()
+            place = self.keys.place(key)
+        wait = 0.0 if self.rates is None else self.rates.wait(place)
+        if wait:
+            raise refusals.too_often(wait)
+        return key
+
+
+class Gate:
+    """Lets a request in, answers what is a question, and writes one line about it.
+
+    A question is refused before its body is read where its key is unknown or enough is under way. Its body is
+    read here, whole, within its bounds, and answered here: what is done a thousand times a second needs no
+    framework. Whatever fails is 500, and the log has the name of the error's class: its text may quote data.
+
+    Args:
+        app: what answers everything that is no question.
+        door: who is let in.
+        answers: what answers questions, by page.
+    """
+
+    def __init__(self, app: App, door: Door, answers: Mapping[str, Answer]) -> None:
         """Stand before an application."""
-        self._app, self._keys, self._limits, self._counters = app, keys, limits, counters
+        self._app, self._door, self._answers = app, door, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        page = scope["path"] if scope["path"] in PAGES else "other"
+        page = scope["path"] if scope["path"] in PAGES else OTHER
         began, noted, fault = time.perf_counter(), _Noted(send), None
         try:
-            await self._let_in(page, scope, receive, noted)
+            if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
+                raise refusals.no_request()  # a proxy may have read the other one
+            if page in self._answers:
+                await self._question(page, scope, receive, noted)
+            else:
+                await self._app(scope, receive, noted)
         except Refusal as refusal:
             await noted.refuse(refusal)
         except Exception as error:
             fault = type(error).__name__
             await noted.refuse(refusals.failed())
-        self._counters.requests[page, noted.status] += 1
-        _log(page=page, status=noted.status, seconds=round(time.perf_counter() - began, 6), fault=fault)
+        self._door.note(page, noted.status or GONE, time.perf_counter() - began, fault)
 
-    async def _let_in(self, page: str, scope: Scope, receive: Receive, send: Send) -> None:
-        if page not in QUESTIONS:
-            await self._app(scope, receive, send)
-            return
-        scope.setdefault("state", {})["key"] = self._key(scope)
-        if self._counters.under_way >= self._limits.under_way:
-            raise refusals.too_many()
-        self._counters.under_way += 1
+    async def _question(self, page: str, scope: Scope, receive: Receive, noted: "_Noted") -> None:
+        """Answer a question, if it is taken on."""
+        admitted = scope.get("state", {}).pop(ADMITTED, None)  # a socket has counted it when it came
+        if admitted is None:
+            admitted = self._door.arrive(page)
         try:
+            if scope["method"] != "POST":
+                raise refusals.of_status(405, {"Allow": "POST"})
+            key = self._door.key_of(scope)
+            if not admitted:
+                raise refusals.too_many()
             body = await self._body(scope, receive)
             if body is not None:
-                await self._app(scope, _replay(body, receive), send)
+                await noted.answer(200, await self._answers[page](body, key, scope), _NOT_KEPT)
         finally:
-            self._counters.under_way -= 1
-
-    def _key(self, scope: Scope) -> object:
-        """Return the caller's key, or None where nobody needs one."""
-        if self._keys is None:
-            return None
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, text = (given[0] if len(given) == 1 else b"").partition(b" ")
-        key = self._keys.find(text.strip().decode("latin-1")) if scheme.lower() == b"bearer" else None
-        if key is None:
-            raise refusals.no_key()
-        return key
+            if admitted:
+                self._door.counters.leave()
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body; None if the caller has gone."""
-        most, size, body, more = self._limits.body_bytes, 0, bytearray(), True
-        heard = _HEARD * most
-        if any(int(value) > heard for name, value in scope["headers"] if name == b"content-length"):
+        most, headers = self._door.limits.body_bytes, scope["headers"]
+        if any(int(value) > _HEARD * most for name, value in headers if name == b"content-length"):
             raise refusals.too_large(most)
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                while more and size <= heard:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return None
-                    more, piece = message.get("more_body", False), message.get("body", b"")
-                    size += len(piece)
-                    if size <= most:
-                        body += piece
+            async with asyncio.timeout(self._door.limits.body_seconds):
+                body = await _whole(receive, most)
         except TimeoutError:
             raise refusals.too_slow() from None
-        if size > most:
-            raise refusals.too_large(most)
-        return bytes(body)
+        if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
+            raise refusals.no_json()  # no page of another site makes a browser send this type unasked
+        return body
+
+
+async def _whole(receive: Receive, most: int) -> bytes | None:
+    """Read a body of so many bytes at most."""
+    size, body, more = 0, bytearray(), True
+    while more and size <= _HEARD * most:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        more, piece = message.get("more_body", False), message.get("body", b"")
+        size += len(piece)
+        if size <= most:
+            body += piece
+    if size > most:
+        raise refusals.too_large(most)
+    return bytes(body)
 
 
 class _Noted:
@@ -122,26 +173,13 @@ class _Noted:
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send a refusal, unless an answer has begun."""
-        if self.status:
-            return
-        headers = {"Content-Type": "application/json"} | refusal.headers
-        plain = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        length = (b"content-length", str(len(refusal.body)).encode())
-        await self({"type": "http.response.start", "status": refusal.status, "headers": [*plain, length]})
-        await self({"type": "http.response.body", "body": refusal.body})
+        if not self.status:
+            headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+            await self.answer(refusal.status, refusal.body, headers)
 
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return what hands over a body that was read, and then what comes after it."""
-    left = [body]
-
-    async def replayed() -> Message:
-        if left:
-            return {"type": "http.request", "body": left.pop(), "more_body": False}
-        return await receive()
-
-    return replayed
-
-
-def _log(**facts: object) -> None:
-    LOG.info(json.dumps({name: value for name, value in facts.items() if value is not None}))
+    async def answer(self, status: int, body: bytes, headers: Headers) -> None:
+        """Send JSON."""
+        length = (b"content-length", str(len(body)).encode())
+        sent = [(b"content-type", b"application/json"), length, *headers]
+        await self({"type": "http.response.start", "status": status, "headers": sent})
+        await self({"type": "http.response.body", "body": body})

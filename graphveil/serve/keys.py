@@ -17,10 +17,16 @@ _KEY_BYTES = 32
 
 
 class Key(Record):
-    """One key: the hash of its text, and the ids that it may ask about under units of records, as text."""
+    """One key: the hash of its text, and what it may do.
+
+    Args:
+        subjects: ids that it may ask about under units of records, as text.
+        releases: whether it may ask for fresh releases, which spend a budget.
+    """
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     subjects: list[Annotated[str, Field(max_length=1000)]] = Field(default=[])
+    releases: bool = False
 
     def entitled(self, ids: Sequence[int | str]) -> bool:
         """Whether all of these rows may be read with this key.
@@ -47,10 +53,19 @@ class Keys:
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         """Take keys; without any nobody is let in."""
         self._by_hash = {key.sha256: key for key in keys}
+        self._places = {hashed: place for place, hashed in enumerate(self._by_hash)}
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._by_hash)
 
     def find(self, text: str) -> Key | None:
         """Return the key with this text, or None."""
         return self._by_hash.get(_hash(text))
+
+    def place(self, key: Key) -> int:
+        """Return which one it is, from 0 on."""
+        return self._places[key.sha256]
 
     @classmethod
     def read(cls, path: str | Path) -> "Keys":
@@ -62,7 +77,7 @@ class Keys:
         return cls(_read(Path(path)).keys)
 
     @staticmethod
-    def add(path: str | Path, subjects: Sequence[str | int] = ()) -> str:
+    def add(path: str | Path, subjects: Sequence[str | int] = (), *, releases: bool = False) -> str:
         """Make a key, add its hash to a file, and return the key, which is written nowhere.
 
         Raises:
@@ -72,7 +87,7 @@ class Keys:
         known = _read(file).keys if file.exists() else []
         if any(len(str(one)) > 1000 for one in subjects):
             raise ConfigError("a subject is longer than 1,000 letters, which no id of a node is")
-        key = Key(sha256=_hash(text), subjects=[str(one) for one in subjects])
+        key = Key(sha256=_hash(text), subjects=[str(one) for one in subjects], releases=releases)
         write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
         return text
 

@@ -1,20 +1,27 @@
-"""How much a server takes on at once."""
+"""How much a server takes on at once, and how much it may spend."""
 
 from dataclasses import dataclass, fields
+from decimal import Decimal
 
 from graphveil.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bounds of one server process.
+    """Bounds of one server process; the rate is of all its workers together.
 
     Args:
         body_bytes: of a question; a larger one is 413.
         ids: in a question; more are 413.
         under_way: questions at a time; one more is 429.
+        connections: at a time; questions on one more are 429, and at twice as many it is closed at once.
+        rate: questions a second that a key may ask in the long run, or, where there are no keys, everybody
+            together; more are 429. None for no bound.
+        burst: how many of them may come at once.
+        releases: questions that may wait for a fresh release, of which one is made at a time; more are 429.
+        head_seconds: until the head of a request must be there; else the connection is closed.
         body_seconds: until the whole question must be there; else 408.
-        grace_seconds: for what is under way when the server is told to stop.
+        grace_seconds: for what is under way when the server is told to stop, and for who reads an answer.
 
     Raises:
         ConfigError: a bound that is not above zero.
@@ -23,11 +30,36 @@ class Limits:
     body_bytes: int = 1 << 20
     ids: int = 10_000
     under_way: int = 64
+    connections: int = 256
+    rate: float | None = None
+    burst: int = 50
+    releases: int = 4
+    head_seconds: float = 10.0
     body_seconds: float = 10.0
     grace_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         """Refuse bounds that let nothing through."""
         for one in fields(self):
-            if not getattr(self, one.name) > 0:
+            bound = getattr(self, one.name)
+            if bound is not None and not bound > 0:
                 raise ConfigError(f"{one.name} must be above 0: nothing could be answered otherwise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What an operator allows: so much epsilon for all fresh releases of a server together.
+
+    Args:
+        epsilon: at the delta of the run that is served.
+        ledger: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set, which stands for all the graphs
+            that callers send.
+    """
+
+    epsilon: Decimal
+    ledger: str
+
+    def __post_init__(self) -> None:
+        """Refuse what allows nothing."""
+        if not (self.epsilon.is_finite() and self.epsilon > 0):
+            raise ConfigError("--allow-releases takes an epsilon above 0, for example 1.0")

@@ -1,40 +1,105 @@
 """The application on a socket, until a signal."""
 
+import asyncio
 import json
 import logging
 import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from graphveil.serve.connections import Connection
 from graphveil.serve.gate import LOG
-from graphveil.serve.limits import Limits
+
+_BACKLOG = 256
+_FOREIGN = ("uvicorn.error", "asyncio")
 
 
-def listen(app: FastAPI, limits: Limits, host: str, port: int) -> None:
-    """Answer at an address; see :func:`graphveil.serve.serve`. Log lines are JSON on standard error."""
+def _unheard() -> None:
+    """Tell nobody."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; connections wait there until somebody answers.
+
+    Raises:
+        OSError: the address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=256) as line:
-        _log_lines()
-        LOG.info(json.dumps({"listening": host, "port": line.getsockname()[1]}))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,  # it would quote whole addresses
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=max(1, round(limits.grace_seconds)),
-            )
-        )
-        server.run(sockets=[line])
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
-def _log_lines() -> None:
+def announce(line: socket.socket, host: str, workers: int) -> None:
+    """Begin the log, with a line that says where."""
+    log_lines()
+    LOG.info(json.dumps({"listening": host, "port": line.getsockname()[1], "workers": workers}))
+
+
+def listen(
+    app: FastAPI, line: socket.socket, parent: int | None = None, on_ready: Callable[[], None] = _unheard
+) -> None:
+    """Answer on a socket until a signal, or until whoever holds the other end of ``parent`` is gone."""
+    server_of(app, parent, on_ready).run(sockets=[line])
+
+
+def server_of(
+    app: FastAPI, parent: int | None = None, on_ready: Callable[[], None] = _unheard
+) -> uvicorn.Server:
+    """Return a server that can be run, and stopped by ``should_exit``."""
+    door = app.state.door
+    config = uvicorn.Config(
+        app,
+        http=cast(Any, partial(Connection, door=door)),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # it would quote whole addresses
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=max(1, round(door.limits.grace_seconds)),
+    )
+    return _Server(config, parent, on_ready)
+
+
+class _Server(uvicorn.Server):
+    """A server that does not outlive its parent: it would hold the port, and nobody could stop it."""
+
+    def __init__(self, config: uvicorn.Config, parent: int | None, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._parent, self._on_ready = parent, on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+        if self._parent is not None:
+            asyncio.get_running_loop().add_reader(self._parent, self._orphaned, self._parent)
+
+    def _orphaned(self, parent: int) -> None:
+        asyncio.get_running_loop().remove_reader(parent)
+        self.should_exit = True
+
+
+def log_lines() -> None:
+    """Write JSON on standard error: our own lines, and of other parts' errors the class alone."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_Lines())
     LOG.handlers, LOG.propagate = [handler], False
     LOG.setLevel(logging.INFO)
+    for name in _FOREIGN:
+        foreign = logging.getLogger(name)
+        foreign.handlers, foreign.propagate = [handler], False
+        foreign.setLevel(logging.ERROR)
+
+
+class _Lines(logging.Formatter):
+    """Our lines as they are; of others no text, which may quote data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == LOG.name:
+            return record.getMessage()
+        fault = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else record.levelname
+        return json.dumps({"part": record.name, "fault": fault})

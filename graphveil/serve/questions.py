@@ -1,15 +1,30 @@
 """What may be asked, and which ids a question is about."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
-from graphveil.serve.refusals import Refusal, needs_a_release, unreadable
+from graphveil.serve.refusals import needs_a_release, too_many_ids, unreadable
 
 ID = "id"
-_Id = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)] | Annotated[StrictStr, Field(max_length=1000)]
-_Ids = Annotated[list[_Id], Field(min_length=1)]
+Identity = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)] | Annotated[StrictStr, Field(max_length=1000)]
+_Ids = Annotated[list[Identity], Field(min_length=1)]
 _IDS = TypeAdapter[list[int | str]](_Ids)
+
+
+_EXAMPLES: list[JsonValue] = [
+    {"ids": ["u17", "u4"]},
+    {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
+]
 
 
 class _Question(BaseModel):
@@ -17,19 +32,27 @@ class _Question(BaseModel):
 
 
 class PredictQuestion(_Question):
-    """Ids of nodes of one run. New records are understood, and refused."""
+    """Ids of nodes of one run, or new records, which need a fresh release."""
 
-    ids: _Ids | None = Field(default=None, examples=[[17, 4]])
+    model_config = ConfigDict(json_schema_extra={"examples": _EXAMPLES})
+
+    ids: _Ids | None = Field(
+        default=None, description="Ids as predictions.parquet has them: text or numbers."
+    )
     run: str | None = Field(default=None, description="The run's name; may be left out if there is one.")
-    records: list[Any] | None = Field(default=None, description="Refused: they need a fresh release.")
+    records: list[Any] | None = Field(
+        default=None,
+        description="New records instead of ids: id, and x, the features in the order of the training's "
+        "columns. They cost a fresh release, once, where the operator allowed a budget for it.",
+    )
+    edges: list[Any] | None = Field(default=None, description="Of new records: pairs of their ids.")
 
-    def asked(self) -> list[int | str]:
-        """Return the ids."""
-        if self.records is not None:
-            raise needs_a_release()
-        if self.ids is None:
+    @property
+    def fresh(self) -> bool:
+        """Whether it is about new records."""
+        if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
             raise unreadable()
-        return self.ids
+        return self.records is not None
 
 
 class SplitFrame(_Question):
@@ -68,8 +91,19 @@ def _records(frame: SplitFrame) -> list[dict[str, Any]]:
     return [dict(zip(frame.columns, row, strict=True)) for row in frame.data]
 
 
+Question = TypeVar("Question", bound=_Question)
+
+
+def parsed(kind: type[Question], body: bytes) -> Question:
+    """Return the question in a body of JSON."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError:
+        raise unreadable() from None
+
+
 def within(ids: list[int | str], most: int) -> list[int | str]:
     """Return ids that are not too many."""
     if len(ids) > most:
-        raise Refusal(413, "TooLarge", f"a question may name {most:,} ids; ask in several")
+        raise too_many_ids(most)
     return ids

@@ -1,8 +1,8 @@
 """Why a question is not answered: fixed words by status, which repeat nothing of what was asked."""
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Any
 
 Headers = Mapping[str, str]
 
@@ -45,9 +45,35 @@ def needs_a_release() -> Refusal:
         409,
         "NeedsRelease",
         "only predictions that are released already are served. New records, columns besides id, and ids "
-        "that the run does not know would need a fresh release, which this server never makes: `graphveil "
-        "predict RUN --nodes .. --edges ..` prices and books one",
+        "that the run does not know would need a fresh release, which this server does not make of this: "
+        "`graphveil predict RUN --nodes .. --edges ..` prices and books one",
     )
+
+
+def no_budget() -> Refusal:
+    """Return that the books refuse."""
+    return Refusal(
+        409,
+        "NoBudget",
+        "what is left of the budget does not suffice for this release; /v1/privacy has the figures",
+    )
+
+
+def no_ledger() -> Refusal:
+    """Return that the ledger cannot be asked, so nothing is released."""
+    return Refusal(
+        503, "NoLedger", "the ledger cannot be reached, so nothing is released now", {"Retry-After": "5"}
+    )
+
+
+def may_not_release() -> Refusal:
+    """Return that a key is not for fresh releases."""
+    return Refusal(403, "Forbidden", "this key may not ask for fresh releases")
+
+
+def too_many_ids(most: int) -> Refusal:
+    """Return that a question is about too many."""
+    return Refusal(413, "TooLarge", f"a question may name {most:,} ids; ask in several")
 
 
 def no_key() -> Refusal:
@@ -79,8 +105,22 @@ def too_slow() -> Refusal:
 
 def too_many() -> Refusal:
     """Return that enough is under way."""
+    return Refusal(429, "Overload", "too many questions are under way; ask again later", {"Retry-After": "1"})
+
+
+def too_often(wait: float) -> Refusal:
+    """Return that a key has asked too much lately."""
+    seconds = str(max(1, math.ceil(wait)))
+    return Refusal(429, "RateLimit", "this key asks too often; ask again later", {"Retry-After": seconds})
+
+
+def no_request() -> Refusal:
+    """Return that what came over a connection is not one request at a time in HTTP/1.1."""
     return Refusal(
-        429, "Overload", "too many questions are under way; ask again later", {"Retry-After": "1", **_CLOSE}
+        400,
+        "BadRequest",
+        "this is no request: HTTP/1.1, one at a time, with a head of 16 KiB at most",
+        _CLOSE,
     )
 
 
@@ -89,13 +129,21 @@ def failed() -> Refusal:
     return Refusal(500, "Failed", "the server failed; its log says where")
 
 
-def of_status(status: int) -> Refusal:
+def no_json() -> Refusal:
+    """Return that a body does not say that it is JSON."""
+    return Refusal(415, "MediaType", "the body is JSON; send the header `Content-Type: application/json`")
+
+
+def of_status(status: int, headers: Headers | None = None) -> Refusal:
     """Return the words for what the web framework refuses itself."""
-    known: dict[int, Any] = {
+    known = {
         404: ("NotFound", "there is no such page; /docs lists them"),
         405: ("WrongMethod", "this page takes another method; /docs lists them"),
     }
-    return Refusal(status, *known[status]) if status in known else unreadable()
+    if status not in known:
+        return unreadable()
+    kind, message = known[status]
+    return Refusal(status, kind, message, headers)
 
 
 _CLOSE = {"Connection": "close"}

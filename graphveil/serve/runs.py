@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class ServedRun:
         name: of its folder.
         guarantee: what it promised.
         class_names: by class number.
+        features: how many a record has.
         proba: released probabilities (N, C).
         places: the row of each id.
     """
@@ -33,13 +35,19 @@ class ServedRun:
     name: str
     guarantee: Guarantee
     class_names: tuple[str, ...]
+    features: int
     proba: npt.NDArray[np.float32]
     places: Mapping[Id, int]
 
-    @property
+    @cached_property
     def by_subject(self) -> bool:
         """Whether row v is only for somebody entitled to v's record."""
         return bool(withheld(self.guarantee.unit))
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """What probabilities are called."""
+        return tuple(f"p_{name}" for name in self.class_names)
 
     def rows(self, ids: Sequence[Id]) -> list[Row] | None:
         """Return the rows of some ids, in the columns of ``predictions.parquet``; None if one is unknown."""
@@ -47,12 +55,12 @@ class ServedRun:
         known = [place for place in places if place is not None]
         if len(known) < len(places):
             return None
-        return [self._row(one, place) for one, place in zip(ids, known, strict=True)]
+        return [self.row_of(one, self.proba[place]) for one, place in zip(ids, known, strict=True)]
 
-    def _row(self, one: Id, place: int) -> Row:
-        row = self.proba[place]
-        figures = {f"p_{name}": float(value) for name, value in zip(self.class_names, row, strict=True)}
-        return {NODE: one, PREDICTION: self.class_names[int(row.argmax())], **figures}
+    def row_of(self, one: Id, proba: npt.NDArray[np.float32]) -> Row:
+        """Return a row with these probabilities."""
+        figures = dict(zip(self.columns, proba.tolist(), strict=True))
+        return {NODE: one, PREDICTION: self.class_names[int(proba.argmax())], **figures}
 
 
 def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
@@ -76,6 +84,7 @@ def _read(folder: Path) -> ServedRun:
         name=whole.parent.name if whole.name == "release" else whole.name,
         guarantee=snapshot.guarantee,
         class_names=snapshot.named_classes,
+        features=snapshot.features,
         proba=proba,
         places=_places(snapshot, len(proba)),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -23,11 +24,12 @@ from graphveil.release.release import check_weights
 
 @dataclass(frozen=True)
 class Words:
-    """What the caller vouches for, or accepts, when another graph is predicted."""
+    """What the caller vouches for, accepts, or provides when another graph is predicted."""
 
     disjoint_edges: bool = False
     disjoint_people: bool = False
     accept_price: bool = False
+    workspace: Path | None = None  # where a release that is interrupted can be finished
 
     @property
     def settled(self) -> bool:
@@ -79,6 +81,7 @@ class GraphRequest:
     price: Guarantee
     step: Step | None
     disjoint: bool
+    workspace: Path | None = None
 
     def enter(self, ledger: PredictionLedger) -> PredictionLedger:
         """Enter the release into a model's ledger, and return it."""
@@ -92,11 +95,18 @@ class GraphRequest:
     def ask(self, books: Books) -> None:
         """Book the release, ask the edges, and keep the answer."""
         kept = None if self.step is None else _before(self.graph, self.step, books.cache)
-        answer = books.fitted.trained.answer(self.graph, booking(books, self, self.plan), kept)
+        answer = books.fitted.trained.answer(
+            self.graph, booking(books, self, self.plan, self.workspace), kept
+        )
         books.cache.keep(self.version, self.graph.x, answer)
 
 
-def booking(books: Books, asked: PredictionRequest, plan: ReleasePlan | None = None) -> Session:
+def booking(
+    books: Books,
+    asked: PredictionRequest,
+    plan: ReleasePlan | None = None,
+    workspace: Path | None = None,
+) -> Session:
     """Return the session that books a release where it belongs, and then enters it into the ledger."""
     tried, method = asked.enter(books.ledger.copy()), books.fitted.method
 
@@ -111,6 +121,7 @@ def booking(books: Books, asked: PredictionRequest, plan: ReleasePlan | None = N
         noise_seed=method.terms.unsafe_noise_seed,
         ledger=joint_ledger(tried.last.booked),
         on_booked=booked,
+        workspace=workspace,
         occasion=books.ledger.releases,
     )
 
@@ -127,9 +138,8 @@ def requests_of_graph(books: Books, graph: Graph, words: Words) -> Sequence[Pred
     if plan is None:
         return []
     check_weights(plan, graph.adjacency)
-    whole = GraphRequest(
-        graph, graph.adjacency.version, plan, price_of(fitted, plan, graph), None, words.disjoint_edges
-    )
+    price, version = price_of(fitted, plan, graph), graph.adjacency.version
+    whole = GraphRequest(graph, version, plan, price, None, words.disjoint_edges, words.workspace)
     asked = _new_batches(books, graph, words.disjoint_edges) or [whole]
     if words.disjoint_edges:
         for request in asked:

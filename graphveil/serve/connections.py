@@ -1,0 +1,127 @@
+"""Connections: one request at a time, each with a deadline, and no more of them than are taken on."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from graphveil.serve import refusals
+from graphveil.serve.counters import OTHER, QUESTIONS
+from graphveil.serve.gate import ADMITTED, Door
+from graphveil.serve.refusals import Refusal
+
+
+class Connection(H11Protocol):
+    """One connection as uvicorn keeps it, with bounds on what uvicorn leaves open.
+
+    * The head of a request has a deadline: otherwise who sends a letter a minute keeps a connection for ever.
+      Who does not read an answer is not waited for either.
+    * A question is counted when its head is there, and not when its turn comes: so what waits is bounded, and
+      one more is refused at once.
+    * One request at a time. What comes before an answer is out is not read, and refused after it.
+    * What is no HTTP is refused, counted and logged in the same words as everything else.
+
+    Args:
+        config, rest: uvicorn's own.
+        door: bounds and counters.
+    """
+
+    def __init__(self, config: Config, *rest: Any, door: Door, **more: Any) -> None:
+        """Begin without a request."""
+        super().__init__(config, *rest, **more)
+        self._door, self._early = door, False
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    @property
+    def app(self) -> Any:
+        """What answers the request whose head has just come; uvicorn reads it once for each."""
+        self._stop_clocks()
+        page = self.scope["path"]
+        if page in QUESTIONS:
+            room = len(self.connections) <= self._door.limits.connections
+            self.scope["state"][ADMITTED] = room and self._door.arrive(page)
+        return self._app
+
+    @app.setter
+    def app(self, app: Any) -> None:
+        self._app = app
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are far too many."""
+        super().connection_made(transport)
+        if len(self.connections) > 2 * self._door.limits.connections:
+            self._refuse(refusals.too_many())
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadlines."""
+        self._stop_clocks()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, if there is no answer to wait for."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._expect_head()
+        elif self.conn.their_state is h11.DONE and self.conn.trailing_data[0].strip():
+            self._early = True
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, unless it came before this answer was out."""
+        if self._early and not self.transport.is_closing():
+            self._refuse(refusals.no_request())
+        else:
+            super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; uvicorn's words are not ours."""
+        self._refuse(refusals.no_request())
+
+    def pause_writing(self) -> None:
+        """Wait for who does not read, for a time."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._door.limits.grace_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._stop_clocks()
+        super().resume_writing()
+
+    def _stop_clocks(self) -> None:
+        for clock in (self._head, self._unread):
+            if clock is not None:
+                clock.cancel()
+        self._head = self._unread = None
+
+    def _expect_head(self) -> None:
+        if self._head is None and not self.transport.is_closing():
+            self._head = self.loop.call_later(self._door.limits.head_seconds, self._too_slow)
+
+    def _too_slow(self) -> None:
+        if self.conn.trailing_data[0] or self.conn.their_state is not h11.IDLE:
+            self._refuse(refusals.too_slow())
+        else:
+            self.transport.close()  # it never said a word
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Refuse without an application, and close."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.transport.write(_response(refusal))
+            self._door.note(OTHER, refusal.status, 0.0)
+        self.transport.close()
+
+
+def _response(refusal: Refusal) -> bytes:
+    """Return a whole response."""
+    headers = {"Content-Type": "application/json", **refusal.headers, "Connection": "close"}
+    lines = [f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"Content-Length: {len(refusal.body)}", "", ""]
+    return "\r\n".join(lines).encode() + refusal.body

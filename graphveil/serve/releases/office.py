@@ -1,0 +1,149 @@
+"""Who makes fresh releases: one at a time, each once, and kept with the run for whoever asks again."""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil._tensors import load_checked, save_checked
+from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
+from graphveil.errors import BudgetError, ConfigError, GraphError, LedgerError, NotYetError, UnitError
+from graphveil.serve import refusals
+from graphveil.serve.limits import Allowance
+from graphveil.serve.releases.books import Books
+from graphveil.serve.releases.records import NewRecords
+from graphveil.serve.runs import ServedRun
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphveil.models.base import Estimator
+
+_UNITS = {"undirected-edge": False, "directed-edge": True}
+_ANSWER = "answer.safetensors"
+
+
+class Office:
+    """Makes the releases that an operator allowed, of one run under an edge unit.
+
+    A release is booked under its question's reference before anything is computed, and its journal lies in
+    ``internal/served`` of the run: a process that is killed at any moment leaves either nothing drawn, or a
+    release that the next one who asks finishes with the same noise. Answers stay there, too. A lock on the
+    folder lets one worker release at a time.
+
+    Args:
+        folder: the run folder, with its internal part.
+        run: as it is served.
+        allowance: what may be spent.
+        waiting: how many questions may wait for a release in this process.
+
+    Raises:
+        ConfigError: the run is of another unit or promises nothing, it is a release alone, or the ledger
+            knows no such budget.
+    """
+
+    def __init__(self, folder: Path, run: ServedRun, allowance: Allowance, waiting: int) -> None:
+        """Open the books."""
+        _check(folder, run)
+        self._folder, self._run, self._most, self._waiting = folder, run, waiting, 0
+        self._place = folder / INTERNAL / "served"
+        self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._books = Books(allowance, run.guarantee, self._place)
+        self._model_digest = _digest(find_release(folder))
+
+    async def rows(self, records: object, edges: object, most: int) -> list[dict[str, Any]]:
+        """Return the rows of new records, in the order in which they were sent.
+
+        Raises:
+            Refusal: they are none, there is no budget for them, or others are waiting already.
+        """
+        if isinstance(records, list) and len(records) > most:
+            raise refusals.too_many_ids(most)
+        if self._waiting >= self._most:
+            raise refusals.too_many()
+        self._waiting += 1
+        try:
+            return await asyncio.to_thread(self._rows, records, edges)
+        finally:
+            self._waiting -= 1
+
+    async def budget(self) -> dict[str, Any]:
+        """Return what is allowed, spent and left."""
+        return await asyncio.to_thread(self._books.as_plain)
+
+    def _rows(self, records: object, edges: object) -> list[dict[str, Any]]:
+        directed = _UNITS[self._run.guarantee.unit]
+        asked = NewRecords.read(records, edges, width=self._run.features, directed=directed)
+        proba = self._answer(asked, directed=directed).numpy()
+        places = {one: place for place, one in enumerate(asked.features)}
+        ids = [record["id"] for record in records] if isinstance(records, list) else []
+        return [self._run.row_of(one, proba[places[one]]) for one in ids]
+
+    def _answer(self, asked: NewRecords, *, directed: bool) -> "Tensor":
+        """Return probabilities: those that are kept, or a release that is made now."""
+        try:
+            reference = self._books.reference([self._model_digest, asked.bytes])
+            kept = self._place / reference / _ANSWER
+            with _locked(self._place / "lock"):
+                if kept.exists():
+                    return load_checked(kept)[0]["proba"]
+                return self._asked(asked, reference, kept, directed=directed)
+        except BudgetError:
+            raise refusals.no_budget() from None
+        except (GraphError, UnitError, NotYetError):
+            raise refusals.needs_a_release() from None
+        except LedgerError:
+            raise refusals.no_ledger() from None
+
+    def _asked(self, asked: NewRecords, reference: str, kept: Path, *, directed: bool) -> "Tensor":
+        """Ask the model, and keep what it released; what costs nothing follows from what is there."""
+        from graphveil.models.saved import load_model
+        from graphveil.privacy import attach_ledger
+
+        model: Estimator = load_model(self._folder)
+        graph = asked.graph(classes=model.named_classes, directed=directed)
+        attach_ledger(graph.edge_set, self._books.of(reference))
+        free = model.price(graph) is None
+        proba = model.predict_proba(graph, accept_price=True, workspace=None if free else kept.parent)
+        if not free:
+            save_checked(kept, {"proba": proba})
+        return proba
+
+
+def _check(folder: Path, run: ServedRun) -> None:
+    guarantee = run.guarantee
+    if guarantee.unit not in _UNITS:
+        raise ConfigError(
+            f"fresh releases are made under the units of edges alone, and the run is of {guarantee.unit!r}; "
+            "leave --allow-releases out"
+        )
+    if not guarantee.valid:
+        raise ConfigError(
+            "the run promises nothing, so it makes no fresh releases; leave --allow-releases out"
+        )
+    if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
+        raise ConfigError(
+            "fresh releases are kept in the internal part of the run; serve the run folder, not its release"
+        )
+
+
+def _digest(release: Path) -> bytes:
+    """Return what tells this fit from every other."""
+    return b"".join(
+        hashlib.sha256((release / name).read_bytes()).digest() for name in (MODEL, PRIVACY, WEIGHTS)
+    )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other workers and threads out; whoever is killed lets go."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,152 @@
+"""Several processes on one socket: who ends is followed by another, and all of them stop together."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from graphveil.errors import GraphveilError
+from graphveil.serve.gate import LOG
+from graphveil.serve.listen import announce, bound, listen, log_lines
+from graphveil.serve.service import Service
+
+_TRIES = 3  # of workers in a row that ended before they answered
+_PATIENCE = 5.0  # seconds beyond the grace, before a worker is killed
+
+
+def supervise(service: Service, host: str, port: int) -> None:
+    """Answer with several workers until a signal.
+
+    They are spawned, not forked: a forked copy of a process that has computed may wait for its threads for
+    ever. A worker that was killed leaves its connections to their clients, who ask again, and nothing else:
+    questions that wait on the socket go to the others, and bookings are in the ledger.
+
+    Raises:
+        OSError: the address cannot be used.
+        GraphveilError: a worker ends as soon as it starts.
+    """
+    with bound(host, port) as line, TemporaryDirectory(prefix="graphveil-serve-") as folder:
+        announce(line, host, service.workers)
+        crew = _Crew(service, line, Path(folder) / "shared")
+        with _signals() as stopping:
+            try:
+                crew.start()
+                while not stopping.told and not crew.failed:
+                    wait([*crew.sentinels, stopping.fileno])
+                    if not stopping.told:
+                        crew.replace()
+            finally:
+                crew.stop()
+        if crew.failed:
+            raise GraphveilError("a worker ends as soon as it starts; the log has the class of its error")
+
+
+class _Crew:
+    """The workers, by number."""
+
+    def __init__(self, service: Service, line: socket.socket, shared: Path) -> None:
+        self._service, self._line, self._shared = service, line, shared
+        self._context = get_context("spawn")
+        self._reader, self._writer = self._context.Pipe(duplex=False)  # its end is the workers' end
+        self._running: dict[int, tuple[SpawnProcess, Connection]] = {}
+        self._early = 0
+
+    def start(self) -> None:
+        for number in range(self._service.workers):
+            self._spawn(number)
+
+    def _spawn(self, number: int) -> None:
+        heard, said = self._context.Pipe(duplex=False)
+        given = (self._service, self._line, self._reader, said, self._shared, number)
+        process = self._context.Process(target=_work, args=given)
+        process.start()
+        said.close()
+        self._running[number] = process, heard
+
+    @property
+    def sentinels(self) -> list[int]:
+        return [process.sentinel for process, _ in self._running.values()]
+
+    @property
+    def failed(self) -> bool:
+        return self._early >= _TRIES
+
+    def replace(self) -> None:
+        """Start a worker for each that ended, unless workers end as soon as they start."""
+        for number, (process, heard) in list(self._running.items()):
+            if process.is_alive():
+                continue
+            LOG.info(json.dumps({"worker": number, "ended": process.exitcode}))
+            self._early = 0 if _answered(heard) else self._early + 1
+            if self.failed:
+                return
+            self._spawn(number)
+
+    def stop(self) -> None:
+        """Ask all to finish, and kill who does not."""
+        until = time.monotonic() + self._service.limits.grace_seconds + _PATIENCE
+        for process, _ in self._running.values():
+            process.terminate()
+        for process, _ in self._running.values():
+            process.join(max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._writer.close()
+
+
+def _answered(heard: Connection) -> bool:
+    """Whether a worker that ended had said that it answers."""
+    with heard:
+        try:
+            return heard.poll() and bool(heard.recv_bytes())
+        except EOFError:
+            return False
+
+
+def _work(
+    service: Service, line: socket.socket, parent: Connection, said: Connection, shared: Path, number: int
+) -> None:
+    """Be one worker; say so once it answers."""
+    log_lines()
+    try:
+        app = service.app(shared, number)
+    except Exception as error:
+        LOG.info(json.dumps({"worker": number, "fault": type(error).__name__}))
+        raise SystemExit(1) from None
+    listen(app, line, parent.fileno(), on_ready=lambda: said.send_bytes(b"!"))
+
+
+class _Told:
+    """Whether a signal asked to stop, and a file that can be read from then on."""
+
+    def __init__(self, fileno: int) -> None:
+        self.told, self.fileno = False, fileno
+
+
+@contextmanager
+def _signals() -> Iterator[_Told]:
+    """Take note of SIGTERM and Ctrl-C."""
+    reading, writing = os.pipe()
+    found = _Told(reading)
+
+    def note(*_: object) -> None:
+        found.told = True
+        os.write(writing, b"!")
+
+    before = {one: signal.signal(one, note) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield found
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        os.close(reading)
+        os.close(writing)

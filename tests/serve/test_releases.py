@@ -1,0 +1,248 @@
+"""Fresh releases: only where they are allowed, booked once before they are computed, and kept."""
+
+import json
+import secrets
+import shutil
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Invoke
+from fastapi.testclient import TestClient
+
+import graphveil as gv
+from graphveil.errors import ConfigError, LedgerError
+from graphveil.ledger import Ledger
+from graphveil.ledger.bookings import DataSetLedger
+from graphveil.release.journal import FolderJournal
+from graphveil.serve import Allowance, Keys, Limits, Service
+from graphveil.serve.releases import office
+from graphveil.serve.releases.books import Books
+from serve.folders import SECRET, run_of
+
+UNIT = "undirected-edge"
+PATH: dict[str, Any] = {
+    "records": [{"id": name, "x": [0.1 * place] * 16} for place, name in enumerate("cab")],
+    "edges": [["a", "b"], ["b", "c"]],
+}
+OTHER = PATH | {"edges": [["a", "b"]]}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with its internal part, of a release at epsilon 1."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    gv.GAP(unit=UNIT, epsilon=1.0, delta=1e-7, seed=1, epochs=2, encoder_epochs=2).fit(graph).save(
+        folder / "release"
+    )
+    return folder
+
+
+class Served:
+    """A server with an allowance, its ledger, and what it asks them."""
+
+    def __init__(self, run: Path, folder: Path, epsilon: str = "2", limit: str = "9") -> None:
+        (run / "internal").mkdir(exist_ok=True)
+        self.place = f"sqlite:///{folder}/team.sqlite"
+        ledger = Ledger(self.place)
+        if "callers" not in ledger.names():
+            ledger.init("callers", UNIT, epsilon=limit, delta="1e-6")
+        self.ledger = ledger.data_set("callers")
+        allowance = Allowance(epsilon=Decimal(epsilon), ledger=f"{self.place}#callers")
+        self.service = Service(runs=(run,), allowance=allowance)
+        self.client = TestClient(self.service.app())
+
+    def ask(self, question: object) -> tuple[int, bytes]:
+        answer = self.client.post("/v1/predict", json=question)
+        return answer.status_code, answer.content
+
+    def budget(self) -> dict[str, Any]:
+        told = self.client.get("/v1/privacy").json()
+        assert told["fresh_releases"] is True
+        return dict(told["budget"])
+
+
+@pytest.fixture
+def served(trained: Path, tmp_path: Path) -> Served:
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copytree(trained / "release", run / "release")
+    return Served(run, tmp_path)
+
+
+def test_a_release_is_booked_once_and_has_the_same_bytes_ever_after(served: Served, tmp_path: Path) -> None:
+    first = served.ask(PATH)
+    assert first[0] == 200
+    rows = json.loads(first[1])["predictions"]
+    assert [row["node"] for row in rows] == ["c", "a", "b"]
+    assert all(abs(sum(v for k, v in row.items() if k.startswith("p_")) - 1) < 1e-5 for row in rows)
+    turned = {"records": PATH["records"], "edges": [["c", "b"], ["b", "a"], ["a", "b"]]}  # the same graph
+    later = Served(tmp_path / "run", tmp_path)  # another process
+    assert {served.ask(PATH), served.ask(turned), later.ask(PATH)} == {first}
+    assert len(served.ledger) == 1
+    spent = served.budget()
+    assert (spent["limit"], spent["releases"], round(spent["spent"], 6)) == (2.0, 1, 1.0)
+    assert spent["remaining"] == 2.0 - spent["spent"]
+    assert spent["ledger"]["limit"] == 9.0
+    assert later.ask(OTHER)[0] == 200
+    assert len(served.ledger) == 2
+    assert served.client.post("/v1/predict", json={"ids": [0]}).status_code == 200
+    assert served.budget()["releases"] == 2
+
+
+@pytest.mark.parametrize(("epsilon", "limit"), [("1.4", "9"), ("9", "1.2")])
+def test_what_does_not_fit_is_refused_before_anything_is_read(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epsilon: str, limit: str
+) -> None:
+    (tmp_path / "less").mkdir()
+    less = Served(tmp_path / "run", tmp_path / "less", epsilon, limit)
+    assert less.ask(PATH)[0] == 200
+    monkeypatch.setattr(FolderJournal, "commit", lambda *_: pytest.fail("something was drawn"))
+    status, body = less.ask(OTHER)
+    assert (status, json.loads(body)["error"]["kind"]) == (409, "NoBudget")
+    assert len(less.ledger) == 1
+    assert less.budget()["releases"] == 1
+    assert less.ask(PATH)[0] == 200  # what was released is still there
+
+
+def dies(*_: object, **__: object) -> None:
+    raise RuntimeError(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (DataSetLedger, "record"),
+        (FolderJournal, "begin"),
+        (DataSetLedger, "commit"),
+        (FolderJournal, "commit"),
+        (FolderJournal, "store"),
+        (FolderJournal, "close"),
+        (office, "save_checked"),
+    ],
+)
+def test_who_asks_again_after_a_failure_pays_nothing_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    drawn = list[bytes]()
+    keep = FolderJournal.store
+
+    def seen(self: FolderJournal, index: int, answer: Any) -> None:
+        drawn.append(answer.numpy().tobytes())
+        keep(self, index, answer)
+
+    monkeypatch.setattr(FolderJournal, "store", seen)
+    with monkeypatch.context() as patch:
+        real = getattr(place, name)
+
+        def half_way(*given: Any, **more: Any) -> None:
+            real(*given, **more)  # it is done, and then the process is gone
+            dies()
+
+        patch.setattr(place, name, half_way)
+        status, body = served.ask(PATH)
+        assert (status, SECRET.encode() in body) == (500, False)
+    assert served.ask(PATH)[0] == 200
+    assert len(served.ledger) == 1
+    assert served.budget()["releases"] == 1
+    assert len(set(drawn)) == 2  # two hops, whoever drew them, and no other noise
+    assert served.ask(PATH) == served.ask(PATH)
+
+
+def forgetting_what_was_drawn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FolderJournal, "resume", lambda self, plan: None)
+    patch.setattr(FolderJournal, "load", lambda self, index: None)
+
+
+def booking_under_a_new_name(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Books, "reference", lambda self, parts: secrets.token_hex(16))
+
+
+@pytest.mark.parametrize(
+    ("bug", "words"), [(forgetting_what_was_drawn, "3 == 2"), (booking_under_a_new_name, "2 == 1")]
+)
+def test_seeded_bugs(served: Served, monkeypatch: pytest.MonkeyPatch, bug: Any, words: str) -> None:
+    bug(monkeypatch)
+    with pytest.raises(AssertionError) as caught:
+        test_who_asks_again_after_a_failure_pays_nothing_again(served, monkeypatch, FolderJournal, "store")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"records": []},
+        {"records": [{"id": "a"}]},
+        {"records": [{"id": "a", "x": [SECRET] * 16}]},
+        {"records": [{"id": "a", "x": [0] * 15}]},
+        {"records": [{"id": "a", "x": [0] * 16, SECRET: 1}]},
+        {"records": [{"id": "a", "x": [0] * 16}] * 2},
+        {"records": [{"id": "a", "x": [0] * 16}, {"id": 1, "x": [0] * 16}]},
+        {"records": PATH["records"], "edges": [["a", SECRET]]},
+        {"records": PATH["records"], "edges": [["a", "b", "c"]]},
+        {"records": PATH["records"], "ids": ["a"]},
+        {"ids": [0], "edges": [["a", "b"]]},
+        {"edges": [["a", "b"]]},
+    ],
+)
+def test_what_are_no_records(served: Served, question: object) -> None:
+    status, body = served.ask(question)
+    assert (status, SECRET.encode() in body) == (422, False)
+    assert len(served.ledger) == 0
+
+
+def test_records_are_bounded(served: Served) -> None:
+    few = TestClient(replace(served.service, limits=Limits(ids=2)).app())
+    assert few.post("/v1/predict", json=PATH).status_code == 413
+    assert len(served.ledger) == 0
+
+
+def test_a_ledger_that_cannot_be_reached_releases_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise LedgerError(SECRET)
+
+    monkeypatch.setattr(DataSetLedger, "record", away)
+    status, body = served.ask(PATH)
+    assert (status, SECRET.encode() in body) == (503, False)
+
+
+def test_a_key_spends_only_if_it_was_made_for_that(served: Served, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    reader, spender = Keys.add(file), Keys.add(file, releases=True)
+    client = TestClient(replace(served.service, keys=file).app())
+    for key, status in ((reader, 403), (spender, 200)):
+        headers = {"Authorization": f"Bearer {key}"}
+        assert client.post("/v1/predict", json={"ids": [0]}, headers=headers).status_code == 200
+        assert client.post("/v1/predict", json=PATH, headers=headers).status_code == status
+    assert client.post("/v1/predict", json=PATH).status_code == 401
+
+
+def test_what_cannot_be_allowed_is_said_before_anything_is_served(
+    served: Served, tmp_path: Path, invoke: Invoke
+) -> None:
+    def refused(run: Path, ledger: str, words: str, **more: Any) -> None:
+        allowance = Allowance(epsilon=Decimal(1), ledger=ledger)
+        with pytest.raises(ConfigError, match=words):
+            Service(runs=(run,), allowance=allowance, **more).app()
+
+    run, known = tmp_path / "run", f"{served.place}#callers"
+    refused(run, f"{served.place}#strangers", "no data set")
+    refused(run / "release", known, "run folder")
+    file = tmp_path / "keys.json"
+    Keys.add(file)
+    owner = run_of("node-owner", tmp_path / "owner")
+    refused(owner, known, "units of edges", keys=file)
+    Ledger(served.place).init("people", "node-owner", epsilon="1", delta="1e-6")
+    refused(run, f"{served.place}#people", "no budget under unit")
+    for epsilon in ("0", "nan", "-1"):
+        with pytest.raises(ConfigError):
+            Allowance(epsilon=Decimal(epsilon), ledger=known)
+    for flags in (["--allow-releases", "1"], ["--ledger", known], ["--allow-releases", "x", "--ledger", "a"]):
+        answer = invoke("serve", run, *flags)
+        assert answer.code == 2
+        assert "--allow-releases" in answer.err

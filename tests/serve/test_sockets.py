@@ -1,0 +1,149 @@
+"""The server on a real socket, and clients that are slow, early, many, or no clients at all."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from graphveil.serve import Keys, Limits, app_of, read_runs
+from serve.folders import IDS, SECRET, run_of
+from serve.sockets import Client, listening, request, until
+
+ANN = {"ids": ["ann"]}
+HELD = request(ANN)[:-1]  # its last letter does not come
+SHORT = Limits(head_seconds=0.3, body_seconds=0.3, grace_seconds=0.5, under_way=2, connections=6)
+LARGE = Limits(body_bytes=2 << 20, ids=200_000, grace_seconds=0.3)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    logging.getLogger("graphveil.serve").propagate = True
+    caplog.set_level(logging.INFO, logger="graphveil.serve")
+    yield caplog
+    assert not any(text in caplog.text for text in (SECRET, *IDS))
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    run = run_of("undirected-edge", tmp_path_factory.mktemp("sockets") / "friends")
+    with listening(app_of(read_runs([run]), limits=SHORT)) as found:
+        yield found
+
+
+def statuses(lines: pytest.LogCaptureFixture) -> list[tuple[str, int]]:
+    noted = [json.loads(one) for one in lines.messages if one.startswith("{")]
+    return [(one["page"], one["status"]) for one in noted]
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (b"", None),
+        (b"POST /v1/predict HTTP/1.1\r\nX: " + SECRET.encode(), 408),
+        (request(ANN)[:-3], 408),
+    ],
+    ids=["silent", "half a head", "half a body"],
+)
+def test_who_is_slow_is_not_waited_for(
+    port: int, lines: pytest.LogCaptureFixture, said: bytes, status: int | None
+) -> None:
+    with Client(port) as slow, Client(port) as quick:
+        slow.say(said)
+        assert quick.say(request(ANN)).status() == 200
+        assert status is None or slow.status() == status
+        assert slow.closed()
+
+
+def test_the_second_request_of_a_connection_has_a_deadline_too(port: int) -> None:
+    with Client(port) as client:
+        assert client.say(request(ANN)).status() == 200
+        assert client.say(b"POST /v1").status() == 408
+        assert client.closed()
+
+
+def test_who_does_not_read_is_not_waited_for(tmp_path: Path) -> None:
+    app = app_of(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=LARGE)
+    with listening(app) as port, Client(port, reads=4096) as deaf:
+        deaf.say(request({"ids": ["ann"] * 150_000}))
+        until(lambda: app.state.door.counters.under_way == 1)
+        until(lambda: app.state.door.counters.under_way == 0)
+        time.sleep(2 * LARGE.grace_seconds)
+        with pytest.raises(ConnectionError):
+            deaf.response()
+
+
+def test_one_request_at_a_time(port: int, lines: pytest.LogCaptureFixture) -> None:
+    with Client(port) as client:
+        client.say(request(ANN) + request({"ids": ["bob"], SECRET: 1}))
+        first, refused = client.response(), client.response()
+        assert (first[0], json.loads(first[2])["predictions"][0]["node"]) == (200, "ann")
+        assert (refused[0], json.loads(refused[2])["error"]["kind"]) == (400, "BadRequest")
+        assert client.closed()
+    assert sorted(statuses(lines)) == [("/v1/predict", 200), ("other", 400)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SECRET.encode() + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: here\r\n" + b"X: " + SECRET.encode() * 20_000 + b"\r\n\r\n",
+        request(ANN).replace(b"Content-Length: ", b"Content-Length: -"),
+        request(ANN).replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length"),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["words", "a huge head", "a negative length", "two lengths", "TLS"],
+)
+def test_what_is_no_request(port: int, lines: pytest.LogCaptureFixture, said: bytes) -> None:
+    with Client(port) as client:
+        answer = client.say(said).response()
+        assert answer[0] in (400, 408)
+        assert SECRET.encode() not in answer[2]
+        assert client.closed()
+    assert [status for _, status in statuses(lines)] == [answer[0]]
+
+
+def test_overload_is_said_at_once_and_passes(port: int) -> None:
+    with Client(port) as other:
+        with Client(port).say(HELD), Client(port).say(HELD):
+            until(lambda: other.say(request(ANN)).response()[:1] == (429,))
+            refused = other.say(request(ANN)).response()
+            assert refused[1]["retry-after"] == "1"
+            assert other.say(request("", page="/healthz").replace(b"POST", b"GET")).status() == 200
+        until(lambda: other.say(request(ANN)).status() == 200)
+
+
+def test_a_crowd_is_answered_or_refused_and_nothing_else(port: int) -> None:
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(Client(port)) for _ in range(SHORT.connections)]
+        for _ in range(5):
+            for one in crowd:
+                one.say(request(ANN))
+            told = [one.status() for one in crowd]
+            assert set(told) <= {200, 429}
+            assert 200 in told
+        late = [stack.enter_context(Client(port)) for _ in range(2)]
+        assert [one.say(request(ANN)).status() for one in late] == [429, 429]
+        assert late[0].say(request("", page="/healthz").replace(b"POST", b"GET")).status() == 200
+        far_too_many = [stack.enter_context(Client(port)) for _ in range(SHORT.connections)]
+        assert far_too_many[-1].status() == 429
+        assert far_too_many[-1].closed()
+    with Client(port) as client:
+        until(lambda: client.say(request(ANN)).status() == 200)
+
+
+def test_a_key_that_asks_too_often_does_not_stop_another(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    often, other = (f"Authorization: Bearer {Keys.add(file)}" for _ in range(2))
+    runs = read_runs([run_of("undirected-edge", tmp_path / "run")])
+    limits = Limits(rate=0.2, burst=2)
+    with listening(app_of(runs, Keys.read(file), limits)) as port, Client(port) as client:
+        assert [client.say(request(ANN, often)).status() for _ in range(2)] == [200, 200]
+        status, headers, body = client.say(request(ANN, often)).response()
+        assert (status, json.loads(body)["error"]["kind"]) == (429, "RateLimit")
+        assert 1 <= int(headers["retry-after"]) <= 5
+        assert client.say(request(ANN, other)).status() == 200
+        assert client.say(request(ANN, "Authorization: Bearer wrong")).status() == 401

@@ -1,0 +1,127 @@
+"""Several workers: one rate, one set of counts, and nothing that is lost with one of them."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from graphveil.serve.counters import CELLS, Counters
+from graphveil.serve.rates import Rates
+from graphveil.serve.shared import Shared
+from serve.folders import run_of
+from serve.sockets import Client, request, until
+from serve.test_command import serving
+
+ANN = {"ids": ["ann"]}
+
+
+def test_workers_add_up_what_they_count(tmp_path: Path) -> None:
+    one, other = (
+        Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, worker) for worker in range(2)
+    )
+    one.answered("/v1/predict", 200, 0.25)
+    other.answered("/v1/predict", 200, 0.5)
+    other.answered("/docs", 418, 0.0)
+    assert one.arrive(1)
+    assert not one.arrive(1)
+    for told in (one.text(), other.text()):
+        assert 'requests_total{page="/v1/predict",status="200"} 2\n' in told
+        assert 'request_seconds_total{page="/v1/predict"} 0.750000\n' in told
+        assert 'requests_total{page="/docs",status="500"} 1\n' in told  # what has no place of its own
+        assert "requests_under_way 1\n" in told
+    follower = Counters(Shared.in_file(tmp_path / "shared", 2, CELLS, 1).counts, 0)  # of one that was killed
+    assert 'status="200"} 2\n' in follower.text()
+    assert "requests_under_way 0\n" in follower.text()
+
+
+def test_workers_keep_one_rate(tmp_path: Path) -> None:
+    workers = [Rates(1.0, 10, Shared.in_file(tmp_path / "shared", 2, CELLS, 2)) for _ in range(2)]
+    let_in = [workers[turn % 2].wait(0, now=100.0) == 0 for turn in range(20)]
+    assert let_in == [True] * 10 + [False] * 10
+    assert workers[0].wait(1, now=100.0) == 0  # another key
+    assert [workers[turn % 2].wait(0, now=102.0) == 0 for turn in range(3)] == [True, True, False]
+
+
+def worker_ids(supervisor: int) -> list[int]:
+    """Return the processes that answer, whose parent is the one that was started."""
+    found = []
+    for one in Path("/proc").iterdir():
+        if one.name.isdigit():
+            try:
+                fields = (one / "stat").read_text().rpartition(")")[2].split()
+                command = (one / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(fields[1]) == supervisor and b"spawn_main" in command:
+                found.append(int(one.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers in /proc")
+def test_a_worker_that_is_killed_is_followed_by_another_and_nothing_is_lost(tmp_path: Path) -> None:
+    run = run_of("undirected-edge", tmp_path / "friends")
+    answers, over, errors = set[bytes](), threading.Event(), list[str]()
+
+    def ask_on(port: int) -> None:
+        while not over.is_set():
+            try:
+                with Client(port) as client:
+                    for _ in range(20):
+                        answers.add(client.say(request(ANN)).response()[2])
+            except OSError:  # its worker was killed: ask again
+                errors.append("again")
+
+    with serving(run, "--workers", 2) as (process, address):
+        port = int(address.rpartition(":")[2])
+        until(lambda: len(worker_ids(process.pid)) == 2, 60)
+        with Client(port) as client:
+            client.say(request(ANN)).response()
+        clients = [threading.Thread(target=ask_on, args=(port,)) for _ in range(3)]
+        for one in clients:
+            one.start()
+        for _ in range(3):
+            before = worker_ids(process.pid)
+            os.kill(before[0], signal.SIGKILL)
+            until(lambda before=before: len({*worker_ids(process.pid)} - {*before}) == 1, 60)  # type: ignore[misc]
+            time.sleep(1.0)
+        over.set()
+        for one in clients:
+            one.join()
+        assert len(answers) == 1
+        with Client(port) as client:
+            assert json.loads(client.say(request(ANN)).response()[2])["predictions"][0]["node"] == "ann"
+            figures = client.say(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").response()[2].decode()
+        assert "graphveil_workers 2" in figures
+        last = worker_ids(process.pid)
+        process.kill()  # and nobody is left behind who would hold the port
+        until(lambda: not any(Path(f"/proc/{one}/cmdline").exists() for one in last), 30)
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+@pytest.mark.slow
+def test_workers_stop_together_and_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
+    run = run_of("undirected-edge", tmp_path / "friends")
+    with serving(run, "--workers", 2) as (process, address):
+        with Client(int(address.rpartition(":")[2])) as client:
+            assert client.say(request(ANN)).status() == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    with serving(run, "--workers", 2) as (process, address):
+        with Client(int(address.rpartition(":")[2])) as client:
+            assert client.say(request(ANN)).status() == 200
+        (run / "release" / "model.json").unlink()
+        until(lambda: len(worker_ids(process.pid)) == 2, 60)
+        for one in worker_ids(process.pid):
+            os.kill(one, signal.SIGKILL)
+        assert process.wait(120) == 1
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert '"fault": "ArtifactError"' in told
+        assert "Traceback" not in told
