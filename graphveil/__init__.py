@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphveil.experiment.calibration import calibrate
     from graphveil.experiment.sweep import sweep
     from graphveil.fidelity.comparison import compare
-    from graphveil.graph import Graph, list_datasets, load_dataset, read_graph
+    from graphveil.graph import Graph, list_datasets, load_dataset, read_graph, split
     from graphveil.models import METHODS, register
     from graphveil.models.base import Estimator
     from graphveil.models.classcode import ClassCode
@@ -67,6 +67,7 @@ _HOMES = {
     "private_hops": "graphveil.models.private_hops",
     "read_graph": "graphveil.graph",
     "register": "graphveil.models",
+    "split": "graphveil.graph",
     "sweep": "graphveil.experiment.sweep",
 }
 
@@ -102,6 +103,7 @@ __all__ = [
     "private_hops",
     "read_graph",
     "register",
+    "split",
     "sweep",
 ]
 

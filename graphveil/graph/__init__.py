@@ -8,7 +8,7 @@ from graphveil.graph.graph import Graph, Split
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
 from graphveil.graph.recipes import RECIPES, Recipe
-from graphveil.graph.splits import hash_split, random_split
+from graphveil.graph.splits import hash_split, random_split, split
 from graphveil.graph.synthetic import synthetic
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "random_split",
     "read_graph",
     "rows",
+    "split",
     "synthetic",
     "to_dense",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+import weakref
 from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,12 @@ from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.features import Features
+from graphveil.graph.identity import EdgeSet
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+PARTS = {"valid": "val", "validation": "val"}
 MASKS = ("train_mask", "val_mask", "test_mask")
 REMARKS = {"notes": "graphveil_notes", "deviations": "graphveil_deviations"}  # by their name in a Data
 
@@ -48,14 +51,75 @@ def to_data(
     return data
 
 
-def fields_of(data: Data) -> dict[str, Any]:
-    """Return what ``Graph.from_edges`` needs from a ``Data``."""
-    for part in ("x", "y", "edge_index"):
+def fields_of(data: Data, split: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what ``Graph.from_edges`` needs from a ``Data``.
+
+    Raises:
+        GraphError: a part is missing, or nodes or edges are of several types.
+    """
+    if hasattr(data, "node_types") and hasattr(data, "edge_types"):
+        raise GraphError(
+            "a HeteroData has several types of nodes or edges, which methods here do not tell apart: give "
+            "all types the same features and use data.to_homogeneous(), or build a Data of one type of edges"
+        )
+    for part in ("x", "y"):
         if getattr(data, part, None) is None:
             raise GraphError(f"the Data object has no {part!r}; set data.{part} before converting it")
-    source, target = data.edge_index.cpu()
+    held, source, target = _edges_of(data)
     remarks = {here: found for here, there in REMARKS.items() if (found := getattr(data, there, None))}
-    return {"x": data.x, "y": data.y, "source": source, "target": target, **_masks(data), **remarks}
+    return {
+        "x": data.x,
+        "y": _labels_of(data.y),
+        "source": source,
+        "target": target,
+        "edge_set": _edge_set_of(held),
+        **_masks(data, split),
+        **remarks,
+    }
+
+
+def _edges_of(data: Data) -> tuple[object, Tensor, Tensor]:
+    """Return what holds the edges, and their two ends; ``adj_t`` has a row for each target."""
+    if getattr(data, "edge_index", None) is not None:
+        source, target = data.edge_index.cpu()
+        return data.edge_index, source, target
+    adjacency = getattr(data, "adj_t", None)
+    if adjacency is None:
+        raise GraphError(
+            "the Data object has neither 'edge_index' nor 'adj_t'; set data.edge_index before converting it"
+        )
+    if isinstance(adjacency, Tensor):
+        target, source = adjacency.to_sparse_coo().coalesce().indices().cpu()  # type: ignore[no-untyped-call]
+    else:  # a SparseTensor of torch_sparse
+        target, source, _ = (None if part is None else part.cpu() for part in adjacency.coo())
+    return adjacency, source, target
+
+
+_known_sets: dict[int, tuple[weakref.ref[Any], EdgeSet]] = {}
+
+
+def _edge_set_of(held: object) -> EdgeSet:
+    """Return the edge set of an object that holds edges, the same as long as that object lives.
+
+    Two conversions of one ``Data`` are one data set: with an edge set each, a second fit would begin with an
+    empty budget.
+    """
+    number = id(held)
+    known = _known_sets.get(number)
+    if known is not None and known[0]() is held:
+        return known[1]
+    found = EdgeSet()
+    _known_sets[number] = weakref.ref(held, lambda _: _known_sets.pop(number, None)), found
+    return found
+
+
+def _labels_of(y: Any) -> Any:
+    """Return labels; where whole numbers stand as floats, as beside NaN, they are whole numbers again."""
+    if not isinstance(y, Tensor) or not y.is_floating_point():
+        return y
+    missing = torch.isnan(y)
+    whole = torch.where(missing, torch.full_like(y, -1.0), y)
+    return whole.long() if bool((whole == whole.round()).all()) else y
 
 
 def weights_of(data: Data) -> Tensor:
@@ -67,11 +131,35 @@ def weights_of(data: Data) -> Tensor:
     return flat
 
 
-def _masks(data: Data) -> dict[str, Tensor]:
+def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Return the masks; where only some are set, the others are empty."""
-    given = {name: mask.cpu() for name in MASKS if (mask := getattr(data, name, None)) is not None}
-    for name, mask in given.items():
-        if mask.ndim != 1:
-            raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")
-    empty = torch.zeros(len(data.y), dtype=torch.bool)
+    count = len(data.y)
+    if split is not None:
+        named = {f"{PARTS.get(str(part), part)}_mask": index for part, index in split.items()}
+        unknown = set(named) - set(MASKS)
+        if unknown:
+            raise GraphError("split has parts besides train, valid (val) and test; name these three")
+        given = {name: _mask(name, torch.as_tensor(index).cpu(), count) for name, index in named.items()}
+    else:
+        given = {
+            name: _mask(name, mask.cpu(), count)
+            for name in MASKS
+            if (mask := getattr(data, name, None)) is not None
+        }
+    empty = torch.zeros(count, dtype=torch.bool)
     return {name: given.get(name, empty) for name in MASKS} if given else {}
+
+
+def _mask(name: str, mask: Tensor, count: int) -> Tensor:
+    """Return a bool mask, of one that is or of the indices of its nodes."""
+    if mask.ndim != 1:
+        raise GraphError(f"data.{name} holds several splits; choose one: data.{name} = data.{name}[:, 0]")
+    if mask.dtype == torch.bool or mask.is_floating_point():
+        return mask
+    if len(mask) == count and bool(((mask == 0) | (mask == 1)).all()):
+        return mask.bool()  # a mask of zeros and ones
+    if len(mask) and (int(mask.min()) < 0 or int(mask.max()) >= count):
+        raise GraphError(f"{name} holds indices beyond the {count:,} nodes; give positions of nodes")
+    members = torch.zeros(count, dtype=torch.bool)
+    members[mask.long()] = True
+    return members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -12,13 +13,16 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import GraphError
-from graphveil.graph import _pyg, features, growth
+from graphveil.graph import _frames, _pyg, features, growth
+from graphveil.graph._tables import refuse_unlabelled
 from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
+from graphveil.tables.choices import REFUSE, Categories, Choices, Named
 from graphveil.tables.encoding import Encoding
 from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
+from graphveil.tables.look import Roles
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -253,8 +257,19 @@ class Graph:
 
         Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
         (:meth:`Adjacency.from_edges`). ``num_classes`` is by default the largest label plus one, which the
-        graph's notes then say; further fields of :class:`Graph` go by their names.
+        graph's notes then say; further fields of :class:`Graph` go by their names. Labels may be text, None
+        where there is none: then the classes are those that occur, sorted.
+
+        >>> Graph.from_edges(torch.eye(3), ["b", None, "a"], [0], [1], directed=False).class_names
+        ('a', 'b')
         """
+        named = _frames.named_labels(y)
+        if named is not None:
+            y, fields["class_names"] = named
+            num_classes, fields["notes"] = (
+                len(fields["class_names"]),
+                (*fields.get("notes", ()), CLASSES_FROM_LABELS),
+            )
         y = _labels(y)
         adjacency = Adjacency.from_edges(
             source,
@@ -271,10 +286,104 @@ class Graph:
         return cls(x=features.as_features(x), y=y, adjacency=adjacency, num_classes=num_classes, **fields)
 
     @classmethod
-    def from_pyg(
-        cls, data: Data, *, directed: bool = False, max_weight: float | None = None, **fields: Any
+    def from_frames(
+        cls,
+        nodes: Any,
+        edges: Any,
+        *,
+        id: str,
+        source: str,
+        target: str,
+        directed: bool = False,
+        label: str | None = None,
+        split: str | None = None,
+        features: Named | None = None,
+        drop: Named = (),
+        categories: Categories = (),
+        missing: str = REFUSE,
+        unknown_ids: str = REFUSE,
+        encoding: Encoding | None = None,
+        classes: Sequence[str] | None = None,
+        weight: str | None = None,
+        max_weight: float | None = None,
+        name: str = "frames",
     ) -> Graph:
-        """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index``, masks if it has any.
+        """Build a graph from two frames, of pandas, polars, Arrow or anything that speaks its interface.
+
+        A mapping of columns does, too. The other arguments, and what columns become, are those of
+        :func:`read_graph`. Each call makes a new edge set, on which a new budget hangs: keep the graph.
+
+        Raises:
+            GraphError: everything that is wrong with the two frames, in one error (``errors.TableError``).
+
+        >>> people = {"user": ["u", "v", "w"], "team": ["red", "blue", None], "age": [31, 45, 28]}
+        >>> knows = {"a": ["u"], "b": ["v"]}
+        >>> Graph.from_frames(people, knows, id="user", label="team", source="a", target="b")
+        Graph('frames', nodes=3, features=1, classes=2, directed=False, split=False)
+        """
+        if label is None and classes is None:
+            refuse_unlabelled()
+        roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
+        choices = Choices.of(features, drop, categories, missing, unknown_ids)
+        read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
+        return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        label: str | None = None,
+        split: str | None = None,
+        weight: str | None = None,
+        max_weight: float | None = None,
+        name: str = "networkx",
+        **columns: Any,
+    ) -> Graph:
+        """Build a graph from one of networkx: attributes of nodes are features, directed as it is.
+
+        Parallel edges count once and loops not at all. ``label`` and ``split`` are attributes of nodes,
+        ``weight`` one of edges (1 where it is missing), with its public bound. ``features``, ``drop``,
+        ``categories``, ``missing`` and ``classes`` are those of :func:`read_graph`.
+
+        >>> import networkx
+        >>> path = networkx.path_graph(3)
+        >>> networkx.set_node_attributes(path, {0: "a", 1: "b"}, "team")
+        >>> networkx.set_node_attributes(path, {0: 1.5, 1: 2.5, 2: 0.5}, "age")
+        >>> Graph.from_networkx(path, label="team")
+        Graph('networkx', nodes=3, features=1, classes=2, directed=False, split=False)
+        """
+        nodes, edges = _frames.tables_of_networkx(graph, weight)
+        return cls.from_frames(
+            nodes,
+            edges,
+            id=_frames.NODE,
+            source=_frames.SOURCE,
+            target=_frames.TARGET,
+            directed=graph.is_directed(),
+            label=label,
+            split=split,
+            weight=None if weight is None else _frames.WEIGHT,
+            max_weight=max_weight,
+            name=name,
+            **columns,
+        )
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Data,
+        *,
+        directed: bool = False,
+        max_weight: float | None = None,
+        split: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Graph:
+        """Build a graph from a torch_geometric ``Data``: ``x``, ``y``, ``edge_index`` or ``adj_t``, masks.
+
+        Masks may be bool, or indices of nodes as OGB gives them; ``split`` is a mapping of such indices by
+        ``train``, ``valid`` (or ``val``) and ``test``, as of ``dataset.get_idx_split()``. Labels that are NaN
+        are missing. Graphs of one edge tensor share their edge set, and with it their budget.
 
         The edges are never tested for symmetry, because one edge would flip the answer: with
         ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``
@@ -284,9 +393,10 @@ class Graph:
         >>> Graph.from_pyg(data)
         Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
         """
+        read = _pyg.fields_of(data, split)
         if max_weight is not None:
             fields = {"weight": _pyg.weights_of(data), "max_weight": max_weight, **fields}
-        return cls.from_edges(directed=directed, **(_pyg.fields_of(data) | fields))
+        return cls.from_edges(directed=directed, **(read | fields))
 
     def to_pyg(self) -> Data:
         """Return the graph as a torch_geometric ``Data``: dense ``x``, ``y``, ``edge_index`` and the masks.

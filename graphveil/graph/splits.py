@@ -13,6 +13,42 @@ from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.graph.graph import Graph
 
+_EDGE_UNITS = ("undirected-edge", "directed-edge", "private-slot-edge", "none")
+_RECORD_UNITS = ("node-owner", "node-promise", "node-features")
+
+
+def split(
+    graph: Graph,
+    train: float = 0.75,
+    val: float = 0.10,
+    *,
+    unit: str | None = None,
+    seed: int | None = 0,
+) -> Graph:
+    """Return the graph with a generated split, of the shares and in the manner of the command.
+
+    Where ``unit`` protects edges or nothing, the labelled nodes are split at random in exact shares. Where it
+    protects records, and where no unit is named, all nodes are split by a hash of their ids: who has a label
+    may then be secret, and no membership depends on it.
+
+    Args:
+        graph: a graph, whose own split is replaced.
+        train, val: the shares of nodes to learn from and to select on; the rest is test.
+        unit: what a model will protect.
+        seed: of the split, public; None for a random one.
+
+    Raises:
+        ConfigError: shares that do not add up, or an unknown unit.
+
+    >>> graph = Graph.from_edges(torch.eye(4), [0, 1, 1, -1], [0], [1], directed=False)
+    >>> split(graph, 0.4, 0.4, unit="undirected-edge").has_split
+    True
+    """
+    if unit is not None:
+        _check.one_of((*_EDGE_UNITS, *_RECORD_UNITS), unit=unit)
+    make = random_split if unit in _EDGE_UNITS else hash_split
+    return make(graph, train=train, val=val, seed=seed)
+
 
 def random_split(graph: Graph, *, train: float, val: float, seed: int | None) -> Graph:
     """Split the labelled nodes at random; the shares not given to train and val go to test.

@@ -20,11 +20,20 @@ from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.method import Method
 from graphveil.models.predictor import Predictor
 from graphveil.models.promises import SEEDED
-from graphveil.models.requirements import check_encoding, check_kind, check_parameters
+from graphveil.models.requirements import as_graph, check_encoding, check_kind, check_parameters
 from graphveil.models.session import OnProgress, Session, pick_device, silent
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
-from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, Unit, check_delta, parse_unit
+from graphveil.privacy import (
+    DirectedEdge,
+    Guarantee,
+    NodeFeatures,
+    NodeUnit,
+    NoUnit,
+    Unit,
+    check_delta,
+    parse_unit,
+)
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
 from graphveil.release.release import check_weights
@@ -150,6 +159,7 @@ class Estimator(Predictor, ABC):
 
         Only public sizes and flags of the graph are read.
         """
+        graph = as_graph(graph, directed=self._directed)
         check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
         return _previewed(self._configured(), graph)
 
@@ -169,6 +179,9 @@ class Estimator(Predictor, ABC):
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
+        A ``Data`` of torch_geometric does for a graph, here and where predictions are asked for: its edges
+        are undirected unless the unit is ``directed-edge`` (:meth:`Graph.from_pyg`).
+
         The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
         one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine``
         schedules the blocks of edges (:mod:`graphveil.release.engines`); it changes no bit. Nor does
@@ -180,6 +193,7 @@ class Estimator(Predictor, ABC):
             GraphError: the graph has no split or a part of it is empty.
             BudgetError: the graph's ledger refuses the release.
         """
+        graph = as_graph(graph, directed=self._directed)
         return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine, cache))
 
     @one_thread()
@@ -254,6 +268,11 @@ class Estimator(Predictor, ABC):
         """Whether a fit asks anything under a budget: of secret edges, or of secret records."""
         unit = self.protected_unit
         return isinstance(unit, NodeUnit) or (self.reads_edges and not isinstance(unit, NoUnit))
+
+    @property
+    def _directed(self) -> bool:
+        """Whether a ``Data`` has directed edges: the unit says, since one edge could flip any test."""
+        return self.unit == DirectedEdge.name
 
     @property
     def _hides_records(self) -> bool:

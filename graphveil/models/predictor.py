@@ -16,8 +16,9 @@ from graphveil.models.inference.predictions import Predictions
 from graphveil.models.inference.requests import Requesting, Words, requests_of_graph
 from graphveil.models.learned import Learned, nothing
 from graphveil.models.method import State
+from graphveil.models.requirements import as_graph, check_encoding
 from graphveil.models.snapshots import save_fitted
-from graphveil.privacy import Guarantee
+from graphveil.privacy import DirectedEdge, Guarantee, NodeFeatures, NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.train import EpochRecord
 
@@ -80,6 +81,7 @@ class Predictor:
         """
         if graph is None:
             return self.fitted.own_proba
+        graph = self._as_graph(graph)
         return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price, workspace))
 
     def price(
@@ -91,12 +93,14 @@ class Predictor:
         that was predicted before has no price. Nothing is spent. Arguments and errors are those of
         :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
         """
+        graph = self._as_graph(graph)
         return self._books.price(graph, Words(disjoint_edges, disjoint_people))
 
     def guarantee_after(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Guarantee:
         """Return what :attr:`guarantee_with_predictions` would be after predicting this graph, too."""
+        graph = self._as_graph(graph)
         return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
 
     def predict(
@@ -116,8 +120,16 @@ class Predictor:
         )
         return proba.argmax(dim=1)
 
+    def _as_graph(self, graph: Graph) -> Graph:
+        """Return another graph, or a ``Data``, as a graph whose features may be read under the unit."""
+        terms = self.fitted.method.terms
+        found = as_graph(graph, directed=terms.unit.name == DirectedEdge.name)
+        check_encoding(found, terms.unit, hides_records=isinstance(terms.unit, NodeUnit | NodeFeatures))
+        return found
+
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on one part of a graph's split."""
+        graph = self._as_graph(graph)
         mask = graph.mask(split)
         return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
 

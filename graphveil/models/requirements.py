@@ -1,6 +1,6 @@
 """What a unit demands of a configuration and of a graph: refused here, before anything is spent."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -186,6 +186,20 @@ def check_on_cpu(name: str, device: str) -> None:
     """Refuse a GPU for a method that has no use for one."""
     if device == "cuda":
         raise ConfigError(f"{name} runs on the CPU in this version; pass device='cpu' or 'auto'")
+
+
+def as_graph(graph: Any, *, directed: bool) -> Graph:
+    """Return a graph, or what stands for one: a ``Data`` of torch_geometric, with its edges as the unit says.
+
+    Raises:
+        GraphError: it is neither.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    if type(graph).__module__.startswith("torch_geometric.data"):
+        return Graph.from_pyg(graph, directed=directed)
+    check_kind(graph)  # which refuses it
+    raise AssertionError
 
 
 def check_kind(graph: object) -> None:

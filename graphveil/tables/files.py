@@ -89,7 +89,7 @@ def column(table: Table, name: str) -> Column:
     chunks = table.column(name)
     if pa.types.is_dictionary(chunks.type):
         chunks = chunks.cast(chunks.type.value_type)
-    if pa.types.is_string(chunks.type):
+    if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
     if pa.types.is_binary(chunks.type) or pa.types.is_large_binary(chunks.type):
         raise GraphError(f"column {name!r} is not text in UTF-8; save the file in that encoding")

@@ -70,14 +70,14 @@ class GivenTable:
         """
         import pyarrow as pa
 
+        if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy frame of polars
+            frame = frame.collect()
         speaks = any(hasattr(frame, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
         if not (speaks or isinstance(frame, Mapping | pa.Table) or type(frame).__name__ == "DataFrame"):
             raise GraphError(
                 f"{title} is a {type(frame).__name__}; give a frame of pandas, polars or Arrow, or a mapping "
                 "of columns"
             )
-        if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy frame of polars
-            frame = frame.collect()
         try:
             table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError):  # its message quotes values

@@ -28,6 +28,7 @@ SURFACE = [
     "random_split",
     "read_graph",
     "rows",
+    "split",
     "synthetic",
     "to_dense",
 ]
