@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_the_folder_explains_and_predicts(invoke: Invoke, files: Files) -> None:
 
 def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     invoke("train", *LOCAL, *files.flags, "--out", "run")
+    shutil.copytree("run", "fresh")
     (tmp_path / "other").mkdir()
     other = Files.written(tmp_path / "other", seed=1)
     flags = ["predict", "run", "--nodes", other.nodes, "--edges", other.edges, "--json"]
@@ -93,7 +95,9 @@ def test_another_graph_is_priced_and_asked(invoke: Invoke, files: Files, tmp_pat
     assert (record["charged"]["eps_x"], record["charged"]["eps_y"]) == (1.0, 0.0)
     assert record["guarantee_with_predictions"]["epsilon"] == 4.0
     assert (record["nodes"], len(record["predictions"])) == (NODES, NODES)
-    apart = invoke(*flags, "--disjoint-people")
+    known = invoke(*flags, "--disjoint-people")
+    assert (known.code, "has predicted before, so they are not disjoint" in known.err) == (2, True)
+    apart = invoke("predict", "fresh", *flags[2:], "--disjoint-people")
     assert apart.json["guarantee_with_predictions"]["epsilon"] == 3.0
     assert "on your word that the graphs share no person" in " ".join(apart.err.split())
     refused = invoke(*flags, "--disjoint-edges")

@@ -15,6 +15,7 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError
 if TYPE_CHECKING:
     from graphveil.collect import Survey
     from graphveil.collect.files import Received
+    from graphveil.experiment.ledger_account import RunAccount
     from graphveil.mechanisms import Claim
 
 _SURVEY, _PRIVACY, _FILES = "Survey", "Privacy", "Files"
@@ -80,6 +81,18 @@ OpenLabel = Annotated[
 Shown = Annotated[Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)]
 SkipBad = Annotated[
     bool, _flag(_FILES, "--skip-bad", "Leave out messages that are refused, count them, and go on.")
+]
+
+NamedLedger = Annotated[
+    str | None,
+    _flag(
+        _PRIVACY,
+        "--ledger",
+        "The people who answered, as a ledger calls them: the survey is booked there, once. Without it "
+        "nothing is: messages are all that is here.",
+        metavar="NAME|URL|URL#NAME",
+        show_default=False,
+    ),
 ]
 
 
@@ -158,12 +171,14 @@ def answer(
     secret: SecretFile = None,
     max_eps: MaxEps = 8.0,
     open_label: OpenLabel = False,
+    ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
     """Randomise each record of a table of nodes on its own: a row with its id and its message."""
     from graphveil import tables
     from graphveil.collect import check_limits, device_secret
-    from graphveil.collect.files import read_records
+    from graphveil.collect.files import MESSAGE, read_records
+    from graphveil.experiment.survey_account import SurveyAccount
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     _present(screen, asked, on_devices=False)
@@ -173,9 +188,11 @@ def answer(
     if internal is not None:
         check_new(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, asked, id=id, label=label)
+    known = SurveyAccount.of_records(asked, records.ids.to_pylist(), ledger)
     messages = records.messages(
         asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
     )
+    known.book_messages(zip(*(messages[name].to_pylist() for name in (id, MESSAGE)), strict=True))
     if internal is not None:
         counted = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
         _write(internal, dumps(counted) + "\n")
@@ -187,7 +204,9 @@ def answer(
         raise
     statement = asked.statement(on_devices=False)
     screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
-    screen.emit(_record(asked, out, statement) | {"messages": messages.num_rows})
+    screen.prose(f"In the ledger: {known.account.after()}.")
+    told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
+    screen.emit(_record(asked, out, statement) | told)
 
 
 def decode(
@@ -197,6 +216,7 @@ def decode(
     out: NodesOut,
     label: LabelOut = "label",
     skip_bad: SkipBad = False,
+    ledger: NamedLedger = None,
     json: options.Json = False,
 ) -> None:
     """Check messages and write a table of nodes, estimated features and randomised labels, to train on."""
@@ -210,11 +230,31 @@ def decode(
     received = receive(asked, *read_messages(messages, id=id))
     if not (skip_bad and received.accepted):
         received.check()
+    booked = book_received(asked, ledger)
     tables.write(out, received.estimates(id, label))
     tell(screen, received, f"the nodes are in {out}")
     statement = asked.statement(on_devices=None)
     screen.prose(statement)
-    screen.emit(_record(asked, out, statement) | counts(received))
+    tell_account(screen, booked)
+    plain = {"ledger": None if booked is None else booked.as_plain()}
+    screen.emit(_record(asked, out, statement) | counts(received) | plain)
+
+
+def book_received(survey: "Survey", named: str | None) -> "RunAccount | None":
+    """Book that people who are named answered a survey, once; nothing where nobody is named."""
+    from graphveil.experiment.survey_account import SurveyAccount
+
+    if named is None:
+        return None
+    known = SurveyAccount.of_name(survey, named)
+    known.book_received()
+    return known.account
+
+
+def tell_account(screen: Screen, account: "RunAccount | None") -> None:
+    """Say what people have told over all surveys, if an account of theirs was named."""
+    if account is not None:
+        screen.prose(f"In the ledger: {account.after()}.")
 
 
 def tell(screen: Screen, received: "Received", where: str) -> None:

@@ -223,6 +223,7 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_promise
     from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.earlier_predictions import earlier_predictions
     from graphveil.experiment.event_table import event_cells, event_lines
     from graphveil.experiment.ledger_account import receipts_in
     from graphveil.privacy.figures import delta_up, figure_up
@@ -252,14 +253,15 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
         "sum bounds what is learned"
     )
     receipts = receipts_in(RunFolder(run).receipts)
-    if receipts:
-        screen.say("\nReceipts of the ledger", style="bold")
-    for receipt in receipts:
-        screen.say(
-            f"  {receipt['data_set']}, {receipt['unit']}: entry {receipt['entry']}, release "
-            f"{receipt['release']}, "
-            f"chain head {receipt['head'][:16]}..."
-        )
+    asked = [receipt for one in earlier_predictions(run) for receipt in one.receipts]
+    for title, some in (("the ledger", receipts), ("predictions of other graphs", asked)):
+        if some:
+            screen.say(f"\nReceipts of {title}", style="bold")
+        for receipt in some:
+            screen.say(
+                f"  {receipt['data_set']}, {receipt['unit']}: entry {receipt['entry']}, release "
+                f"{receipt['release']}, chain head {receipt['head'][:16]}..."
+            )
     screen.emit(
         {
             "run": str(run),
@@ -270,5 +272,6 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
             "deviations": list(cards.all_deviations(guarantee)),
             "not_covered": list(cards.not_covered(guarantee)),
             "receipts": receipts,
+            "prediction_receipts": asked,
         }
     )

@@ -53,6 +53,7 @@ def learn(
     seed: options.Seed = 0,
     skip_bad: collect.SkipBad = False,
     no_baseline: options.NoBaseline = False,
+    ledger: collect.NamedLedger = None,
     json: options.Json = False,
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
@@ -68,6 +69,7 @@ def learn(
     )
     if not (skip_bad and received.accepted):
         received.check()
+    booked = collect.book_received(asked, ledger)
     models = [model] if no_baseline else [model, model.without_edges()]
     with screen.bars() as bars:
         for each in models:
@@ -85,9 +87,11 @@ def learn(
     found = _agreements(models, asked)
     _show(found, screen)
     screen.prose(model.guarantee.statement())
+    collect.tell_account(screen, booked)
+    about_ledger = {"ledger": None if booked is None else booked.as_plain()}
     guarantee = {"guarantee": model.guarantee.as_dict()}
     about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
-    screen.emit(about | collect.counts(received) | found | guarantee)
+    screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
 
 
 def _agreements(models: "list[LocalEstimator]", survey: "Survey") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """``predict``: what a saved run predicted, for free, or predictions for another graph, at its price."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
-    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.prediction_accounts import PredictionAccounts
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
@@ -60,6 +61,7 @@ def predict(
     from graphveil import tables
     from graphveil.artifacts.cards import secrets_of
     from graphveil.artifacts.predictions import predictions_table
+    from graphveil.experiment.earlier_predictions import recall_earlier
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
@@ -88,39 +90,62 @@ def predict(
                 "column flags, --disjoint-people, --disjoint-edges, --accept-price and --ledger are about "
                 "another graph; add its --nodes and --edges, or drop them"
             )
+        recall_earlier(run, model)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         screen.note(f"Predictions of {run}: stored with the run, so free{_audience(model)}.")
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
     words: dict[str, Any] = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
-    price, after = model.price(graph, **words), model.guarantee_after(graph, **words)
-    about = secrets_of(model.guarantee)
+    price = model.price(graph, **words)
+    accounts = _accounts(run, model, graph, price, ledger, word=any(words.values()))
+    after, about = model.guarantee_after(graph, **words), secrets_of(model.guarantee)
     apart = "edge" if disjoint_edges else "person"
     why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
-    account = _account(graph, price, ledger)
-    rows = _facts(graph, price, after, about, why)
+    rows = _facts(graph, price, after, about, f"{why}{_before_this(run)}")
     screen.facts(
         f"The price of asking another graph's {about}",
-        rows if account is None else [*rows, ("ledger", account.before())],
+        rows if accounts is None else [*rows, *accounts.before()],
     )
     with spending(ledger_of(graph.edge_set)):
-        proba = model.predict_proba(graph, **words, accept_price=accept_price)
+        with nullcontext() if accounts is None else accounts.remembered():
+            proba = model.predict_proba(graph, **words, accept_price=accept_price)
         table = predictions_table(proba, model.named_classes, graph.ids)
-        if account is not None:
-            screen.note(f"In the ledger: {account.after()}.")
-        _deliver(model, table, out, screen, price=price, account=account)
+        for words_of_one in [] if accounts is None else accounts.after():
+            screen.note(f"In the ledger: {words_of_one}.")
+        _deliver(model, table, out, screen, price=price, accounts=accounts)
 
 
-def _account(graph: "Graph", price: "Guarantee | None", ledger: str | None) -> "RunAccount | None":
-    """Return the account of the other graph's data, if they are asked at a price."""
-    from graphveil.experiment.ledger_account import RunAccount
+def _accounts(
+    run: Path,
+    model: "Estimator",
+    graph: "Graph",
+    price: "Guarantee | None",
+    ledger: str | None,
+    *,
+    word: bool,
+) -> "PredictionAccounts | None":
+    """Return the accounts that pay for the other graph, if it is asked at a price."""
+    from graphveil.experiment.earlier_predictions import recall_earlier
+    from graphveil.experiment.prediction_accounts import PredictionAccounts
 
     if price is None or graph.edge_set.released:
+        recall_earlier(run, model)
         return None
-    account = RunAccount.of(graph, price, ledger)
-    account.check_room(price)
-    return account
+    accounts = PredictionAccounts.of(run, model, graph, price, ledger, word=word)
+    accounts.check_room()
+    return accounts
+
+
+def _before_this(run: Path) -> str:
+    """Say what the figure holds of earlier commands."""
+    from graphveil.experiment.artifacts import RunFolder
+    from graphveil.experiment.earlier_predictions import earlier_predictions
+
+    if not RunFolder(run).lock.is_file():
+        return "; what earlier commands predicted comes on top"
+    count = len(earlier_predictions(run))
+    return f"; with {count:,} earlier predictions of other graphs" if count else ""
 
 
 def _audience(model: "Estimator") -> str:
@@ -201,7 +226,7 @@ def _facts(
         ),
         (
             "with the training",
-            f"{at_delta(after.epsilon, after.delta)}, {why}; what earlier commands predicted comes on top",
+            f"{at_delta(after.epsilon, after.delta)}, {why}",
         ),
         *(
             ("features with it", f"{at_delta(one.epsilon, one.delta)}, as somebody may be in both graphs")
@@ -218,14 +243,14 @@ def _deliver(
     screen: Screen,
     *,
     price: "Guarantee | None",
-    account: "RunAccount | None" = None,
+    accounts: "PredictionAccounts | None" = None,
 ) -> None:
     from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
-    record["ledger"] = None if account is None else account.as_plain()
+    record |= {"ledger": None, "training_ledger": None} if accounts is None else accounts.as_plain()
     record["guarantee"] = model.guarantee.as_dict()
     record["guarantee_with_predictions"] = model.guarantee_with_predictions.as_dict()
     if out is not None:

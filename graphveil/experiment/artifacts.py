@@ -100,6 +100,11 @@ class RunFolder:
         return self.internal / "receipts.json"
 
     @property
+    def asked(self) -> Path:
+        """What each prediction of another graph cost, and where it was booked: a file each."""
+        return self.internal / "asked"
+
+    @property
     def complete(self) -> bool:
         """Whether the run has been published."""
         return self.release.is_dir() and self.metrics.is_file()

@@ -1,15 +1,17 @@
-"""What a graph is recognised by: its edges and its records, whatever the order of its rows.
+"""What a graph is recognised by: its edges, its records and its people, whatever the order of its rows.
 
 These texts are made into fingerprints under a key that stays in the ledger; without it they would tell
 neighbouring graphs apart.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
+
+from graphveil.ledger import PEOPLE
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -19,23 +21,39 @@ Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def parts_of(graph: "Graph") -> dict[str, Iterator[bytes]]:
-    """Return what a graph's fingerprints are made of: its edges, and its records where it has any."""
+    """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
     if graph.num_features:
         parts["records"] = _records(graph, names)
-    return parts
+    return parts if graph.ids is None else parts | parts_of_people(graph.ids.tolist())
+
+
+def parts_of_people(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
+    """Return what the fingerprint of some people is made of: their ids, whatever the order.
+
+    >>> one, other = (b"".join(parts_of_people(ids)["people"]) for ids in (["ann", 2], ["2", "ann"]))
+    >>> one == other
+    True
+    """
+    return {PEOPLE: iter([np.sort(numbers_of(ids)).tobytes()])}
+
+
+def numbers_of(ids: Iterable[object]) -> Numbers:
+    """Return a number for each id, the same for an id and its text.
+
+    >>> bool((numbers_of([7, "b"]) == numbers_of(["7", "b"])).all())
+    True
+    """
+    digests = (hashlib.blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8) for each in ids)
+    return np.frombuffer(b"".join(digest.digest() for digest in digests), dtype=np.uint64)
 
 
 def _names(graph: "Graph") -> Numbers:
     """Return a number for each node that depends on its id alone, or on its place where it has none."""
     if graph.ids is None:
         return _mixed(np.arange(graph.num_nodes, dtype=np.uint64))
-    digests = b"".join(
-        hashlib.blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        for each in graph.ids.tolist()
-    )
-    return np.frombuffer(digests, dtype=np.uint64)
+    return numbers_of(graph.ids.tolist())
 
 
 def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,16 +50,29 @@ class RunAccount:
         Raises:
             ConfigError: no such data set is registered, several could be meant, or it has other data.
         """
+        account = cls.of_data(parts_of(graph), guarantee, named)
+        attach_ledger((charge or graph).edge_set, account.ledger)
+        return account
+
+    @classmethod
+    def of_data(
+        cls, parts: Mapping[str, Iterable[bytes]], guarantee: Guarantee, named: str | None
+    ) -> "RunAccount":
+        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`."""
         url, name = (None, None) if named is None else split_name(named)
         book, unit = Ledger(url), unit_key(guarantee.protected)
-        fingerprints = book.fingerprints(parts_of(graph))
+        fingerprints = book.fingerprints(parts)
         if named is None:
-            ledger = book.recognised(fingerprints)
-        else:
-            ledger = book.data_set(name or _only(book, unit))
-            book.bind(ledger.name, fingerprints)
-        attach_ledger((charge or graph).edge_set, ledger)
-        return cls(ledger, unit, guarantee.delta)
+            return cls(book.recognised(fingerprints), unit, guarantee.delta)
+        account = cls.of_name(book, name, guarantee)
+        book.bind(account.ledger.name, fingerprints)
+        return account
+
+    @classmethod
+    def of_name(cls, book: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
+        """Return the account of a data set by its name, or of the only one with a budget under the unit."""
+        unit = unit_key(guarantee.protected)
+        return cls(book.data_set(name or _only(book, unit)), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
         """Refuse now what the ledger would refuse after half of the work.
@@ -88,7 +102,7 @@ class RunAccount:
         """Add the receipts of this process to those in a run's file."""
         known = {receipt["release"]: receipt for receipt in receipts_in(path)}
         known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
-        write_json(path, {"receipts": list(known.values())})
+        write_json(path, {"place": self.ledger.place, "receipts": list(known.values())})
 
     def as_plain(self) -> dict[str, Any]:
         """Return what was ever released of the data under this unit, and the receipts of this process."""
@@ -169,8 +183,7 @@ def _only(book: Ledger, unit: str) -> str:
     if len(found) != 1:
         listed = ", ".join(found) or "none"
         raise ConfigError(
-            f"the ledger at {book.place} should have exactly one data set with a budget under unit "
-            f"{unit!r}, and "
-            f"has {len(found)} ({listed}); name one: --ledger URL#NAME"
+            f"the ledger at {book.place} should have exactly one data set with a budget under unit {unit!r}, "
+            f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
         )
     return found[0]

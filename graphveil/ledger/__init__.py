@@ -7,11 +7,12 @@ a ``PrivacyLedger`` of :mod:`graphveil.privacy`. Docs: ``docs/ledger.md``.
 from graphveil.ledger.book import Ledger
 from graphveil.ledger.bookings import DataSetLedger, Receipt
 from graphveil.ledger.places import default_place, split_name
-from graphveil.ledger.rows import Account, unit_key
+from graphveil.ledger.rows import PEOPLE, Account, unit_key
 from graphveil.ledger.totals import Limit, Total, exact
 from graphveil.ledger.verify import Break
 
 __all__ = [
+    "PEOPLE",
     "Account",
     "Break",
     "DataSetLedger",

@@ -1,6 +1,5 @@
 """The durable ledger: what was ever released of each data set, and how much more may be."""
 
-import hmac
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from graphveil.errors import ConfigError
-from graphveil.ledger.bookings import DataSetLedger, accounts_of
+from graphveil.ledger.bookings import DataSetLedger, accounts_of, fingerprints_of
 from graphveil.ledger.places import default_place, url_of
 from graphveil.ledger.rows import (
     RAISE,
@@ -21,18 +20,18 @@ from graphveil.ledger.rows import (
     Tags,
     account_in,
     add_version,
+    is_bound_to,
     limit_of,
     limit_plain,
     limit_words,
     name_of,
     open_account_in,
     rows_of,
-    same_data,
     unit_key,
     update_account,
     versions,
 )
-from graphveil.ledger.store import Store, data_sets, key_of, lock_names
+from graphveil.ledger.store import Store, data_sets, lock_names
 from graphveil.ledger.verify import Break, breaks_of
 from graphveil.privacy.unit import Unit
 
@@ -158,28 +157,19 @@ class Ledger:
         def task(line: sa.Connection) -> None:
             chain = Chain.locked(line, name)
             known = versions(line, name)
-            if not known:
-                add_version(chain, fingerprints)
-            elif not any(same_data(fingerprints, version) for version in known):
+            if known and not is_bound_to(fingerprints, known):
                 raise ConfigError(
                     f"these are not the data that {name!r} was registered with, so its budget is not "
-                    "theirs; give "
-                    "the files as they were, or, if the data have grown, register the new version: "
-                    f"graphveil ledger init {name} --unit UNIT --nodes FILE --edges FILE ..."
+                    "theirs; give the files as they were, or, if the data have grown, register the new "
+                    f"version: graphveil ledger init {name} --unit UNIT --nodes FILE --edges FILE ..."
                 )
+            add_version(chain, fingerprints)  # the first one, or what was not known of it yet
 
         self._store.write(task)
 
     def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
         """Return keyed fingerprints of data; without the ledger's key they tell nothing of them."""
-        key = self._store.read(key_of)
-        found = {}
-        for part, chunks in parts.items():
-            mac = hmac.new(key, part.encode(), "sha256")
-            for chunk in chunks:
-                mac.update(chunk)
-            found[part] = mac.hexdigest()
-        return found
+        return fingerprints_of(self._store, parts)
 
     def names(self) -> list[str]:
         """Return the registered data sets, in alphabetical order."""

@@ -9,9 +9,10 @@ Every transaction locks one data set, reads its head and its account, and adds o
 same whether it is the first or the hundred-thousandth.
 """
 
+import hmac
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from typing import Any
@@ -37,7 +38,7 @@ from graphveil.ledger.rows import (
     unit_key,
     update_account,
 )
-from graphveil.ledger.store import Store, accounts
+from graphveil.ledger.store import Store, accounts, key_of
 from graphveil.ledger.totals import Total
 from graphveil.privacy import Entry
 from graphveil.privacy.figures import delta_up, figure_up
@@ -131,6 +132,10 @@ class DataSetLedger:
         with self._lock:
             return tuple(self._receipts.values())
 
+    def fingerprints(self, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+        """Return keyed fingerprints, as :meth:`graphveil.ledger.Ledger.fingerprints` does."""
+        return fingerprints_of(self._store, parts)
+
     @property
     def place(self) -> str:
         """Where the ledger lies, without a password."""
@@ -139,6 +144,18 @@ class DataSetLedger:
     def _keep(self, receipt: Receipt) -> None:
         with self._lock:
             self._receipts[receipt.release] = receipt
+
+
+def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
+    """Return fingerprints of data under the ledger's key, which does not leave it."""
+    key = store.read(key_of)
+    found = {}
+    for part, chunks in parts.items():
+        mac = hmac.new(key, part.encode(), "sha256")
+        for chunk in chunks:
+            mac.update(chunk)
+        found[part] = mac.hexdigest()
+    return found
 
 
 def accounts_of(store: Store, name: str | None = None) -> list[Account]:

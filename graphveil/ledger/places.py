@@ -52,7 +52,7 @@ def split_name(text: str) -> tuple[str | None, str | None]:
 
 def file_of(url: str) -> Path | None:
     """Return the file of a SQLite ledger; None for a server's."""
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    return Path(url.removeprefix("sqlite:///")).absolute() if url.startswith("sqlite:///") else None
 
 
 def check_locks(file: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -20,6 +20,7 @@ from graphveil.privacy.serialization import events_from_plain
 from graphveil.privacy.unit import Unit
 
 _REPLACE = "/replace-one"
+PEOPLE = "people"  # the part of data that says who is in them, and nothing of what they are like
 INIT, BIND, RAISE, RESERVE, COMMIT, WITHDRAW = "init", "bind", "raise", "reserve", "commit", "withdraw"
 Tags = Mapping[str, str]
 Row = sa.Row[Any]
@@ -123,7 +124,8 @@ def update_account(line: sa.Connection, name: str, unit: str, **values: object) 
 
 def add_version(chain: Chain, fingerprints: Tags) -> None:
     """Bind a data set to data, unless it is bound to them already."""
-    if not any(same_data(fingerprints, version) for version in versions(chain.line, chain.name)):
+    known = versions(chain.line, chain.name)
+    if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
         chain.add(BIND, {"fingerprints": dict(fingerprints)})
 
 
@@ -134,11 +136,18 @@ def versions(line: sa.Connection, name: str) -> list[dict[str, str]]:
 
 
 def name_of(line: sa.Connection, fingerprints: Tags) -> str | None:
-    """Return the data set that one of these fingerprints was bound to: whose edges, or whose people."""
+    """Return the data set that one of these fingerprints was bound to: whose edges, or whose records.
+
+    Who is in them decides only where one of the two has nothing else: other edges of the same people are
+    another data set.
+    """
     query = sa.select(entries.c.data_set, entries.c.body).where(entries.c.kind == BIND)
     for name, body in line.execute(query.order_by(entries.c.data_set)):
         bound = json.loads(body)["fingerprints"]
-        if any(bound.get(part) == tag for part, tag in fingerprints.items()):
+        parts = fingerprints.keys() & bound.keys()
+        if len(fingerprints) > 1 and len(bound) > 1:
+            parts -= {PEOPLE}
+        if any(bound[part] == fingerprints[part] for part in parts):
             return str(name)
     return None
 
@@ -147,6 +156,15 @@ def same_data(fingerprints: Tags, version: Tags) -> bool:
     """Whether data are those of a version, in every part that both know."""
     common = fingerprints.keys() & version.keys()
     return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
+
+
+def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
+    """Whether data are those of some version: of the versions that know most of the same parts.
+
+    A version that knows only who is in the data would take any edges of these people for its own.
+    """
+    most = max((len(fingerprints.keys() & one.keys()) for one in known), default=0)
+    return any(same_data(fingerprints, one) for one in known if len(fingerprints.keys() & one.keys()) == most)
 
 
 def reservation(line: sa.Connection, name: str, reference: str) -> Row | None:

@@ -147,6 +147,28 @@ class Predictor:
         """
         return self._books.guarantee
 
+    @property
+    def fitted_edges(self) -> EdgeSet:
+        """The identity of the fitted edges: its ledger is charged for other graphs that may share an edge.
+
+        Of a model from a folder they are edges that nobody has here: attach the ledger of the training data
+        before the first prediction of another graph.
+        """
+        return self._books.edges
+
+    def recall(self, edges: EdgeSet, price: Guarantee, *, disjoint: bool = False) -> None:
+        """Take note of a prediction of another graph that an earlier process made, and booked.
+
+        From then on :attr:`guarantee_with_predictions` counts it, and later predictions are booked on its
+        edges, too, unless a word sets them apart. Call it in the order in which the graphs were asked.
+
+        Args:
+            edges: the other graph's, with its ledger attached.
+            price: what the prediction cost alone.
+            disjoint: the word that was given for it (``disjoint_edges`` or ``disjoint_people``).
+        """
+        self._books.recall(edges, price, disjoint=disjoint)
+
     def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
         """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
 

@@ -37,10 +37,18 @@ class Predictions:
         """Begin with the fit alone."""
         self._books = Books(fitted=fitted, ledger=PredictionLedger(edges), cache=PredictionCache())
         self._requesting, self.own, self._lock = requesting, own, RLock()
+        self.edges = edges
 
     def keep(self, graph: Graph, answer: Answer) -> None:
         """Keep what is known of the fitted graph, so that one that grows from it asks for what is new."""
         self._books.cache.keep(graph.adjacency.version, graph.x, answer)
+
+    def recall(self, edges: EdgeSet, price: Guarantee, *, disjoint: bool) -> None:
+        """Enter a prediction of another graph that an earlier process made, and booked."""
+        with self._lock:
+            if disjoint:
+                self._books.ledger.apart(edges)
+            self._books.ledger.note(edges, price)
 
     def of(self, graph: Graph, words: Words) -> Tensor:
         """Return probabilities (N, C); what has not been asked yet is asked and booked."""

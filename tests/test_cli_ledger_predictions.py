@@ -1,0 +1,115 @@
+"""Predictions of other graphs are paid by the graph that is asked, the training data, and earlier graphs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command import NODES, Files, Invoke, read, write
+
+from graphveil.release import Release
+
+GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--no-baseline", "--set", "epochs=2"]
+
+
+@pytest.fixture
+def run(invoke: Invoke, files: Files) -> dict[str, Any]:
+    """A run in ``a``, and what it says of the ledger."""
+    found: dict[str, Any] = invoke("train", "gap", *files.flags, *GAP, "--out", "a", "--json").json["ledger"]
+    return found
+
+
+def other(files: Files, name: str, seed: int, *, first: int = 0) -> list[str]:
+    """Write another graph, of people from a first number on; the flags that name it."""
+    rng, folder = np.random.default_rng(seed), files.nodes.parent
+    nodes, edges = folder / f"{name}-nodes.csv", folder / f"{name}-edges.csv"
+    head, *rows = read(files.nodes)
+    write(nodes, [head, *([f"u{int(row[0][1:]) + first}", f"{rng.normal()}", *row[2:]] for row in rows)])
+    ends = first + rng.integers(NODES, size=(150, 2))
+    write(edges, [["a", "b"], *([f"u{a}", f"u{b}"] for a, b in ends)])
+    return ["--nodes", str(nodes), "--edges", str(edges)]
+
+
+def releases(invoke: Invoke) -> dict[str, int]:
+    listed = invoke("ledger", "list", "--json").json["data_sets"]
+    return {one["name"]: one["releases"] for one in listed}
+
+
+def test_every_graph_that_may_share_an_edge_is_charged(
+    invoke: Invoke, files: Files, run: dict[str, Any]
+) -> None:
+    first = invoke("predict", "a", *other(files, "first", 1), "--json")
+    told = first.json
+    assert (told["ledger"]["releases"], told["training_ledger"]["releases"]) == (1, 2)
+    assert told["training_ledger"]["data_set"] == run["data_set"]
+    assert told["training_ledger"]["epsilon"] == pytest.approx(told["guarantee_with_predictions"]["epsilon"])
+    assert first.err.count("In the ledger:") == 2
+    second = invoke("predict", "a", *other(files, "second", 2), "--json")
+    assert "with 1 earlier predictions of other graphs" in " ".join(second.err.split())
+    told = second.json
+    assert told["guarantee_with_predictions"]["epsilon"] == pytest.approx(told["training_ledger"]["epsilon"])
+    assert releases(invoke) == {"data-1": 3, "data-2": 2, "data-3": 1}
+    explained = invoke("explain", "a", "--json").json
+    assert [one["data_set"] for one in explained["prediction_receipts"]] == [
+        "data-2",
+        "data-1",
+        "data-3",
+        "data-1",
+    ]
+    free = invoke("predict", "a", "--json").json
+    assert free["guarantee_with_predictions"] == told["guarantee_with_predictions"]
+    assert invoke("ledger", "verify", "--json").json["breaks"] == []
+
+
+def test_a_word_spares_others_only_where_ids_prove_it(
+    invoke: Invoke, files: Files, run: dict[str, Any]
+) -> None:
+    strangers = invoke("predict", "a", *other(files, "far", 1, first=NODES - 1), "--disjoint-edges", "--json")
+    assert strangers.json["training_ledger"] is None  # one id in common, and so no edge
+    assert releases(invoke) == {"data-1": 1, "data-2": 1}
+    near = invoke("predict", "a", *other(files, "near", 2, first=NODES - 2), "--disjoint-edges", "--json")
+    assert near.json["training_ledger"]["releases"] == 2
+    assert "their limit is not for a word" in " ".join(near.err.split())
+    assert releases(invoke) == {"data-1": 2, "data-2": 2, "data-3": 1}  # of the first stranger, too
+    known = invoke("predict", "a", *other(files, "near", 2, first=NODES - 2), "--disjoint-edges")
+    assert (known.code, "the ledger knows these data as 'data-3'" in known.err) == (2, True)
+
+
+def test_the_limit_of_the_training_data_holds(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'team.sqlite'}"
+    limit = ["--unit", "undirected-edge", "--epsilon", "1.2", "--delta", "1e-7"]
+    assert invoke("ledger", "init", "friends", *limit, "--ledger", place).code == 0
+    assert invoke("train", "gap", *files.flags, *GAP, "--out", "a", "--ledger", f"{place}#friends").code == 0
+    refused = invoke("predict", "a", *other(files, "first", 1))
+    assert (refused.code, "data set 'friends' refuses" in refused.err) == (2, True)
+    assert not list(Path("a/internal").glob("asked/*"))
+    (tmp_path / "team.sqlite").rename(tmp_path / "elsewhere.sqlite")
+    lost = invoke("predict", "a", *other(files, "first", 1))
+    assert (lost.code, "is not there; bring it back" in lost.err) == (2, True)
+    assert releases(invoke) == {}
+
+
+def test_a_prediction_that_is_never_booked_is_not_remembered(
+    invoke: Invoke, files: Files, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "__init__", _stop)
+        assert invoke("predict", "a", *other(files, "first", 1)).code == 1
+    assert not list(Path("a/internal/asked").iterdir())
+    invoke("predict", "a", *other(files, "first", 1))
+    (kept,) = Path("a/internal/asked").glob("*.json")
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"disjoint": True}))
+    damaged = invoke("predict", "a", *other(files, "second", 2))
+    assert (damaged.code, "is damaged" in damaged.err) == (2, True)
+
+
+def _stop(*given: object, **named: object) -> None:
+    raise RuntimeError
+
+
+def test_a_release_alone_knows_no_training_data(invoke: Invoke, files: Files, run: dict[str, Any]) -> None:
+    columns = ["--id", "user", "--source", "a", "--target", "b", "--label", "team", "--accept-price"]
+    told = invoke("predict", "a/release", *other(files, "first", 1), *columns, "--json")
+    assert "what earlier commands predicted comes on top" in " ".join(told.err.split())
+    assert (told.json["training_ledger"], releases(invoke)) == (None, {"data-1": 1, "data-2": 1})
