@@ -10,7 +10,7 @@ from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.noise import Noise
 from graphveil.audit.one_run import one_run, one_run_gaussian
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.queries import replay_query
+from graphveil.audit.replayed import replay_mutual_edges, replay_plan, replay_query
 from graphveil.audit.replays import replay
 from graphveil.audit.report import Claim, Finding, Report
 from graphveil.audit.small_graphs import SmallGraph
@@ -34,6 +34,8 @@ __all__ = [
     "plant_labels",
     "repeated_runs",
     "replay",
+    "replay_mutual_edges",
+    "replay_plan",
     "replay_query",
     "sampled_training",
     "summed_gaussian",

@@ -47,6 +47,11 @@ class Loss:
         """The Gaussian part."""
         return math.sqrt(self.mu_squared)
 
+    @property
+    def none(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.mu_squared or self.pure or self.certain or self.alone)
+
     def epsilon(self, delta: float) -> float:
         """Return an epsilon that no (epsilon', delta) claim below it can meet.
 

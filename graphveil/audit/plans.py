@@ -1,6 +1,7 @@
 """The audit of a plan: its queries are replayed without noise, and canaries are planted in each with it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ class PlanAudit:
         claimed: the plan's own epsilon at its delta.
         delta, confidence: of the bound, over all queries together.
         planted: query by query.
-        silent: stages without canaries, which count as if they told nothing.
+        silent: stages without canaries, which count as if they told nothing, each with why it has none.
     """
 
     epsilon: float
@@ -31,7 +32,7 @@ class PlanAudit:
     delta: float
     confidence: float
     planted: tuple[Planted, ...]
-    silent: tuple[str, ...]
+    silent: Mapping[str, str]
 
     @property
     def holds(self) -> bool:
@@ -64,7 +65,7 @@ class PlanAudit:
                 }
                 for one in self.planted
             ],
-            "without_canaries": list(self.silent),
+            "without_canaries": dict(self.silent),
         }
 
 
@@ -100,17 +101,17 @@ def audit_plan(
     return max(audits, key=lambda audit: audit.epsilon)
 
 
-def _composed(plan: ReleasePlan, found: dict[Query, Planted | None], confidence: float) -> PlanAudit:
+def _composed(plan: ReleasePlan, found: dict[Query, Planted | str], confidence: float) -> PlanAudit:
     """Compose what was certified, query by query."""
     certified = [found[query] for query in plan.queries]
-    events = [one.certified for one in certified if one is not None]
+    events = [one.certified for one in certified if isinstance(one, Planted)]
     return PlanAudit(
         epsilon=privacy_curve(compose(*events)).epsilon(plan.delta) if events else 0.0,
         claimed=plan.epsilon,
         delta=plan.delta,
         confidence=confidence,
-        planted=tuple(one for one in found.values() if one is not None),
-        silent=tuple(dict.fromkeys(query.stage for query, one in found.items() if one is None)),
+        planted=tuple(one for one in found.values() if isinstance(one, Planted)),
+        silent={query.stage: one for query, one in found.items() if isinstance(one, str)},
     )
 
 

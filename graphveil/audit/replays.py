@@ -169,7 +169,7 @@ class _Search:
             return
         finding = Finding(kind, epsilon, loss.mu, *pair)
         known = self._found.get(kind)
-        if known is None or _size(finding) < _size(known):
+        if known is None or finding.size < known.size:
             self._found[kind] = finding
 
     def _suspect(self, pair: Neighbours, number: int) -> None:
@@ -224,10 +224,6 @@ class _Search:
             steps=self._steps,
             hidden=self._hidden,
         )
-
-
-def _size(finding: Finding) -> tuple[int, int]:
-    return finding.first.nodes, len(finding.first.edges) + len(finding.second.edges)
 
 
 def _in_noise(step: Step) -> np.ndarray[Any, Any]:

@@ -1,7 +1,8 @@
 """What is claimed, what a replay found, and how it is said."""
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphveil import _check
@@ -21,6 +22,8 @@ KINDS = {
     "reused noise": "two steps draw the same noise, which cancels",
     "exact output": "something is given out that is no function of the noisy answers",
     "mixture": "secret samples hide less than is claimed, by counts of runs",
+    "price": "a pair is charged more than the whole release is booked with",
+    "reach": "a row changes that what differs does not reach",
 }
 
 
@@ -36,6 +39,11 @@ class Finding:
     mu: float
     first: SmallGraph
     second: SmallGraph
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and edges: the smaller the pair, the easier it is read."""
+        return self.first.nodes, len(self.first.edges) + len(self.second.edges)
 
     def __str__(self) -> str:
         """Say it, and show the pair."""
@@ -119,6 +127,8 @@ class Report:
         largest_mu: the largest Gaussian part.
         steps: how many steps a run took at most.
         hidden: whether secret randomness was used, so that counts of runs decide.
+        attained: of replayed plans, by the public groups of what differed: the largest share of its price
+            that a pair took.
     """
 
     unit: str
@@ -130,6 +140,7 @@ class Report:
     largest_mu: float
     steps: int
     hidden: bool
+    attained: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def broken(self) -> bool:
@@ -160,6 +171,7 @@ class Report:
             "largest_epsilon": None if math.isinf(self.largest) else self.largest,
             "largest_mu": self.largest_mu,
             "hidden_randomness": self.hidden,
+            "attained": dict(self.attained),
             "findings": [finding.as_dict() for finding in self.findings],
         }
 

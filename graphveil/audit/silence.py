@@ -1,17 +1,31 @@
 """Noise that is zero, so that the release path shows what it sums; nothing of it is ever published."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from graphveil._random import RowStream
-from graphveil.mechanisms import IntegerNoise
+from graphveil.mechanisms import IntegerNoise, StepNoise
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.privacy import Unit
-from graphveil.release import NeighborCountQuery, ReleasePlan
+from graphveil.release import (
+    BlockCountQuery,
+    EdgeAttentionQuery,
+    EdgeResponseQuery,
+    EdgeTotalQuery,
+    NeighborCountQuery,
+    ReleasePlan,
+)
 from graphveil.release.query import Query
+
+_CERTAIN = 40.0  # an epsilon at which a slot tells the truth but once in e^40
+
+Draw = tuple[float, tuple[int, ...], int]  # of what standard deviation, for which rows, how many each
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,29 @@ class NoNoise(IntegerNoise):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
+class Witness(NoNoise):
+    """Draws zero, and notes what it was asked for: make a class of your own for each list of notes."""
+
+    drawn: ClassVar[list[Draw]]
+
+    @classmethod
+    def fresh(cls) -> "type[Witness]":
+        """Return a sampler with an empty list.
+
+        >>> sampler = Witness.fresh()
+        >>> sampler(2.0).draw(RowStream(bytes(32)), np.arange(2), 3).tolist(), sampler.drawn
+        ([[0, 0, 0], [0, 0, 0]], [(2.0, (0, 1), 3)])
+        """
+        return type("Witness", (cls,), {"drawn": []})
+
+    def draw(
+        self, stream: RowStream, rows: npt.NDArray[np.int64], dim: int
+    ) -> npt.NDArray[np.signedinteger[Any]]:
+        """Return zeros."""
+        self.drawn.append((self.sigma, tuple(rows.tolist()), dim))
+        return super().draw(stream, rows, dim)
+
+
 class _SilentLaplace(DiscreteLaplace):
     """The law of a discrete Laplace that draws zero."""
 
@@ -37,22 +74,76 @@ class _SilentLaplace(DiscreteLaplace):
         return np.zeros((len(rows), dim), dtype=np.int64)
 
 
-class SilentCounts(NeighborCountQuery):
-    """Counts of neighbours as they are."""
+class _Silent:
+    """A query whose discrete Laplace draws none."""
+
+    epsilon: float
 
     @property
-    def law(self) -> _SilentLaplace:
+    def law(self) -> DiscreteLaplace:
         """The law of the noise, which draws none."""
         return _SilentLaplace(self.epsilon)
 
 
-def silent(unit: Unit, query: Query) -> ReleasePlan:
-    """Return the plan that answers one query without noise."""
-    if isinstance(query, NeighborCountQuery):
-        query = SilentCounts(**vars(query))
-    return ReleasePlan(unit, (query,), delta=1e-3, sampler=NoNoise)
+class _SilentCounts(_Silent, NeighborCountQuery):
+    """Counts of neighbours as they are."""
 
 
+class _SilentTotal(_Silent, EdgeTotalQuery):
+    """The number of edges as it is."""
+
+
+class _SilentBlocks(_Silent, BlockCountQuery):
+    """Counts of blocks as they are."""
+
+
+class _SilentSteps(StepNoise):
+    """Steps without noise, everything in every batch."""
+
+    def batch(self, step: int, count: int) -> Tensor:
+        """Return all of them."""
+        return torch.arange(count)
+
+    def noise(self, step: int) -> npt.NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros(self.parameters, dtype=np.int64)
+
+
+class _SilentAttention(EdgeAttentionQuery):
+    """Steps on edges without noise."""
+
+    def randomness(self, key: bytes) -> StepNoise:
+        """Return noise that is none."""
+        return _SilentSteps(
+            key,
+            parameters=self.parameters,
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+        )
+
+
+def _silent(query: Query) -> Query:
+    """Return a query without the noise that it draws itself."""
+    kinds: dict[type[Query], type[Query]] = {
+        NeighborCountQuery: _SilentCounts,
+        EdgeTotalQuery: _SilentTotal,
+        BlockCountQuery: _SilentBlocks,
+        EdgeAttentionQuery: _SilentAttention,
+    }
+    if isinstance(query, EdgeResponseQuery):
+        return replace(query, epsilon=_CERTAIN)
+    kind = kinds.get(type(query))
+    return query if kind is None else kind(**vars(query))
+
+
+def unnoised(
+    unit: Unit, queries: tuple[Query, ...], sampler: type[IntegerNoise] = NoNoise, *, delta: float = 1e-3
+) -> ReleasePlan:
+    """Return the plan whose answers are the sums themselves, of every query whose noise is added to one."""
+    return ReleasePlan(unit, tuple(map(_silent, queries)), delta=delta, sampler=sampler)
+
+
+@lru_cache(maxsize=64)
 def alone(plan: ReleasePlan, query: Query) -> ReleasePlan:
     """Return the plan that answers one query of a plan as that plan does."""
     return replace(plan, queries=(query,), slack=0.0)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.queries import replay_query
+from graphveil.audit.replayed import replay_query
 from graphveil.audit.report import Report
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.experiment.artifacts import RunFolder, write_json
@@ -107,7 +107,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     canaries = None if plan is None else _confirmed(lambda: audit_plan(plan, seed=seed), lambda a: a.holds)
     reports = _reports(method, fitted.sizes.features or 1, fitted.sizes.classes)
     if canaries is not None:
-        unseen += [f"canaries in {stage}: none has a place of its own there" for stage in canaries.silent]
+        unseen += [f"canaries in {stage}: {why}" for stage, why in canaries.silent.items()]
     found = RunAudit(
         method=method.name,
         unit=guarantee.unit,

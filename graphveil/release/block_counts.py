@@ -50,9 +50,14 @@ class BlockCountQuery(BoundedQuery):
     data: ClassVar[type[BlockCountData]] = BlockCountData
 
     @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    @property
     def noise(self) -> tuple[float, ...]:
         """The noise's standard deviation in edges."""
-        return (DiscreteLaplace(self.epsilon).sigma,)
+        return (self.law.sigma,)
 
     def prepare(self, data: Any, public: Public) -> Prepared:
         """Check that the tree is over the listed nodes."""
@@ -68,5 +73,5 @@ class BlockCountQuery(BoundedQuery):
         """Return noisy counts; the exact ones live and die here."""
         ends = data.domain.slots.ends(exact_slots(private, data.domain))
         counts = data.blocks.counts(*ends)
-        noise = DiscreteLaplace(self.epsilon).draw(RowStream(key), np.arange(len(counts)))
+        noise = self.law.draw(RowStream(key), np.arange(len(counts)))
         return torch.from_numpy(counts + noise[:, 0])

@@ -36,16 +36,19 @@ class EdgeTotalQuery(BoundedQuery):
     data: ClassVar[type[EdgeTotalData]] = EdgeTotalData
 
     @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    @property
     def noise(self) -> tuple[float, ...]:
         """The noise's standard deviation in edges."""
-        return (DiscreteLaplace(self.epsilon).sigma,)
+        return (self.law.sigma,)
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the noisy count; the exact one lives and dies here."""
         exact = int(private.total(CountedEdges(data.domain), (1,))[0])
-        return torch.tensor(
-            [exact + int(DiscreteLaplace(self.epsilon).draw(RowStream(key), np.arange(1))[0, 0])]
-        )
+        return torch.tensor([exact + int(self.law.draw(RowStream(key), np.arange(1))[0, 0])])
 
 
 def exact_slots(private: PrivateEdges, domain: Domain) -> Integers:

@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts import laws, records, replay
-from contracts.doubles import unnoised
-from contracts.replay import CODES, FEW_LABELS, ONE, STEERED
+from contracts import laws, replay
+from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, pushes
+from graphveil.audit import replay_mutual_edges, replay_plan
+from graphveil.audit.silence import unnoised
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.experiment import data_fingerprint
 from graphveil.experiment.artifacts import RunFolder
@@ -60,6 +61,7 @@ from graphveil.release import (
 from graphveil.release.engines.base import Engine
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import GRID_BITS
 from graphveil.weights.registry import parse_weight
 
 KEY = ReleaseKey.from_seed(2024, "checks")
@@ -93,23 +95,26 @@ def random_graph(nodes: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.
 
 def hops_cost_what_they_are_booked_with() -> None:
     """Neighbour replay of three hops of weight one."""
-    replay.no_change_exceeds_its_price(ONE, UndirectedEdge(), pairs=60)
+    replay.of_method(ONE, UndirectedEdge(), pairs=60)
 
 
 def steered_rows_and_counts_cost_what_they_are_booked_with() -> None:
     """Neighbour replay of the steered release with counts."""
-    replay.no_change_exceeds_its_price(STEERED, UndirectedEdge(), pairs=150, seed=5)
+    replay.of_method(STEERED, UndirectedEdge(), pairs=150, seed=5)
 
 
 def few_labels_cost_what_they_are_booked_with() -> None:
     """Neighbour replay of the release for few labels, directed too."""
     for unit in (UndirectedEdge(), DirectedEdge()):
-        replay.no_change_exceeds_its_price(FEW_LABELS, unit, pairs=60, seed=6)
+        replay.of_method(FEW_LABELS, unit, pairs=60, seed=6)
 
 
 def the_path_is_the_same_for_neighbours() -> None:
     """Shapes, laws and rows of noise do not depend on an edge."""
-    replay.neighbours_draw_the_same_noise(STEERED, UndirectedEdge(), pairs=40)
+    queries = STEERED.queries(UndirectedEdge(), replay.MU, GRID_BITS)
+    found = replay_plan(UndirectedEdge(), queries, pairs=40, seed=2)
+    assert found is not None
+    assert not {"shape", "noise scale"} & set(found.kinds), str(found)
 
 
 def a_long_row_counts_for_nothing() -> None:
@@ -155,23 +160,24 @@ def inputs_are_never_longer_than_one() -> None:
 
 def records_cost_what_they_are_booked_with() -> None:
     """Record replay of two pushes, with groups, levels and budgets: null every record."""
-    records.no_record_exceeds_its_price(records.OWNER, graphs=3)
+    replay.no_change_exceeds_its_price(pushes(), OWNER)
 
 
 def replaced_records_cost_what_they_are_booked_with() -> None:
     """The same where another record takes the place of one."""
-    records.no_record_exceeds_its_price(records.REPLACED, graphs=2)
+    replay.no_change_exceeds_its_price(pushes(), REPLACED)
 
 
 def a_mutual_edge_moves_pushes_by_what_is_stated() -> None:
     """Both ends list each other, or neither does."""
-    records.no_mutual_edge_exceeds_its_bound(graphs=2)
+    for query in pushes():
+        replay.nothing_breaks(replay_mutual_edges(query, pairs=100))
 
 
 def promised_nodes_cost_what_they_are_booked_with() -> None:
-    """Hops under a promised degree: delete every node with all its edges; its own row is its own."""
-    for directed in (True, False):
-        records.no_promised_node_exceeds_its_price(graphs=3, directed=directed)
+    """Hops under a promised degree: delete nodes with all their edges; a node's own row is its own."""
+    unit = NodePromise(max_degree=3)
+    replay.no_change_exceeds_its_price(hops(0.5, 1, 3, unit), unit, pairs=100)
 
 
 def a_broken_promise_is_refused() -> None:

@@ -11,20 +11,25 @@ import torch
 from torch import Tensor
 
 from contracts import pairs
-from contracts.graphs import Drawn
-from contracts.pairs import CHECKS, WEIGHINGS, Weighing
+from contracts.pairs import CHECKS, WEIGHTS
+from graphveil.audit.replayed.questions import keys_of
+from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
 from graphveil.release import NeighborSumQuery, Release, neighbor_sums, private_sums
 from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.plan import hops
-from graphveil.weights import DotWeight, Landmarks, SigmoidCos
+from graphveil.weights import DotWeight, Landmarks, SigmoidCos, Similarity
 from graphveil.weights import base as similarity
 from graphveil.weights import tables as _pairs
 from graphveil.weights.compiled import fused_sum as _fused
 
 Patch = pytest.MonkeyPatch
 BUGS: list[tuple[Callable[[Patch], None], Callable[[], None]]] = []
+
+
+def named(weight: Similarity) -> str:
+    return type(weight).__name__
 
 
 def caught_by(check: Callable[[], None]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
@@ -135,7 +140,7 @@ def test_the_shipped_weights_pass(check: Callable[[], None]) -> None:
     check()
 
 
-@pytest.mark.parametrize("check", CHECKS[1:], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS[2:], ids=lambda check: check.__name__)
 def test_they_pass_without_a_compiler(check: Callable[[], None], monkeypatch: Patch) -> None:
     _slowly(monkeypatch)
     check()
@@ -167,55 +172,55 @@ def test_each_check_catches_a_bug() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
-def test_no_change_exceeds_its_price_in_many_graphs(weighing: Weighing) -> None:
+@pytest.mark.parametrize("weight", WEIGHTS, ids=named)
+def test_no_change_exceeds_its_price_in_many_graphs(weight: Similarity) -> None:
     for unit in pairs.UNITS:
-        pairs.no_change_exceeds_its_price(weighing, unit, pairs=6000, seed=17)
+        pairs.no_change_exceeds_its_price(weight, unit, pairs=6000, seed=17)
 
 
-def moved_by_twins(weighing: Weighing, unit: Unit) -> float:
+def moved_by_twins(weight: Similarity, unit: Unit) -> float:
     """Return how far an edge between two nodes that are alike moves a hop without noise."""
     alike = torch.tensor([[1.0, 0.0, 0.0]] * 2, dtype=torch.float64)
     network = (torch.full((2, 1), 4.0), torch.full((2, 1), 4.0), torch.tensor([9.0]), torch.tensor(0.0))
-    keys = network if weighing.weight.reads == "attention" else alike
-    graph = Drawn(2, ((0, 1),), directed=isinstance(unit, DirectedEdge))
+    keys = network if weight.reads == "attention" else alike
+    graph = Adjacency.from_edges([0], [1], num_nodes=2, directed=isinstance(unit, DirectedEdge))
     vectors = torch.tensor([[1.0, 0.0]] * 2)
-    return float(pairs.answer(weighing.weight, unit, graph, vectors, keys).norm())
+    return float(pairs.answer(weight, unit, graph, vectors, keys).norm())
 
 
 @pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
-@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
-def test_the_price_is_attained_by_two_nodes_that_are_alike(weighing: Weighing, unit: Unit) -> None:
-    (query,) = hops(1.0, 1, 2, unit, weighing.weight)
-    assert moved_by_twins(weighing, unit) == pytest.approx(query.sensitivity(unit), abs=1e-3)
-    assert moved_by_twins(weighing, unit) <= query.sensitivity(unit) * (1 + 1e-6)
+@pytest.mark.parametrize("weight", WEIGHTS, ids=named)
+def test_the_price_is_attained_by_two_nodes_that_are_alike(weight: Similarity, unit: Unit) -> None:
+    (query,) = hops(1.0, 1, 2, unit, weight)
+    assert moved_by_twins(weight, unit) == pytest.approx(query.sensitivity(unit), abs=1e-3)
+    assert moved_by_twins(weight, unit) <= query.sensitivity(unit) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("unit", pairs.UNITS, ids=lambda unit: unit.name)
-@pytest.mark.parametrize("weighing", WEIGHINGS, ids=str)
-def test_no_weight_could_be_charged_less(weighing: Weighing, unit: Unit, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("weight", WEIGHTS, ids=named)
+def test_no_weight_could_be_charged_less(weight: Similarity, unit: Unit, monkeypatch: Patch) -> None:
     largest = NeighborSumQuery._largest_similarity
     monkeypatch.setattr(
         NeighborSumQuery, "_largest_similarity", lambda self, unit: 0.99 * largest(self, unit)
     )
-    (query,) = hops(1.0, 1, 2, unit, weighing.weight)
-    assert moved_by_twins(weighing, unit) > query.sensitivity(unit)
+    (query,) = hops(1.0, 1, 2, unit, weight)
+    assert moved_by_twins(weight, unit) > query.sensitivity(unit)
 
 
-@pytest.mark.parametrize("weighing", [w for w in WEIGHINGS if not isinstance(w.weight, Landmarks)], ids=str)
-def test_other_numbers_for_the_nodes_permute_the_answers(weighing: Weighing) -> None:
+@pytest.mark.parametrize("weight", [w for w in WEIGHTS if not isinstance(w, Landmarks)], ids=named)
+def test_other_numbers_for_the_nodes_permute_the_answers(weight: Similarity) -> None:
     # Not so for landmarks, which are means of every so many rows.
     rng, nodes, unit = np.random.default_rng(8), 12, DirectedEdge()
     order = torch.from_numpy(rng.permutation(nodes))
     ends = torch.from_numpy(rng.integers(nodes, size=(50, 2)))
-    keys, vectors = weighing.keys(nodes, rng), torch.from_numpy(np.eye(2)[rng.integers(2, size=nodes)])
+    keys, vectors = keys_of(weight, nodes, rng), torch.from_numpy(np.eye(2)[rng.integers(2, size=nodes)])
 
     def of_new_numbers(rows: Tensor) -> Tensor:
         return rows[order] if rows.ndim == 2 else rows
 
     moved = tuple(map(of_new_numbers, keys)) if isinstance(keys, tuple) else of_new_numbers(keys)
     before, after = (
-        pairs.answer(weighing.weight, unit, Drawn(nodes, tuple(map(tuple, e.tolist())), True), rows, z)
+        pairs.answer(weight, unit, pairs.directed(nodes, e.tolist()), rows, z)
         for e, rows, z in ((ends, vectors, keys), (order.argsort()[ends], vectors[order], moved))
     )
     assert torch.equal(after, before[order])

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from contracts.doubles import unnoised
 from torch import Tensor
 
-from graphveil.privacy import MemoryLedger, PairwiseGaussian, PureDP, UndirectedEdge, Unit, compose
+from graphveil.audit.replayed.prices import price_of
+from graphveil.audit.silence import unnoised
+from graphveil.privacy import MemoryLedger, PureDP, UndirectedEdge, Unit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import EdgeAttentionData, NeighborCountQuery, NeighborSumQuery, Release
 from graphveil.release.query import Query
@@ -78,10 +79,9 @@ class Replay:
             assert len(counts) == len(events)
             # An edge pays its epsilon for every whole number that it moves by one.
             return [query.event(unit).epsilon / query.epsilon / query.noise[0] for query in counts]
-        squared = [event.mu_squared[u][v] for event in events if isinstance(event, PairwiseGaussian)]
-        assert len(squared) == len(events)
-        assert math.sqrt(sum(squared)) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
-        return [math.sqrt(one) for one in squared]
+        found = [price_of(event, (u, v)).mu for event in events]
+        assert math.hypot(*found) <= (total_mu(compose(*events)) or 0) * (1 + 1e-9)
+        return found
 
 
 def share_of_price(before: Replay, after: Replay, unit: Unit, pair: Pair) -> float:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contracts.doubles import unnoised
 from torch import Tensor
 
+from graphveil.audit.silence import unnoised
 from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS

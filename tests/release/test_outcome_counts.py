@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from contracts.doubles import unnoised
 from contracts.laws import has_the_law
 
+from graphveil.audit.silence import unnoised
 from graphveil.errors import ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, NodeOwner, NodePromise, UndirectedEdge

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from contracts.checks import KEY, Broken
-from contracts.doubles import unnoised
 from contracts.inside import reachable
 from contracts.laws import has_the_law
 from scipy.special import ndtr
 from torch import Tensor
 
+from graphveil.audit.silence import unnoised
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import (

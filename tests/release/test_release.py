@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from contracts.checks import KEY, Broken, edgeless, path, plan_of
-from contracts.doubles import NoNoise, unnoised
 from contracts.inside import reachable
 from contracts.laws import has_the_law
 from torch import Tensor
 
+from graphveil.audit.silence import NoNoise, unnoised
 from graphveil.errors import ConfigError, GraphveilError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian

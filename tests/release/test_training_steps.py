@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from contracts.checks import KEY
-from contracts.doubles import unnoised
 from contracts.laws import has_the_law
 
+from graphveil.audit.silence import unnoised
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import RoundedGaussian

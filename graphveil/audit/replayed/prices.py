@@ -1,0 +1,87 @@
+"""What the events of a plan charge for one pair of neighbours: by the public groups of what differs."""
+
+import math
+from dataclasses import dataclass
+
+from graphveil.audit.laws import Loss
+from graphveil.audit.report import Claim
+from graphveil.privacy import (
+    ApproximateDP,
+    ByGroup,
+    Composed,
+    Event,
+    Gaussian,
+    PairwiseGaussian,
+    PoissonGaussian,
+    PureDP,
+)
+from graphveil.privacy.gaussian import epsilon_of
+
+GRID = 1e-6  # relative: answers are float32
+OF_MU = 1e-6  # at which delta a Gaussian part is said
+
+
+@dataclass(frozen=True)
+class Price:
+    """A Gaussian part, and a pure one beside it.
+
+    >>> Price(0.3) + Price(0.4, 1.0)
+    Price(mu=0.5, pure=1.0)
+    """
+
+    mu: float = 0.0
+    pure: float = 0.0
+
+    def __add__(self, other: "Price") -> "Price":
+        """Return the price of both."""
+        return Price(math.hypot(self.mu, other.mu), self.pure + other.pure)
+
+    @property
+    def at(self) -> tuple[float, float]:
+        """An (epsilon, delta) that is compared."""
+        return (epsilon_of(self.mu, OF_MU) if self.mu else 0.0) + self.pure, OF_MU
+
+    @property
+    def claim(self) -> Claim:
+        """What is claimed of all pairs where this is the worst price."""
+        if not self.pure:
+            return Claim(mu=self.mu)
+        return Claim(epsilon=self.at[0], delta=OF_MU if self.mu else 0.0)
+
+    def share(self, loss: Loss) -> float:
+        """Return how much of the price a loss takes: of its larger part."""
+        if loss.certain or loss.alone:
+            return math.inf
+        parts = ((loss.mu, self.mu), (loss.pure, self.pure))
+        return max(math.inf if not price else lost / price for lost, price in parts if lost or price)
+
+    def holds(self, loss: Loss) -> bool:
+        """Whether the loss is paid for, but for the answers' rounding."""
+        return loss.none or self.share(loss) <= 1 + GRID
+
+
+def price_of(event: Event, groups: tuple[int, ...]) -> Price:
+    """Return what an event charges what differs, whose nodes are in these groups: a pair, or a record.
+
+    Sampled steps are priced as if everything were in every batch.
+
+    >>> price_of(PairwiseGaussian("split", ((0.0, 1.0), (1.0, 4.0))), (0, 1))
+    Price(mu=1.0, pure=0.0)
+    """
+    match event:
+        case Gaussian():
+            return Price(event.mu)
+        case PairwiseGaussian():
+            row = event.mu_squared[groups[0] % len(event.mu_squared)]  # where groups are told apart
+            return Price(math.sqrt(row[groups[1] % len(row)] if len(groups) > 1 else max(row)))
+        case ByGroup():
+            return price_of(event.events[groups[0]], groups)
+        case PureDP():
+            return Price(pure=event.epsilon)
+        case ApproximateDP(delta=0.0):
+            return Price(pure=event.epsilon)
+        case PoissonGaussian():
+            return Price(math.sqrt(event.steps) * event.change / event.noise_multiplier)
+        case Composed():
+            return sum((price_of(part, groups) for part in event.events), Price())
+    raise NotImplementedError(f"no single pair has a price under {type(event).__name__}")
