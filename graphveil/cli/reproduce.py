@@ -1,5 +1,6 @@
 """``reproduce``: tables and figures of papers, ours beside theirs; a live grid while they are made."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from graphveil.reproduce.target import Target
 
 LIST = "list"
+_MOST_JOBS = 4
 _NOTES = 30.0  # seconds between two lines where nobody sees a live grid
 
 TargetName = Annotated[
@@ -55,7 +57,16 @@ Quick = Annotated[
     bool,
     typer.Option("--quick", help="Fewer places and a smaller search: minutes.", rich_help_panel="Run"),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=256, help="Cells at a time.", rich_help_panel="Run")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        max=256,
+        help="Cells at a time; by default as many as there are cores, up to four.",
+        rich_help_panel="Run",
+    ),
+]
 GridOut = Annotated[
     Path | None,
     typer.Option(
@@ -86,7 +97,7 @@ def reproduce(
     runs: Repeats = 3,
     seed: options.Seed = 0,
     quick: Quick = False,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     out: GridOut = None,
     cells: SharedCells = None,
     resume: Again = False,
@@ -115,8 +126,13 @@ def reproduce(
     folder = RunFolder(out or Path("reproduce") / f"{target.replace(':', '-')}-{chosen}")
     if resume and not folder.lock.is_file():
         raise ConfigError(f"{folder.root} holds nothing to resume; correct --out, or drop --resume")
-    grid = Grid(target=named, asked=asked, folder=folder, root=root, jobs=jobs, cells=cells)
+    grid = Grid(target=named, asked=asked, folder=folder, root=root, jobs=jobs or _cores(), cells=cells)
     _reproduce(grid, screen)
+
+
+def _cores() -> int:
+    """Return how many cells run at a time by default: each of them holds about a gigabyte."""
+    return min(_MOST_JOBS, os.cpu_count() or 1)
 
 
 def _names(datasets: str | None) -> tuple[str, ...]:
@@ -174,7 +190,7 @@ def _facts(grid: "Grid") -> list[tuple[str, str]]:
     rows = [
         ("data", ", ".join(target.datasets)),
         ("beside", "; ".join(dict.fromkeys(map(target.beside, target.datasets)))),
-        ("grid", f"{len({cell.work.name for cell in cells}):,} cells, {asked.runs} runs a setting"),
+        ("grid", f"{len({cell.work.name for cell in cells}):,} cells; runs of a setting: {asked.runs}"),
         ("mode", _MODES[asked.mode]),
     ]
     if target.needs:
@@ -268,7 +284,13 @@ class LiveGrid:
 
     def _table(self) -> Table:
         """Return the grid: how many of a place's cells are done, and their mean."""
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", caption=Text(self._words()))
+        table = Table(
+            box=None,
+            padding=(0, 2, 0, 0),
+            header_style="bold",
+            title=Text(self._words()),
+            title_justify="left",
+        )
         xs = list(dict.fromkeys(cell.x for cell in self._cells))
         for name in ("data set", "", "", *("" if x is None else f"{x:g}" for x in xs)):
             table.add_column(name)

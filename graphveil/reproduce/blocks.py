@@ -113,13 +113,17 @@ class Blocks:
 
     def number(self, value: float) -> str:
         """Return a figure with as many digits as are shown."""
-        return f"{self.scale * value:.1f}" if self.target.percent else f"{value:,.4g}"
+        if self.target.percent:
+            return f"{self.scale * value:.1f}"
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
 
     def _published(self, known: Published | None) -> str:
         if known is None:
             return NONE
         sign = "~" if known.source == "read off" else ""
-        digits = f".{1 + (known.error < 0.05)}f" if self.target.percent else ",.6g"
+        if not self.target.percent:
+            return f"{known.value:,}"
+        digits = f".{1 + (known.error < 0.05)}f"
         error = f" ± {known.error:g}" if known.error and known.source != "read off" else ""
         return f"{sign}{known.value:{digits}}{error}"
 

@@ -1,6 +1,7 @@
 """Figures of a target, one for each data set, as SVG and PDF: the same results have the same bytes."""
 
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _INK, _SOFT, _LINE = "#1d2127", "#5b6470", "#e3e6ea"
+_LETTERS = 14  # of a title, to an inch
 _WIDTH, _HEIGHT, _ROW = 4.6, 3.4, 0.36  # inches: of a panel, and of a row of a table
 _STYLE: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],  # of one width, for whoever has the other one
     "font.size": 9,
     "text.color": _INK,
     "axes.edgecolor": _SOFT,
@@ -71,7 +73,7 @@ def figures_of(target: Target, points: Sequence[Point], formats: Sequence[str] =
             continue
         with mpl.rc_context(_STYLE):
             figure = _table(target, there) if target.axis is None else _panels(target, there)
-            figure.suptitle(_title(target, dataset), x=0.01, ha="left", fontsize=10.5)
+            _title(figure, target, dataset)
             for form in formats:
                 drawn = io.BytesIO()
                 figure.savefig(drawn, format=form, metadata=_DATELESS[form], dpi=110, bbox_inches="tight")
@@ -79,18 +81,21 @@ def figures_of(target: Target, points: Sequence[Point], formats: Sequence[str] =
     return found
 
 
-def _title(target: Target, dataset: str) -> str:
+def _title(figure: "Figure", target: Target, dataset: str) -> None:
+    """Write above the figure what is shown, where, and what hollow marks are."""
     beside = target.publishes(dataset)
     where = "the same data" if beside == dataset else beside
-    known = "" if beside is None else f"; hollow: published, on {where}"
-    return f"{target.title}: {dataset}{known}"
+    known = "" if beside is None else f"; hollow marks: published, on {where}"
+    width = round(_LETTERS * figure.get_figwidth())
+    lines = [*textwrap.wrap(target.title, width), *textwrap.wrap(f"{dataset}{known}", width)]
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
 
 
 def _figure(columns: int, rows: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
     return figure, list(axes.flat)
 
 
@@ -103,6 +108,8 @@ def _panels(target: Target, points: list[Point]) -> "Figure":
     for place, panel in zip(axes, panels, strict=False):
         _curves(place, target, [point for point in points if point.place[1] == panel], names)
         place.set_title(panel)
+    for place in axes[::columns]:
+        place.set_ylabel(target.metrics[target.metric])
     for spare in axes[len(panels) :]:
         spare.set_visible(False)
     legends = [zip(*place.get_legend_handles_labels(), strict=True) for place in axes]
@@ -112,7 +119,7 @@ def _panels(target: Target, points: list[Point]) -> "Figure":
         [shown[name] for name in ordered],
         ordered,
         loc="outside lower left",
-        ncols=min(4, len(ordered)),
+        ncols=min(2 * columns, len(ordered)),
         frameon=False,
     )
     return figure
@@ -123,7 +130,7 @@ def _curves(place: "Axes", target: Target, points: list[Point], names: list[str]
     assert axis is not None
     xs = sorted({point.place[3] for point in points if point.place[3] is not None and point.place[3] < 1e9})
     endless = any(point.place[3] == float("inf") for point in points)
-    beyond = (xs[-1] * 2 if axis.log else xs[-1] + 1) if endless and xs else None
+    beyond = _beyond(xs, log=axis.log) if endless and xs else None
     for name in dict.fromkeys(point.place[2] for point in points):
         number = names.index(name)
         own = [point for point in points if point.place[2] == name]
@@ -153,7 +160,14 @@ def _curves(place: "Axes", target: Target, points: list[Point], names: list[str]
     place.set_xticks(ticks, [f"{x:g}" for x in xs] + (["∞"] if beyond else []))
     place.minorticks_off()
     place.set_xlabel(axis.label)
-    place.set_ylabel(target.metrics[target.metric])
+    place.tick_params(labelleft=True)
+
+
+def _beyond(xs: list[float], *, log: bool) -> float:
+    """Return where infinity stands: a step after the last place."""
+    if len(xs) < 2:
+        return xs[-1] * 2 if log else xs[-1] + 1
+    return xs[-1] ** 2 / xs[-2] if log else 2 * xs[-1] - xs[-2]
 
 
 def _x(point: Point, beyond: float | None) -> float:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -143,16 +144,20 @@ class Results:
             yield ""
 
     def _how(self) -> str:
-        interval = "Brackets are 95 % bootstrap intervals over runs"
-        narrow = "; of three runs they are their range, and cover less." if self.asked.runs == 3 else "."
-        several = f"{interval}{narrow} " if self.asked.runs > 1 else ""
-        if self.asked.mode == "strict":
-            return f"{several}Settings are public and fixed beforehand; every guarantee holds."
-        quick = " The search was cut short (--quick)." if self.asked.quick else ""
-        return (
-            f"{several}Settings are the best on validation nodes, which nobody pays for, as in the paper."
-            f"{quick} No guarantee holds."
-        )
+        said = []
+        if self.asked.runs > 1:
+            narrow = "; of three runs they are their range, and cover less" if self.asked.runs == 3 else ""
+            said.append(f"Brackets are 95 % bootstrap intervals over runs{narrow}.")
+        if any(cell.settings for cell, _ in self.runs):
+            said.append("Settings are the best on validation nodes, which nobody pays for, as in the paper.")
+        elif self.asked.mode == "strict":
+            said.append("Settings are public and fixed beforehand.")
+        if self.asked.quick:
+            said.append("Places and search are those of --quick.")
+        kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
+        if kept:
+            said.append("Every guarantee holds." if all(kept) else _broken(kept))
+        return " ".join(said)
 
     def verdict(self) -> dict[str, Any]:
         """Return every point with its verdict, the tested differences, refusals and deviations."""
@@ -171,11 +176,21 @@ class Results:
         }
 
 
+def _broken(kept: list[bool]) -> str:
+    """Say how many guarantees hold, of those that do not all."""
+    return f"{sum(kept)} of {len(kept)} guarantees hold." if any(kept) else "No guarantee holds."
+
+
 def _short(value: object) -> str:
     """Return a value as a table has it: nothing for none."""
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain_x(x: float | None) -> float | str | None:
+    """Return a place as JSON has it, which knows no infinity."""
+    return "inf" if x == math.inf else x
 
 
 def _plain_point(point: Point, scale: float) -> dict[str, Any]:
@@ -185,7 +200,7 @@ def _plain_point(point: Point, scale: float) -> dict[str, Any]:
         "dataset": dataset,
         "panel": panel,
         "line": line,
-        "x": x,
+        "x": _plain_x(x),
         "settings": dict(point.settings),
         "runs": len(point.runs),
         "ours": None if point.mean is None else round(scale * point.mean, 4),
@@ -204,7 +219,7 @@ def _plain_comparison(one: Comparison, scale: float) -> dict[str, Any]:
         "panel": panel,
         "line": line,
         "other": one.other,
-        "x": x,
+        "x": _plain_x(x),
         "difference": round(scale * one.mean, 4),
         "p_holm": None if one.p_value is None else float(f"{one.p_value:.4g}"),
         "significant": one.significant,

@@ -1,5 +1,6 @@
 """A target of seconds, and what runs it."""
 
+import math
 from pathlib import Path
 
 from graphveil.experiment.artifacts import RunFolder
@@ -20,6 +21,15 @@ SMALL = Target(
             paper={"unit": "directed-edge"},
             strict={"unit": "undirected-edge"},
             search={"hops": (1, 2)},
+            xs=(1.0, 4.0),
+        ),
+        Line(
+            name="budget of any size",
+            method="mlp",
+            parameters={**QUICK, "delta": 1e-4, "unit": "undirected-edge", "tuned": False},
+            free={**QUICK, "unit": "none", "tuned": False},
+            xs=(4.0, math.inf),
+            modes=("strict",),
         ),
         Line(name="MLP", method="mlp", parameters={**QUICK, "unit": "none", "tuned": False}, level=True),
         Line(
@@ -29,7 +39,7 @@ SMALL = Target(
             modes=("strict",),
         ),
     ),
-    axis=Axis(label="epsilon", keyword="epsilon", values=(1.0, 4.0), quick=(4.0,)),
+    axis=Axis(label="epsilon", keyword="epsilon", values=(1.0, 4.0, math.inf), quick=(4.0,)),
     datasets=("synthetic/tiny",),
     published={("synthetic/tiny", "", "GAP", 4.0): Published(99.0, 0.5)},
     compared=(("", "GAP", "MLP"),),

@@ -1,5 +1,6 @@
 """A grid: each cell once, stopped anywhere and resumed to the same bytes; refusals are findings."""
 
+import json
 import os
 import signal
 import subprocess
@@ -90,6 +91,8 @@ def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> N
     assert "paper mode only" in why and results.refusals[why] == ["SAGE-NDP"]
     verdicts = {point.place[2]: point.verdict(100) for point in results.points}
     assert verdicts["SAGE-NDP"] == "refused"
+    endless = {point["line"]: point["ours"] for point in results.verdict()["points"] if point["x"] == "inf"}
+    assert endless["budget of any size"] > 0 and json.dumps(results.verdict(), allow_nan=False)
     assert f",{why}" in results.csv().replace('"', "")
     costs = [found.cost for cell, found in results.runs if cell.line == "GAP"]
     assert all(cost and cost["valid"] and cost["unit"] == "undirected-edge" for cost in costs)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from graphveil.errors import ArtifactError
 from graphveil.reproduce.cells import Asked, Cell, cells_of
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
+from graphveil.reproduce.reread import results_of_csv
 from graphveil.reproduce.results import Point
 from graphveil.reproduce.statistics import holm, interval
 from graphveil.reproduce.target import Published
@@ -90,3 +92,18 @@ def test_tables_hold_in_markdown_and_in_latex() -> None:
     assert "| GAP | 71.0 [70.0, 72.0] | 71.0 [70.0, 72.0] |" in page
     assert "A made-up source." in page
     assert len({len(row) for row in tex.rows} | {len(tex.head)}) == 1
+
+
+def test_a_kept_csv_makes_the_same_page_again() -> None:
+    made = results()
+    again = results_of_csv(made.csv(), SMALL, "paper")
+    assert list(again.page()) == list(made.page())
+    assert again.csv() == made.csv()
+
+
+def test_a_csv_of_another_target_is_refused() -> None:
+    text = results().csv().replace("GAP", "GAPP")
+    with pytest.raises(ArtifactError, match="12 of 15 rows"):
+        results_of_csv(text, SMALL, "paper")
+    with pytest.raises(ArtifactError, match="lacks a column"):
+        results_of_csv("a,b\n1,2\n", SMALL, "paper")

@@ -153,8 +153,8 @@ FIGURE6 = Target(
     title="Test accuracy over epsilon",
     source=f"{SOURCE}, Figure 6",
     lines=(
-        _gap_edp(EDGE),
-        _sage_edp(EDGE),
+        _gap_edp(EDGE, xs=published.EDGE_EPSILONS),
+        _sage_edp(EDGE, xs=published.EDGE_EPSILONS),
         _mlp(EDGE, level=True),
         _gap_inf(EDGE, level=True),
         _gap_ndp(NODE, xs=published.NODE_EPSILONS),

@@ -1,0 +1,95 @@
+"""Pages and figures of docs/results, from the results.csv files that lie there.
+
+    python benchmarks/results.py docs/results
+
+A file is called TARGET.MODE.csv, or TARGET.MODE.quick.csv, with a dash for the target's colon; `graphveil
+reproduce TARGET --mode MODE` made it. Beside each this writes TARGET.MODE.md and a figure for each data set
+as SVG, and then README.md, which lists them. Nothing is measured.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphveil.reproduce.figures import figures_of
+from graphveil.reproduce.outputs import Results
+from graphveil.reproduce.reread import results_of_csv
+from graphveil.reproduce.target import MODES, Mode
+from graphveil.reproduce.targets import TARGETS
+
+HEAD = """# Results
+
+Tables and figures of papers, made again on the graphs at hand: [how](../reproduce.md). Each page is made
+from the CSV file beside it by `python benchmarks/results.py docs/results`; the command that made that file
+stands on the page.
+"""
+
+
+def main() -> None:
+    """Write the pages of a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    for name, content in pages(folder).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    for path in sorted(folder.glob("*.csv")):
+        results = kept(path)
+        for name, drawn in figures(results, path.stem).items():
+            (folder / name).write_bytes(drawn)
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """Return every page by its name."""
+    found, lines = dict[str, str](), []
+    for path in sorted(folder.glob("*.csv")):
+        results = kept(path)
+        found[f"{path.stem}.md"] = "\n".join(page(results, path)) + "\n"
+        asked, target = results.asked, results.target
+        lines.append(
+            f"* [`{target.name}`, {asked.mode} mode]({path.stem}.md): {target.title} "
+            f"({', '.join(target.datasets)}; {asked.runs} run{'s' * (asked.runs > 1)})"
+        )
+    return {"README.md": "\n".join([HEAD, *lines]) + "\n", **found}
+
+
+def page(results: Results, path: Path) -> Iterator[str]:
+    """Yield the lines of a page: its command, figures, tables."""
+    title, *rest = results.page()
+    yield title
+    yield from ("", f"```console\n$ {command(results)}\n```", "")
+    drawn = dict.fromkeys(point.place[0] for point in results.points if point.mean is not None)
+    for dataset in drawn if results.target.figure else ():
+        yield from (f"![{results.target.title}]({path.stem}.{dataset.replace('/', '-')}.svg)", "")
+    yield from "\n".join(rest).strip().split("\n")
+
+
+def command(results: Results) -> str:
+    """Return the command that makes these results."""
+    target, asked = results.target, results.asked
+    words = ["graphveil reproduce", target.name, "--mode", asked.mode]
+    words += ["--datasets", ",".join(target.datasets), "--runs", str(asked.runs)]
+    return " ".join([*words, *(["--quick"] if asked.quick else [])])
+
+
+def figures(results: Results, stem: str) -> dict[str, bytes]:
+    """Return the figures of results by the names that they have here."""
+    if not results.target.figure:
+        return {}
+    drawn = figures_of(results.target, results.points, ("svg",))
+    return {f"{stem}.{name}": content for name, content in drawn.items()}
+
+
+def kept(path: Path) -> Results:
+    """Return the results that a file holds, by its name."""
+    name, mode, *quick = path.stem.split(".")
+    target = next(TARGETS[each] for each in TARGETS if each.replace(":", "-") == name)
+    return results_of_csv(path.read_text(encoding="utf-8"), target, mode_named(mode), quick=bool(quick))
+
+
+def mode_named(name: str) -> Mode:
+    """Return the mode of a name."""
+    return next(mode for mode in MODES if mode == name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""The pages of docs/results are those that their results make."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "results"
+
+
+def test_pages_are_made_from_the_results_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import results as made  # the benchmark of this name
+
+    pages = made.pages(FOLDER)
+    assert {path.name for path in FOLDER.glob("*.md")} == set(pages)
+    for name, text in pages.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text, f"{name}: python benchmarks/results.py"
+    del sys.modules["results"]
