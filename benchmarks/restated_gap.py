@@ -2,8 +2,10 @@
 
 The paper's training at edge level: an encoder of two layers and a linear head, 100 epochs of Adam on one
 full batch; noisy sums over two hops of unit rows; one layer a hop, side by side, and a linear head, 100
-epochs more. Widths 16, SELU, batch norm, one validation pass an epoch, the best epoch kept. Nothing is
-compiled, cached or sparse beyond what PyG does by itself, and no Python loop runs over nodes.
+epochs more. Widths 16, SELU, batch norm, no dropout, one validation pass an epoch, the best epoch kept. As
+in the paper's public code, both heads read SELU of batch norm of rows of norm one: the paper does not say
+so, and it is worth 0.8 points on five splits. Nothing is compiled, cached or sparse beyond what PyG does by
+itself, and no Python loop runs over nodes.
 """
 
 import copy
@@ -19,6 +21,11 @@ from graphveil.graph import Graph, to_dense
 HIDDEN, EPOCHS, RATE, HOPS = 16, 100, 0.01, 2
 
 
+def head(width: int, classes: int) -> nn.Module:
+    """Return what reads rows of norm one."""
+    return nn.Sequential(nn.BatchNorm1d(width), nn.SELU(), nn.Linear(width, classes))
+
+
 class Encoder(nn.Module):
     """Two layers that make rows of norm one, and a head that is needed for training alone."""
 
@@ -26,7 +33,7 @@ class Encoder(nn.Module):
         """Build the layers."""
         super().__init__()
         self.layers = MLP([features, HIDDEN, HIDDEN], act="selu", norm="batch_norm")
-        self.head = nn.Sequential(nn.BatchNorm1d(HIDDEN), nn.Linear(HIDDEN, classes))
+        self.head = head(HIDDEN, classes)
 
     def rows(self, x: Tensor) -> Tensor:
         """Return what is sent to the neighbours."""
@@ -44,15 +51,13 @@ class Classifier(nn.Module):
     def __init__(self, classes: int) -> None:
         """Build the layers."""
         super().__init__()
-        self.hops = nn.ModuleList(
-            MLP([HIDDEN, HIDDEN], act="selu", norm="batch_norm", plain_last=False) for _ in range(HOPS + 1)
-        )
-        self.head = nn.Linear(HIDDEN * (HOPS + 1), classes)
+        self.hops = nn.ModuleList(nn.Linear(HIDDEN, HIDDEN) for _ in range(HOPS + 1))
+        self.head = head(HIDDEN * (HOPS + 1), classes)
 
     def forward(self, hops: Tensor) -> Tensor:
         """Return logits from the hops' rows, (K + 1, N, width)."""
         parts = [layer(rows) for layer, rows in zip(self.hops, hops, strict=True)]
-        logits: Tensor = self.head(torch.cat(parts, dim=1))
+        logits: Tensor = self.head(normalize(torch.cat(parts, dim=1)))
         return logits
 
 
