@@ -57,7 +57,8 @@ polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 polyline.s1 { stroke: var(--accent); }
 polyline.s2 { stroke: var(--second); }
 polyline.s3 { stroke: var(--third); }
-polyline.flat { stroke: var(--muted); stroke-dasharray: 5 4; }
+polyline.dash { stroke-dasharray: 8 3; }
+polyline.flat { stroke: var(--muted); stroke-dasharray: 2 4; }
 .mark { fill: var(--accent); }
 .legend {
   display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 2px 0 6px 52px;
@@ -67,6 +68,7 @@ polyline.flat { stroke: var(--muted); stroke-dasharray: 5 4; }
 .key .s1 { border-color: var(--accent); }
 .key .s2 { border-color: var(--second); }
 .key .s3 { border-color: var(--third); }
-.key .flat { border-color: var(--muted); border-top-style: dashed; }
+.key .dash { border-top-style: dashed; }
+.key .flat { border-color: var(--muted); border-top-style: dotted; }
 @media print { body { background: none; } section, .tile { break-inside: avoid; } }
 """

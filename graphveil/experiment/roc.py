@@ -8,7 +8,7 @@ from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
 
 LEAST = 1e-4  # rates below it are drawn at it
-STYLES = ("s1", "s2", "s3")
+STYLES = ("s1", "s2", "s3", "s1 dash", "s2 dash", "s3 dash")  # no two of six alike
 COIN = "coin"
 
 

@@ -21,7 +21,7 @@ PAIR = (2, 7)
 GRAPH = gv.Graph.from_edges(
     torch.eye(10), [0, 1] * 5, [0, 1, 2, 3, 5], [1, 2, 3, 4, 6], directed=False, num_classes=2
 )
-REPEATS = 300
+REPEATS = 200
 CHANCE = 4 * math.sqrt(0.5 / REPEATS)  # four standard errors of the difference of two rates, at most
 
 

@@ -53,8 +53,8 @@ def test_labels_of_test_nodes_are_not_public() -> None:
 
 def test_a_plain_network_tells_more_than_the_public_data() -> None:
     model = gv.GCN(unit="none", seed=0, epochs=15).fit(TINY)
-    report = attack_links(model, TINY, LinkSettings(nodes=120, supervised=True))
-    gained = report.difference(TOLD, TOLD_PUBLIC, draws=30)
+    report = attack_links(model, TINY, LinkSettings(nodes=80, supervised=True))
+    gained = report.difference(TOLD, TOLD_PUBLIC, draws=20)
     assert gained.low > 0 and gained.mean == report[TOLD].ranking.auc - report[TOLD_PUBLIC].ranking.auc
     assert report.difference(BY_FEATURES, BY_FEATURES, draws=5).high == 0
 
