@@ -54,6 +54,7 @@ class RunRecord:
     baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
     clipped: int | None = None  # values that nodes cut to the public range
     history: list[list[Any]] = field(default_factory=list)
+    per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
 
     @property
@@ -207,12 +208,28 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         baseline_guarantee=None if beside is None else guarantee_to_plain(beside),
         clipped=getattr(model, "clipped_", None),
         history=[[None if value != value else value for value in row] for row in history],
+        per_class=_per_class(model, split) if _labels_public(model.guarantee) else [],
     )
 
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
     return {part: _there(model.score(split, part)) for part in ("test", "val")}
+
+
+def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
+    """Return, by class, how many test nodes are of it, are found, and are said to be of it."""
+    tested = split.mask("test") & (split.y >= 0)
+    true, said = split.y[tested], model.predict(split)[tested]
+    return [
+        [int((true == k).sum()), int(((true == k) & (said == k)).sum()), int((said == k).sum())]
+        for k in range(split.num_classes)
+    ]
+
+
+def _labels_public(guarantee: Guarantee) -> bool:
+    """Whether labels are public, so that counts of them may be shown inside."""
+    return guarantee.unit == NoUnit.name or secrets_of(guarantee) == "edges"
 
 
 def _there(value: float) -> float | None:
@@ -266,6 +283,8 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
     metrics = {
         **_configuration(plan, guarantee),
         **_accuracy_figures(records),
+        "tested": sum(tested for tested, *_ in records[0].per_class) or None,
+        "per_class": _class_figures(records[0], graph),
         "covered": _covers_accuracies(guarantee),
         "private_accuracy": _private_figures(records, all_runs),
         "guarantee": guarantee.as_dict(),
@@ -294,6 +313,20 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         guarantee=guarantee,
         clipped=records[0].clipped,
     )
+
+
+def _class_figures(record: RunRecord, graph: "Graph") -> list[dict[str, Any]]:
+    """Return the first run's recall and precision by class; none where labels are secret."""
+    names = graph.class_names or tuple(map(str, range(len(record.per_class))))
+    return [
+        {
+            "class": str(name),
+            "tested": tested,
+            "recall": right / tested if tested else None,
+            "precision": right / said if said else None,
+        }
+        for name, (tested, right, said) in zip(names, record.per_class, strict=False)
+    ]
 
 
 def _covers_accuracies(guarantee: Guarantee) -> bool:

@@ -1,0 +1,45 @@
+"""``report``: several runs side by side, as one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphveil.cli import options
+from graphveil.cli.console import Screen
+from graphveil.errors import ConfigError
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")]
+Page = Annotated[Path, typer.Option("--out", help="The page, one HTML file.", rich_help_panel="Run")]
+Static = Annotated[
+    bool,
+    typer.Option(
+        "--static", help="No script in the page, even if Plotly is installed.", rich_help_panel="Run"
+    ),
+]
+
+
+def report(
+    runs: Runs, out: Page = Path("report.html"), static: Static = False, json: options.Json = False
+) -> None:
+    """Write one page about several runs: accuracy over epsilon, attackers, budgets, guarantees. Internal.
+
+    It reads finished run folders and spends nothing. With the extra report (Plotly) its figures are
+    interactive; the script is part of the page, and nothing is fetched.
+    """
+    from datetime import UTC, datetime
+
+    from graphveil._files import write_atomic
+    from graphveil.experiment.compared import compared_page
+    from graphveil.experiment.figures import interactive_available
+    from graphveil.experiment.finished_run import FinishedRun
+
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
+    found = [FinishedRun.read(run) for run in runs]
+    interactive = interactive_available() and not static
+    page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
+    write_atomic(out, page.encode())
+    screen = Screen(as_json=json)
+    screen.say(f"{out}: {len(found)} run(s) side by side; internal, do not publish it")
+    screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})

@@ -1,0 +1,111 @@
+"""A finished run as others read it: its figures, its guarantee, and what attacks found."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphveil.errors import ArtifactError
+from graphveil.experiment.artifacts import RunFolder
+from graphveil.experiment.results import Summary, baseline_cost
+from graphveil.privacy import Guarantee
+
+_NORMAL = 1.959963984540054  # 97.5 % quantile
+ATTACKS = "attacks"
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One run folder that is complete.
+
+    Args:
+        name: of the folder.
+        metrics: what ``train --json`` printed.
+        guarantee: that of one run, accounted anew from its events.
+        configuration: how it was called.
+        versions: of the packages that it ran with.
+        attacks: what ``graphveil attack`` found, by attack.
+    """
+
+    name: str
+    metrics: Mapping[str, Any]
+    guarantee: Guarantee
+    configuration: Mapping[str, Any]
+    versions: Mapping[str, str]
+    attacks: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, path: Path) -> "FinishedRun":
+        """Read a run folder.
+
+        Raises:
+            ArtifactError: the folder holds no finished run, or a file of it is damaged.
+        """
+        from graphveil.artifacts.release_folder import read_promise
+
+        folder = RunFolder(path)
+        if not folder.complete:
+            raise ArtifactError(
+                f"{path} holds no finished run; give the folder that train made (--out), or finish it with "
+                "--resume"
+            )
+        found = sorted((folder.internal / ATTACKS).glob("*.json"))
+        lock = _read(folder.lock)
+        return cls(
+            path.resolve().name,
+            _read(folder.metrics),
+            read_promise(path).guarantee,
+            lock["configuration"],
+            lock["versions"],
+            {file.stem: _read(file) for file in found},
+        )
+
+    @property
+    def group(self) -> str:
+        """What runs have in common that differ in their budget alone."""
+        mode = "" if self.metrics["mode"] == "strict" else f", {self.metrics['mode']} mode"
+        return f"{self.metrics['method']}{mode}"
+
+    @property
+    def accuracy(self) -> Summary:
+        """Test accuracy; of a single run with Wilson's interval, where the number of test nodes is known."""
+        return interval(self.metrics["test_accuracy"], self.metrics.get("tested"))
+
+    @property
+    def floor(self) -> Summary | None:
+        """That of the network that reads no edge, if it ran."""
+        found = self.metrics["mlp_test_accuracy"]
+        return None if found is None else interval(found, self.metrics.get("tested"))
+
+    @property
+    def floor_epsilon(self) -> float | None:
+        """What that network cost."""
+        return baseline_cost(self.metrics).epsilon
+
+
+def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
+    """Return accuracies with their 95 % interval: Student's over runs, Wilson's for a single one.
+
+    >>> low, high = interval({"values": [0.9]}, 100).ci95
+    >>> round(low, 3), round(high, 3)
+    (0.826, 0.945)
+    """
+    summary = Summary.of(figures["values"])
+    if summary.ci95 is not None or summary.mean is None or not tested:
+        return summary
+    share, wide = summary.mean, _NORMAL**2 / tested
+    middle = (share + wide / 2) / (1 + wide)
+    half = _NORMAL * math.sqrt(share * (1 - share) / tested + wide / (4 * tested)) / (1 + wide)
+    return Summary(summary.mean, None, (max(0.0, middle - half), min(1.0, middle + half)), summary.values)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ArtifactError(f"{path} cannot be read as JSON; make the run anew") from None
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path} does not hold an object; make the run anew")
+    return found

@@ -1,0 +1,129 @@
+"""The page of several runs: what it says, what it refuses, and how it looks in a browser."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from command import Invoke
+
+from graphveil.cli import main
+from graphveil.experiment.compared import compared_page
+from graphveil.experiment.figures import interactive_available
+from graphveil.experiment.finished_run import FinishedRun, interval
+
+TODAY = date(2026, 1, 2)
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+# Writes into the page's title what a test asks about its layout.
+PROBE = """<script>window.onload = () => {
+  const sizes = [...document.querySelectorAll("svg text")].map(t => parseFloat(getComputedStyle(t).fontSize));
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  document.title = `wide ${wide} smallest ${Math.min(...sizes)}`;
+}</script>"""
+
+
+def trained(method: str, out: Path, *flags: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", method, "--dataset", "synthetic/tiny", "--out", str(out), *flags])
+    assert not stop.value.code
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FinishedRun]:
+    root = tmp_path_factory.mktemp("runs")
+    for name, epsilon, count in (("one", "1", "1"), ("four", "4", "2")):
+        flags = ("--unit", "undirected-edge", "--set", "epochs=3", "--epsilon", epsilon, "--runs", count)
+        trained("gap", root / name, *flags)
+    return [FinishedRun.read(root / name) for name in ("one", "four")]
+
+
+def test_every_run_has_its_row_its_curve_and_its_words(runs: list[FinishedRun]) -> None:
+    page = compared_page(runs, today=TODAY)
+    assert "2026-01-02" in page and "internal: do not publish" in page
+    for run in runs:
+        assert f"<td>{run.name}</td>" in page
+        assert run.accuracy.percent() in page
+        assert run.guarantee.statement() in page
+    assert page.count("<svg") == 2 and "<script" not in page and "http" not in page
+    assert "different" not in page
+
+
+def test_rows_about_different_things_are_called_that(runs: list[FinishedRun]) -> None:
+    other = replace(runs[1], metrics={**runs[1].metrics, "unit": "directed-edge", "delta": 1e-5})
+    assert "different units and deltas" in compared_page([runs[0], other], today=TODAY)
+
+
+def test_a_name_is_shown_and_never_obeyed(runs: list[FinishedRun]) -> None:
+    page = compared_page([replace(runs[0], name="<script>x</script>")], today=TODAY)
+    assert "<script>x" not in page and "&lt;script&gt;x" in page
+
+
+def test_what_attacks_found_stands_beside(runs: list[FinishedRun]) -> None:
+    found = {"linkteller": {"attackers": [{"attacker": "somebody", "auc": 0.625, "tpr_at_1pct_fpr": None}]}}
+    page = compared_page([replace(runs[0], attacks=found)], today=TODAY)
+    assert "somebody" in page and "0.625" in page
+    assert "Attacks that were made" not in compared_page(runs, today=TODAY)
+
+
+def test_a_single_run_has_the_interval_of_its_test_nodes(runs: list[FinishedRun]) -> None:
+    one, two = runs
+    assert one.metrics["tested"] == sum(k["tested"] for k in one.metrics["per_class"]) > 0
+    right = sum(k["recall"] * k["tested"] for k in one.metrics["per_class"])
+    assert right / one.metrics["tested"] == pytest.approx(one.accuracy.mean, abs=1e-5)
+    assert one.accuracy.ci95 is not None and one.accuracy.ci95[0] < one.accuracy.mean < one.accuracy.ci95[1]
+    assert two.accuracy.ci95 == tuple(two.metrics["test_accuracy"]["ci95"])
+    assert interval({"values": [0.0]}, 50).ci95 == pytest.approx((0.0, 0.0713), abs=1e-4)
+
+
+def test_classes_are_not_counted_where_labels_are_secret(tmp_path: Path) -> None:
+    trained("mlp", tmp_path / "run", "--unit", "node-owner", "--epsilon", "8")
+    metrics = FinishedRun.read(tmp_path / "run").metrics
+    assert metrics["tested"] is None and metrics["per_class"] == []
+
+
+def test_the_command_writes_the_page_or_says_why_not(invoke: Invoke, tmp_path: Path) -> None:
+    data = ("--dataset", "synthetic/tiny", "--unit", "undirected-edge", "--set", "tuned=false")
+    assert invoke("train", "mlp", *data, "--out", tmp_path / "run").code == 0
+    told = invoke("report", tmp_path / "run", "--out", tmp_path / "page.html", "--static", "--json")
+    assert told.code == 0 and told.json["runs"] == ["run"] and told.json["interactive"] is False
+    assert "0 " in (tmp_path / "page.html").read_text()
+    refused = invoke("report", tmp_path, "--out", tmp_path / "other.html")
+    assert refused.code != 0 and "no finished run" in refused.err
+    assert not (tmp_path / "other.html").exists()
+
+
+@pytest.mark.skipif(not interactive_available(), reason="the extra report (plotly) is not installed")
+def test_interactive_figures_are_whole_in_the_page(runs: list[FinishedRun]) -> None:
+    page = compared_page(runs, today=TODAY, interactive=True)
+    assert page.count("plotly-graph-div") >= 2
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="http', page)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_it_fits_a_phone_and_a_desk(runs: list[FinishedRun], width: int, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    page = tmp_path / "page.html"
+    page.write_text(compared_page(runs, today=TODAY).replace("</body>", PROBE + "</body>"))
+    shown = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={width},900",
+            "--dump-dom",
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    found = re.search(r"<title>wide (-?\d+) smallest ([\d.]+)</title>", shown)
+    assert found is not None
+    assert int(found[1]) <= 0 and float(found[2]) >= 11
