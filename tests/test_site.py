@@ -41,3 +41,9 @@ def test_notebooks_become_pages() -> None:
     pytest.importorskip("mkdocs")
     page = loaded(DOCS / "site" / "pages.py").as_markdown(json.loads(NOTEBOOKS[0].read_text("utf-8")))
     assert page.startswith("# Tutorial") and "```text\nbroken: True" in page
+
+
+def test_every_page_stands_in_the_navigation() -> None:
+    listed = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    pages = [page.relative_to(DOCS).as_posix() for part in ("*.md", "start/*.md") for page in DOCS.glob(part)]
+    assert [page for page in pages if f"- {page}\n" not in listed] == []
