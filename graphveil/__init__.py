@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphveil.models.gap import GAP
     from graphveil.models.gat import GAT
     from graphveil.models.gcn import GCN
+    from graphveil.models.gnn import PrivateGNN
     from graphveil.models.heterorr import HeteroRR
     from graphveil.models.label_posterior import LabelPosterior
     from graphveil.models.lpgnn import LPGNN
@@ -49,6 +50,7 @@ _HOMES = {
     "METHODS": "graphveil.models",
     "MLP": "graphveil.models.mlp",
     "MemoryLedger": "graphveil.privacy",
+    "PrivateGNN": "graphveil.models.gnn",
     "ReleasedRows": "graphveil.models.private_hops",
     "SAGE": "graphveil.models.sage",
     "SimGAT": "graphveil.models.simgat",
@@ -86,6 +88,7 @@ __all__ = [
     "HeteroRR",
     "LabelPosterior",
     "MemoryLedger",
+    "PrivateGNN",
     "ReleasedRows",
     "SimGAT",
     "attach_ledger",

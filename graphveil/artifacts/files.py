@@ -138,12 +138,17 @@ def refusing(path: Path) -> Iterator[None]:
 
 
 def plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON has them, which knows no infinity: a budget of inf becomes text.
+    """Return parameters as JSON has them, which knows no infinity and no code.
+
+    A budget of inf becomes text, and a class or function its name.
 
     >>> plain_parameters({"eps_x": math.inf, "hidden": 16})
     {'eps_x': 'inf', 'hidden': 16}
     """
-    return {name: INFINITE if value == math.inf else value for name, value in parameters.items()}
+    return {
+        name: INFINITE if value == math.inf else getattr(value, "__name__", value)
+        for name, value in parameters.items()
+    }
 
 
 def first_complaint(error: ValidationError) -> str:

@@ -22,6 +22,7 @@ _CLASSES = {
     "label-posterior": ("graphveil.models.label_posterior", "LabelPosterior"),
     "heterorr": ("graphveil.models.heterorr", "HeteroRR"),
     "simgat": ("graphveil.models.simgat", "SimGAT"),
+    "gnn": ("graphveil.models.gnn", "PrivateGNN"),
 }
 
 

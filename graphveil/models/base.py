@@ -316,7 +316,11 @@ class Estimator(Predictor, ABC):
 
     def _configuration(self) -> str:
         """Return what a resumed fit has to have in common with the first one, as text."""
-        shared = {k: v for k, v in self.get_params().items() if k not in ("device", "unsafe_noise_seed")}
+        shared = {
+            name: getattr(value, "__name__", value)  # of code, whose text may hold an address in memory
+            for name, value in self.get_params().items()
+            if name not in ("device", "unsafe_noise_seed")
+        }
         return repr(sorted(shared.items()))
 
     def _known_of(self, fitted: Fitted) -> Answer:

@@ -64,7 +64,7 @@ def copy(saved: tuple[Estimator, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved[1], tmp_path / "copy"))
 
 
-@pytest.mark.parametrize("name", list(gv.METHODS))
+@pytest.mark.parametrize("name", SMALL)  # gnn, whose predictions a release withholds, in tests of its own
 def test_every_method_comes_back_as_it_was(name: str, graph: Graph, tmp_path: Path) -> None:
     model = gv.METHODS[name](seed=0, **SMALL[name]).fit(graph)
     model.save(tmp_path / "model")

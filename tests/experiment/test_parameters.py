@@ -47,7 +47,7 @@ NO_TEXT = ("perturb", None)  # of text, "none" is a text: no mechanism is said b
 
 def test_every_default_of_every_method_can_be_written_as_text() -> None:
     for name, cls in gv.METHODS.items():
-        budgets = {"epsilon": 1.0}
+        budgets: dict[str, Any] = {"epsilon": 1.0}
         if cls.local:
             budgets = {"eps_x": 1.0 if cls.needs_features else 0.0, "eps_y": 0.5}
         unit = (
@@ -55,6 +55,8 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         )
         if name == "heterorr":
             unit, budgets["eps_x"] = "private-slot-edge", 2.0
+        if name == "gnn":
+            unit, budgets["module"] = "node-owner", "MyGNN"
         model = cls(unit=unit, **budgets)
         given = {name: value for name, value in model.get_params().items() if (name, value) != NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]

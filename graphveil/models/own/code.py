@@ -53,6 +53,11 @@ def name_of(module: Factory | str) -> str:
     return module if isinstance(module, str) else str(getattr(module, "__name__", type(module).__name__))
 
 
+def is_known(module: Factory | str) -> bool:
+    """Whether there is code here for what a factory or a name stands for."""
+    return not isinstance(module, str) or module in _KNOWN
+
+
 def factory_of(module: Factory | str) -> Factory:
     """Return the factory, or the one that a name stands for in this process.
 

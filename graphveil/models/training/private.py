@@ -180,7 +180,8 @@ def fit_sums(
     start = context.once(f"{stage}-start", lambda: _copied(network))
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
-    noise = release.ask(DPSGDData(*data, *start.values(), configured))
+    ordered = [start[name] for name in network.state_dict()]  # files have them in another order
+    noise = release.ask(DPSGDData(*data, *ordered, configured))
     gradients = sums()
     passed = _Passed(stage, network, gradients, training.steps, candidates, context)
 

@@ -1,7 +1,15 @@
-"""How far the encoder of recipes S and R descends."""
+"""The encoder of protected records: how far it descends, and the release's question that trains it."""
 
 import math
 
+from torch import Tensor
+
+from graphveil.graph import Graph, rows
+from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax
+from graphveil.models.method import State
+from graphveil.models.session import Session
+from graphveil.models.training.private import tensors_of
+from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.train.descent import Descent
 
 _RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
@@ -19,3 +27,32 @@ def encoder_descent(steps: int, noise_multiplier: float, records: int) -> Descen
     rate = _RATE * (loudness / _USUAL) ** _POWER
     low, high = _RATE_RANGE
     return Descent(steps=steps, rate=min(max(rate, low), high), records=records)
+
+
+def ask_encoder(
+    graph: Graph, query: DPSGDQuery, labelled: Tensor, release: Release, session: Session
+) -> NoisySoftmax:
+    """Train the encoder on labelled members as the release's next question, or take it from the workspace.
+
+    Args:
+        graph: features and labels.
+        query: the steps.
+        labelled: the public members that teach, bool (N).
+        release: open, with the steps as its next question.
+        session: where a finished stage is kept.
+    """
+    nodes = labelled.nonzero()[:, 0]
+    noise = release.ask(DPSGDData(*tensors_of(rows(graph.x, nodes)), graph.y[nodes]))
+
+    def train() -> State:
+        return fit_softmax(
+            graph.x,
+            graph.y,
+            labelled,
+            graph.num_classes,
+            descent=encoder_descent(query.steps, query.noise_multiplier, len(nodes)),
+            noise_multiplier=query.noise_multiplier,
+            noise=noise,
+        ).state()
+
+    return NoisySoftmax.restore(session.once("encoder", train))

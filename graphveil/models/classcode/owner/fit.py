@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphveil.errors import ReleaseError
-from graphveil.graph import Graph, rows
-from graphveil.models.classcode.owner.encoder import encoder_descent
+from graphveil.graph import Graph
+from graphveil.models.classcode.owner.encoder import ask_encoder
 from graphveil.models.classcode.owner.messages import Messages
 from graphveil.models.classcode.owner.pushes import FLAT_LEVELS, AggregatedCodes, listen
 from graphveil.models.classcode.owner.reader import (
@@ -18,11 +18,10 @@ from graphveil.models.classcode.owner.reader import (
 )
 from graphveil.models.classcode.owner.targets import teachers
 from graphveil.models.classcode.owner.weighing import Weighing, fit_weighing
-from graphveil.models.features.noisy_softmax import NoisySoftmax, fit_softmax
+from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.membership import OTHER
 from graphveil.models.method import State
 from graphveil.models.session import Session
-from graphveil.models.training.private import tensors_of
 from graphveil.release import DPSGDData, DPSGDQuery, PushData, PushQuery, Release, ReleasePlan
 from graphveil.release.own_lists import read_own_lists
 
@@ -104,21 +103,7 @@ class _Fit:
 
     def encoder(self) -> NoisySoftmax:
         """Train the encoder, or take it from the workspace."""
-        graph, steps, loud = self._graph, self.first.steps, self.first.noise_multiplier
-        noise = self._release.ask(DPSGDData(*tensors_of(rows(graph.x, self._nodes)), graph.y[self._nodes]))
-
-        def train() -> State:
-            return fit_softmax(
-                graph.x,
-                graph.y,
-                self.labelled,
-                graph.num_classes,
-                descent=encoder_descent(steps, loud, len(self._nodes)),
-                noise_multiplier=loud,
-                noise=noise,
-            ).state()
-
-        return NoisySoftmax.restore(self._session.once("encoder", train))
+        return ask_encoder(self._graph, self.first, self.labelled, self._release, self._session)
 
     def combiner_inputs(self, log_posteriors: Tensor, aggregated: AggregatedCodes, sent: Tensor) -> Tensor:
         """Return what the combiner reads: for v, v's own record and published rows."""

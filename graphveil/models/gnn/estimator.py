@@ -1,0 +1,161 @@
+"""PrivateGNN: a message-passing module of the user's own, trained with a guarantee for whole records."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from graphveil import _check
+from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.models.base import Estimator
+from graphveil.models.fitted import Fitted
+from graphveil.models.gnn.method import StarGnn
+from graphveil.models.gnn.trained import TrainedStars
+from graphveil.models.learned import Learned, nothing
+from graphveil.models.own.code import Factory, check_factory
+from graphveil.privacy import NodeOwner, NodePromise, NodeUnit
+from graphveil.train import PrivateSchedule
+
+_LEAST_SHARE, _LEAST_PUSH, _MOST_SUGGESTED = 0.001, 0.05, 0.4
+_AVERAGED = 0.3  # of the steps, whose iterates are averaged
+
+
+def _module_of(fit: Fitted) -> nn.Module | None:
+    """Return the trained module, None where a file was read."""
+    return fit.trained.module if isinstance(fit.trained, TrainedStars) else None
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivateGNN(Estimator):
+    """Any message-passing module, trained on protected records: publish once, then each node's own star.
+
+    ``module`` is a class, or a function, of two public sizes: ``module(inputs, classes)`` is a torch module
+    that maps rows (n, inputs) and ``edge_index`` (2, k) to logits (n, classes), such as layers of
+    torch_geometric.
+
+    1. An encoder (softmax regression on own features) is trained by 60 noisy steps.
+    2. One noisy push is published: labelled nodes send the code of their label along their own edges, others
+       the mean code under the encoder's posterior; row v is Z_v = sum of w_uv c_u + N(0, sigma^2 I).
+    3. The star of v is v and at most ``leaves`` nodes of v's *own* list. Its root holds [posterior of v,
+       Z_v, 1], a leaf u holds sqrt(k) (Z_u - what v wrote there) for k leaves, and edges lead from leaves
+       to the root: a mean over them is their sum over sqrt(k), whose noise does not depend on k. ``inputs``
+       is 2 C.
+    4. The module is trained on the stars of labelled nodes by DP-Adam: Poisson batches, every star's gradient
+       clipped on its own. The logits at v's root, on v's star, are the prediction for v.
+
+    Guarantee: unit ``node-owner``. Encoder, rows, the module's weights of all steps, and the predictions
+    for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, whatever the module
+    does: a record is in one example only, since a star reads its root's own list and *published* rows. The
+    prediction for q reads q's features and list, and is for those entitled to both. Proof:
+    ``docs/guarantees.md``, section 9.
+
+    A module that mixes the rows of a batch, draws at random, changes as it runs, or holds long tensors that
+    are not trained is refused before anything is booked (``docs/own_models.md`` lists what, and what to take
+    instead). A function that closes over a tensor of the graph cannot be seen: do not write one.
+
+    Args:
+        module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
+        reads: what lies on leaves: ``"published"`` rows.
+        encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
+        module_share: the module's; the push has the rest.
+        leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins.
+        epochs: expected passes of the module over labelled records.
+        batch_size: labelled records expected in a batch; None for a twentieth of them.
+        clip: the norm that a star's gradient is clipped to.
+        learning_rate: of the module's first step; it falls along a cosine, and the last 30 % of the iterates
+            are averaged.
+
+    Raises:
+        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
+        UnitError, NotYetError: the unit is not ``"node-owner"``; it says what to use.
+
+    >>> import torch
+    >>> from graphveil.graph import RECIPES, synthetic
+    >>> class MyGNN(torch.nn.Module):
+    ...     def __init__(self, inputs, classes):
+    ...         super().__init__()
+    ...         self.own, self.heard = torch.nn.Linear(inputs, 8), torch.nn.Linear(inputs, 8)
+    ...         self.out = torch.nn.Linear(8, classes)
+    ...     def forward(self, x, edge_index):
+    ...         source, target = edge_index
+    ...         heard = torch.zeros_like(x).index_add(0, target, x[source])
+    ...         return self.out(torch.relu(self.own(x) + self.heard(heard)))
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = PrivateGNN(module=MyGNN, unit="node-owner", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, model.guarantee.releases
+    (True, True, 3)
+    """
+
+    method: ClassVar[str] = "gnn"
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
+
+    module: Factory | str = ""
+    reads: Literal["published"] = "published"
+    encoder_share: float | None = None
+    module_share: float = 0.15
+    leaves: int = 128
+    epochs: int = 10
+    batch_size: int | None = None
+    clip: float = 1.0
+    learning_rate: float = 0.02
+
+    module_ = Learned[nn.Module | None](_module_of, nothing)
+
+    def _check_config(self) -> None:
+        self._check_unit()
+        super()._check_config()
+        if self.mode == "paper":
+            raise ConfigError("gnn has no paper to reproduce and so no paper mode: use mode='strict'")
+        if self.device == "cuda":
+            raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
+        if not self.module:
+            raise ConfigError(
+                "gnn trains a module of your own: pass module=, a class that is built as module(inputs, "
+                "classes) and called as module(x, edge_index) (--module FILE.py:NAME)"
+            )
+        check_factory(self.module)
+        _check.one_of(("published",), reads=self.reads)
+        _check.integer_at_least(1, leaves=self.leaves)
+        encoder = _MOST_SUGGESTED if self.encoder_share is None else self.encoder_share
+        _check.within(_LEAST_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
+        if encoder + self.module_share > 1 - _LEAST_PUSH:
+            raise ConfigError(
+                f"encoder_share={encoder:g} and module_share={self.module_share:g} leave the push "
+                f"less than {_LEAST_PUSH:g} of mu^2; make them smaller"
+            )
+        self._configured()
+
+    def _check_unit(self) -> None:
+        """Refuse a unit under which stars have no proof, with the reason."""
+        unit = self.protected_unit
+        if isinstance(unit, NodePromise):
+            raise UnitError(
+                "gnn reads each node's own list, and under unit 'node-promise' an edge belongs to both of "
+                "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
+                "'node-owner', or gap"
+            )
+        if not isinstance(unit, NodeUnit):
+            raise NotYetError(
+                f"gnn does not yet protect {unit.name!r}. At edge level features and labels are public: "
+                "publish rows once (graphveil.private_hops) and train any module on them in the clear; here, "
+                f"use unit {NodeOwner.name!r}"
+            )
+
+    def _configured(self) -> StarGnn:
+        return StarGnn(
+            name=self.method,
+            terms=self._terms(),
+            device=self.device,
+            module=self.module,
+            schedule=PrivateSchedule(
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                clip=self.clip,
+                learning_rate=self.learning_rate,
+                decay="cosine",
+                average=_AVERAGED,
+            ),
+            shares=(self.encoder_share, self.module_share),
+            leaves=self.leaves,
+            degree_budget=self.degree_budget or 1,
+        )

@@ -1,0 +1,57 @@
+"""How a module is run on one star at a time: many at once where it can be, one after the other elsewhere."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from graphveil.models.own.probing import random_tree
+from graphveil.train.stars import Route, StarSum, star_logits
+
+_CLOSE = 1e-9
+_STARS, _LEAVES, _SEED = 6, 4, 11
+
+
+def route_of(module: nn.Module, inputs: int, classes: int) -> tuple[Route, Tensor]:
+    """Return the route for a module, and what it makes of fixed random stars: a fingerprint of its code.
+
+    ``vmap`` is taken if it gives the sums of clipped gradients and the logits that a loop gives; some modules
+    cannot be run so (self-loops that are added by a mask), and their steps are many times slower.
+    """
+    probe = copy.deepcopy(module).to(torch.float64).eval()
+    looped = _probed(probe, inputs, classes, "loop")
+    try:
+        together = _probed(probe, inputs, classes, "vmap")
+    except Exception:  # whatever a user's module or torch raises under vmap: it can be run in a loop
+        return "loop", looped
+    alike = torch.allclose(looped, together, rtol=_CLOSE, atol=_CLOSE)
+    return ("vmap", together) if alike else ("loop", looped)
+
+
+def _probed(module: nn.Module, inputs: int, classes: int, route: Route) -> Tensor:
+    """Return a sum of clipped gradients and all logits on random stars of different lengths."""
+    x, edges = _random_stars(inputs)
+    labels = torch.arange(_STARS) % classes
+
+    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
+        return x[index], edges[index]
+
+    with torch.random.fork_rng(devices=[]):
+        gradients = StarSum(module, stars, labels, _LEAVES + 2, route=route)
+        gradients.add(torch.arange(_STARS), 1.0)
+        logits = star_logits(module, stars, _STARS, _LEAVES + 2, route=route)
+    return torch.cat([gradients.sums, logits.flatten()])
+
+
+def _random_stars(inputs: int) -> tuple[Tensor, Tensor]:
+    import numpy as np
+
+    rng = np.random.default_rng(_SEED)
+    x = torch.zeros(_STARS, _LEAVES + 2, inputs, dtype=torch.float64)
+    edges = torch.full((_STARS, 2, _LEAVES), _LEAVES + 1)
+    for number in range(_STARS):
+        star = random_tree(rng, inputs, depth=1)
+        leaves = min(number, len(star.x) - 1, _LEAVES)  # the first star has none
+        x[number, : leaves + 1] = star.x[: leaves + 1]
+        edges[number, 0, :leaves], edges[number, 1, :leaves] = torch.arange(1, leaves + 1), 0
+    return x, edges

@@ -1,0 +1,167 @@
+"""What is refused of a user's module by running it, on small random trees that are nobody's data.
+
+A root's gradient may be a function of its own tree alone. Whether it is shows in what else changes it: other
+trees in the batch, their number, the place in the batch, the batch before. A module that only mixes rows
+when a feature equals 17 is not found; private training and prediction therefore run every tree on its own
+(``train/stars.py``), so that the proof does not rest on this check. It is there because a module that mixes
+rows means something else in a batch than alone, and because its author should know before a budget is spent.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphveil.errors import ConfigError
+from graphveil.models.own.types import ROW_NORMS
+
+_CLOSE = 1e-9
+_SEED, _MOST_CHILDREN = 7, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree whose root is node 0: rows (n, d), and edges from children to parents (2, n - 1)."""
+
+    x: Tensor
+    edges: Tensor
+
+
+def random_tree(rng: np.random.Generator, inputs: int, *, depth: int = 2, scale: float = 1.0) -> Tree:
+    """Return a tree of random features, in which a node has up to four children."""
+    parents, level = [0], [0]
+    for _ in range(depth):
+        below = [node for node in level for _ in range(int(rng.integers(1, _MOST_CHILDREN)))]
+        level = list(range(len(parents), len(parents) + len(below)))
+        parents += below
+    x = torch.from_numpy(scale * rng.normal(size=(len(parents), inputs)))
+    return Tree(x, torch.tensor([list(range(1, len(parents))), parents[1:]]))
+
+
+def batched(trees: list[Tree]) -> tuple[Tensor, Tensor, list[int]]:
+    """Return trees side by side as one graph: rows, edges, and the places of the roots."""
+    starts = np.cumsum([0, *(len(tree.x) for tree in trees)]).tolist()
+    edges = [tree.edges + start for tree, start in zip(trees, starts, strict=False)]
+    return torch.cat([tree.x for tree in trees]), torch.cat(edges, dim=1), starts[:-1]
+
+
+def refuse_mixing(module: nn.Module, inputs: int, classes: int) -> None:
+    """Refuse a module whose output at one root is not a function of the root's own tree and the weights.
+
+    Raises:
+        ConfigError: it cannot be run in float64, is not of these sizes, changes as it runs, draws at random,
+            or mixes rows.
+
+    >>> class Mean(nn.Linear):
+    ...     def forward(self, x, edge_index):
+    ...         return super().forward(x - x.mean(dim=0))
+    >>> refuse_mixing(Mean(3, 2), 3, 2)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: Mean: its output at one node changes with the other trees of a batch, ...
+    """
+    with torch.random.fork_rng(devices=[]):  # what the module draws, it draws anew in every pass
+        _refuse_mixing(module, inputs, classes)
+
+
+def _refuse_mixing(module: nn.Module, inputs: int, classes: int) -> None:
+    name, probe = type(module).__name__, _Probe(module, classes)
+    rng = np.random.default_rng(_SEED)
+    own, *others = (random_tree(rng, inputs) for _ in range(4))
+    loud = [random_tree(rng, inputs, scale=100.0) for _ in range(6)]
+    before = {key: value.clone() for key, value in probe.module.state_dict().items()}
+    first = probe.at([own, *others], 0)
+    probe.at([loud[0], own, *loud[1:]], 1)
+    again = probe.at([own, *others], 0)
+    if any(not torch.equal(value, before[key]) for key, value in probe.module.state_dict().items()):
+        raise ConfigError(
+            f"{name} changes numbers of its own as it runs, as running statistics do, so records of one "
+            f"batch reach the next; use {ROW_NORMS}, and no buffers that move"
+        )
+    _compare(name, first, again, _TWICE)
+    _compare(name, first, probe.at([own], 0), f"{_MIXES}; alone it is another")
+    _compare(name, first, probe.at([own, *loud], 0), _MIXES)
+    _compare(
+        name, first, probe.at([*loud[:3], own, loud[3]], 3), "changes with the place of its tree in a batch"
+    )
+    alone = torch.stack([probe.at([tree], 0)[1] for tree in (own, *others)]).sum(dim=0)
+    _compare(name, (alone,), (probe.gradient([own, *others]),), f"{_MIXES}: gradients do not add up")
+    probe.module.train()
+    _compare(name, first, probe.at([own, *others], 0), _TRAINING)
+
+
+_TWICE = (
+    "is not the same twice: it draws at random, or remembers the batch before; private noise is all that "
+    "training may draw, and a record may reach its own gradient alone"
+)
+_TRAINING = "is another in train() than in eval(), as with dropout; let both be the same"
+_MIXES = "changes with the other trees of a batch, their features, sizes or number"
+_READS = (
+    "Something in it reads more rows than its messages do, such as x.mean(dim=0), a norm or an attention "
+    "over all rows, a division by their number, or a table by position; use "
+    f"{ROW_NORMS}, and messages along edge_index"
+)
+
+
+def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how: str) -> None:
+    if all(torch.allclose(a, b, rtol=_CLOSE, atol=_CLOSE) for a, b in zip(one, other, strict=True)):
+        return
+    more = "" if how in (_TWICE, _TRAINING) else f". {_READS}"
+    raise ConfigError(f"{name}: its output at one node {how}{more}")
+
+
+class _Probe:
+    """Runs a float64 copy of a module, without a trace in torch's own generator."""
+
+    def __init__(self, module: nn.Module, classes: int) -> None:
+        self.module = copy.deepcopy(module).to(torch.float64).eval()
+        self._weights = [weight for weight in self.module.parameters() if weight.requires_grad]
+        self._classes = classes
+        self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
+
+    def at(self, trees: list[Tree], place: int) -> tuple[Tensor, Tensor]:
+        """Return the logits at one root, and their gradient by the weights."""
+        logits, roots = self._run(trees)
+        return logits[roots[place]].detach(), self._by_weights((logits[roots[place]] * self._read).sum())
+
+    def gradient(self, trees: list[Tree]) -> Tensor:
+        """Return the gradient of all roots' logits together."""
+        logits, roots = self._run(trees)
+        return self._by_weights((logits[roots] * self._read).sum())
+
+    def _by_weights(self, value: Tensor) -> Tensor:
+        parts = torch.autograd.grad(value, self._weights, allow_unused=True)
+        return torch.cat(
+            [
+                (torch.zeros_like(w) if part is None else part).flatten()
+                for part, w in zip(parts, self._weights, strict=True)
+            ]
+        )
+
+    def _run(self, trees: list[Tree]) -> tuple[Tensor, list[int]]:
+        x, edges, roots = batched(trees)
+        return run(self.module, (x, edges), (len(x), self._classes)), roots
+
+
+def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -> Tensor:
+    """Return a module's output, which must have this shape; what goes wrong in it is said in our words.
+
+    Raises:
+        ConfigError: it fails in float64, returns something else, or its output has no gradient.
+    """
+    call: Callable[..., object] = module
+    try:
+        found = call(*inputs)
+    except Exception as error:
+        raise ConfigError(
+            f"{type(module).__name__} fails on a small random graph in float64: {type(error).__name__}: "
+            f"{error}; it takes (x, edge_index) and must make tensors of the dtype of x"
+        ) from error
+    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+        what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ConfigError(f"{type(module).__name__} returns {what}, and logits of shape {shape} are needed")
+    if not found.requires_grad:
+        raise ConfigError(f"{type(module).__name__}: its logits do not depend on its weights; use them")
+    return found
