@@ -1,6 +1,6 @@
 """What does a whole GAP run cost at edge level, in CPU seconds after the imports, on one thread?
 
-Run ``python benchmarks/gap.py``: Berkeley13 through ``$GRAPHVEIL_DATA`` or ``../shared/data``, otherwise a
+Run ``python benchmarks/gap.py``: Berkeley13 through ``$GRAPHVEIL_DATA``, otherwise a
 synthetic graph of about its size. Runs of all rows take turns in one process: calibration, encoder (100
 epochs), two noisy hops, classifier (100 epochs), predictions; the figures are medians. ``restated`` is the
 same training written plainly with torch and PyG (``restated_gap.py``), and what is claimed is the ratio to

@@ -9,7 +9,7 @@ that is there is not made again, so the command resumes after a kill. Then a tab
 the splits, its standard error, and the paired difference to the floor, the tuned MLP at the same epsilon;
 ``--against`` adds the paired difference to the runs of another version.
 
-Without it: Berkeley13 through ``$GRAPHVEIL_DATA`` or ``../shared/data``. One line a method and mode: mean
+Without it: Berkeley13 through ``$GRAPHVEIL_DATA``. One line a method and mode: mean
 test accuracy over the splits and its standard error. Strict GAP takes D = 1; paper mode takes D = 100, recipe
 ``gap`` with isolated nodes dropped, and the epoch that is best on validation nodes (SAGE the last one). The
 reference is the paper's public code on the same graph, three runs.

@@ -13,7 +13,18 @@ PACKAGE = Path(__file__).parents[1] / "graphveil"
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 LAYERS = [  # upwards; parts on one line do not import each other
-    {"errors", "_check", "_escape", "_random", "_files", "_local_words", "_named", "_tensors", "_threads"},
+    {
+        "errors",
+        "_check",
+        "_escape",
+        "_random",
+        "_files",
+        "_local_words",
+        "_named",
+        "_notebook",
+        "_tensors",
+        "_threads",
+    },
     {"tables"},
     {"privacy", "graph"},
     {"mechanisms", "structure", "propagation", "ledger"},

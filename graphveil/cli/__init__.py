@@ -35,6 +35,7 @@ from graphveil.cli import (
     train,
 )
 from graphveil.cli.failures import guarded
+from graphveil.cli.method_help import MethodCommand
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     train.demo,
@@ -79,7 +80,7 @@ app = typer.Typer(
     "The environment variable GRAPHVEIL_DATA is the default of --root.",
 )
 for _command in _COMMANDS:
-    app.command()(_command)
+    app.command(cls=MethodCommand if _command is train.train else None)(_command)
 for _name, (_help, _members) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True, help=_help)
     for _command in _members:

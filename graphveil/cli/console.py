@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.status import Status
 from rich.table import Table
@@ -17,6 +18,8 @@ from graphveil._escape import terminal
 from graphveil.cli.failures import MISUSE, CommandError, unwritable
 
 _PATIENCE = 2.0  # seconds before a bar is worth showing
+_WIDEST = 10_000
+_SILENCE = 15.0  # seconds that a pipe may be told nothing
 
 
 class _Stream:
@@ -118,7 +121,23 @@ class Screen:
             table.add_column(name, justify="right" if number in right else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(terminal, row))
+        if len(head) > 2 and not _fits(table, self.results):
+            self._records(head, rows)
+            return
+        if not self.results.is_terminal:  # what is no screen takes any width
+            self.results.width = max(self.results.width, _natural(table, self.results))
         self.results.print(table, soft_wrap=False)
+
+    def _records(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table that is too wide as one block a row: its first cell, and the others below by name."""
+        for first, *others in rows:
+            self.say(first, style="bold")
+            grid = Table.grid(padding=(0, 2))
+            grid.add_column(style="dim", overflow="fold")
+            grid.add_column(overflow="fold")
+            for name, cell in zip(head[1:], others, strict=True):
+                grid.add_row(f"  {name}", terminal(cell))
+            self.results.print(grid, soft_wrap=False)
 
     def emit(self, record: Mapping[str, Any]) -> None:
         """Print the one JSON object, if it was asked for."""
@@ -151,7 +170,8 @@ class Bars:
         self._progress = Progress(*columns, console=console, transient=True)
         self._shown = console.is_terminal
         self._tasks: dict[str, TaskID] = {}
-        self._began = time.monotonic()
+        self._began = self._told = time.monotonic()
+        self._console = console
 
     def __enter__(self) -> "Bars":
         """Start the clock, not the bars."""
@@ -167,6 +187,7 @@ class Bars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show how far a stage is."""
         if not self._shown:
+            self._tell(stage, done, total)
             return
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=total)
@@ -175,6 +196,22 @@ class Bars:
         self._progress.update(self._tasks[stage], completed=done, total=total)
         if time.monotonic() - self._began > _PATIENCE:
             self._progress.start()
+
+    def _tell(self, stage: str, done: int, total: int) -> None:
+        """Say in a line now and then how far a stage is, where there is no screen for a bar."""
+        if time.monotonic() - self._told > _SILENCE:
+            self._told = time.monotonic()
+            self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
+
+
+def _fits(table: Table, console: Console) -> bool:
+    """Whether a table stands on the screen without folding."""
+    return not console.is_terminal or _natural(table, console) <= console.width
+
+
+def _natural(table: Table, console: Console) -> int:
+    """Return the width at which nothing folds."""
+    return Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum
 
 
 def _write(text: str) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from graphveil._files import write_atomic
+from graphveil._notebook import sheet
 from graphveil.experiment.results import Summary
 from graphveil.experiment.sweep_cell import Cell
 from graphveil.experiment.sweep_chart import Series, sweep_chart
 from graphveil.privacy import Guarantee
+from graphveil.privacy.figures import at_delta
 
 COLUMNS = (
     "cell",
@@ -50,6 +52,25 @@ class SweepResult:
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a cell, as in ``sweep.csv``; ``pandas.DataFrame(result.rows)`` is a frame."""
         return [_row(cell, metrics) for cell, metrics in zip(self.grid, self.cells, strict=True)]
+
+    def _repr_html_(self) -> str:
+        """Show the table, and what all of it costs, in a notebook."""
+        shown = [
+            (
+                cell.experiment.method,
+                cell.settings_words,
+                "-" if cell.epsilon is None else f"{cell.epsilon:g}",
+                accuracy_of(metrics).percent(),
+            )
+            for cell, metrics in zip(self.grid, self.cells, strict=True)
+        ]
+        total = "Nothing was asked of protected data."
+        if self.total is not None:
+            total = f"All cells together: {at_delta(self.total.epsilon, self.total.delta)}."
+        kept = (
+            " Some accuracies are covered by no guarantee: keep the table inside." if self.uncovered else ""
+        )
+        return sheet("Sweep", ("method", "settings", "epsilon", "test accuracy, %"), shown, total + kept)
 
     @property
     def uncovered(self) -> bool:

@@ -20,7 +20,6 @@ from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"
-DEFAULT_ROOT = Path("../shared/data")
 
 
 def load_dataset(
@@ -40,7 +39,7 @@ def load_dataset(
 
     Args:
         name: such as ``cora`` or ``facebook100/Berkeley13``; :func:`list_datasets` has all.
-        root: the folder of the data sets; by default ``$GRAPHVEIL_DATA``, then ``../shared/data``.
+        root: the folder of the data sets; by default ``$GRAPHVEIL_DATA``, then the user's cache.
         recipe: one of gap, lpgnn, weighted and planetoid, or none for the data as they are.
         seed: of the split, none for a random one. Several seeds split one graph: see ``Recipe.split``.
         mode: ``paper`` also does what reads protected data, which stays on the graph as its ``deviations``:
@@ -142,7 +141,7 @@ def _folders(root: str | PathLike[str] | None) -> list[Path]:
     if chosen:
         return [Path(chosen)]
     cache = os.environ.get("XDG_CACHE_HOME")
-    return [DEFAULT_ROOT, (Path(cache) if cache else Path.home() / ".cache") / "graphveil"]
+    return [(Path(cache) if cache else Path.home() / ".cache") / "graphveil"]
 
 
 def _fields(entry: Dataset, folders: list[Path]) -> Fields:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil._notebook import card
 from graphveil.errors import GraphError
 from graphveil.graph import _frames, _pyg, features, growth
 from graphveil.graph._tables import refuse_unlabelled
@@ -92,6 +93,27 @@ class Graph:
         return (
             f"Graph({self.name!r}, nodes={self.num_nodes}, features={self.num_features}, "
             f"classes={self.num_classes}, directed={self.directed}, split={self.has_split})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show the same, and which columns became features, in a notebook."""
+        facts = [
+            ("nodes", f"{self.num_nodes:,}"),
+            ("features", f"{self.num_features:,}"),
+            ("classes", f"{self.num_classes:,}"),
+            ("edges", f"{'directed' if self.directed else 'undirected'}; how many is not shown"),
+            ("split", "yes" if self.has_split else "no: gv.split(graph) makes one"),
+        ]
+        columns = [] if self.encoding is None else [("columns", self.encoding.words())]
+        return card(f"Graph {self.name!r}", [*facts, *columns])
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse to be an array, which is what cross-validation asks for first."""
+        raise GraphError(
+            "a graph is no array of rows that can be cut into folds: GridSearchCV and cross_val_score would "
+            "fit once for each fold and setting, each a release of the same edges, in secret and with no "
+            "total; use gv.sweep, which shows the price of the whole grid first, or tune on one fit's "
+            "validation nodes"
         )
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any
 
 from graphveil.errors import GraphError
 
@@ -59,8 +59,10 @@ class EdgeSet:
         """Return the same edge set."""
         return self
 
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """Refuse to be pickled: what comes out would be another edge set, with an empty budget."""
+    def __reduce_ex__(self, protocol: object) -> Any:
+        """Refuse to be pickled, unless the edges are released: what comes out would have an empty budget."""
+        if self.released and not self._parts:
+            return EdgeSet, (self.id,), (None, {"released": self.released})
         raise GraphError(
             "an edge set cannot be pickled or sent to another process: its budget would not go with it; load "
             "the graph where it is used, and add up what all processes spend"

@@ -1,6 +1,7 @@
 """The contract of an estimator: public configuration in, a graph to fit, predictions and a guarantee out."""
 
 import dataclasses
+import logging
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -17,8 +18,8 @@ from graphveil.graph import Graph
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
 from graphveil.models.inference.own_graph import OwnGraph
+from graphveil.models.manners import Manners
 from graphveil.models.method import Method
-from graphveil.models.predictor import Predictor
 from graphveil.models.promises import SEEDED
 from graphveil.models.requirements import as_graph, check_encoding, check_kind, check_parameters
 from graphveil.models.session import OnProgress, Session, pick_device, silent
@@ -38,6 +39,8 @@ from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
 from graphveil.release.release import check_weights
 
+_log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
+
 
 class Previewed(NamedTuple):
     """What a fit would ask, promise and release; nothing is spent to know it."""
@@ -47,8 +50,8 @@ class Previewed(NamedTuple):
     rows: tuple[ReleaseRow, ...]
 
 
-@dataclass(kw_only=True, eq=False)
-class Estimator(Predictor, ABC):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Estimator(Manners, ABC):
     """Base of all models. Every constructor keyword is public configuration; data are call arguments.
 
     A fit takes a frozen copy of the configuration (:class:`~graphveil.models.method.Method`) and leaves a
@@ -204,6 +207,7 @@ class Estimator(Predictor, ABC):
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
         session.plan, session.guarantee = previewed.plan, previewed.guarantee
+        _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, _asked(previewed))
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
         outcome = method.fit(graph, session)
         guarantee = previewed.guarantee
@@ -227,6 +231,7 @@ class Estimator(Predictor, ABC):
         )
         self._take(fitted, graph.edge_set, OwnGraph.of(graph))
         self._books.keep(graph, self._known_of(fitted))
+        _log.info("%s: fitted; %s", self.method, self._facts()[-1][1])
         return self
 
     # -- what a method defines -----------------------------------------------------------------------------
@@ -327,6 +332,11 @@ class Estimator(Predictor, ABC):
         """Return what is known of the fitted graph."""
         assert fitted.proba is not None
         return Answer(fitted.plan, tuple(fitted.released.values()), fitted.proba)
+
+
+def _asked(previewed: Previewed) -> str:
+    """Return how much a fit is about to ask, for the log."""
+    return "nothing is asked under a budget" if previewed.plan is None else "its release is booked first"
 
 
 def _previewed(method: Method, graph: Graph) -> Previewed:

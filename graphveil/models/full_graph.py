@@ -23,7 +23,7 @@ from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class FullGraphKeywords:
     """Keywords of the non-private reference models: full batches over the whole graph, on the CPU.
 

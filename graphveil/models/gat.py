@@ -18,7 +18,7 @@ from graphveil.networks.attention import HEADS
 from graphveil.networks.gat import GatShape
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class GAT(FullGraphKeywords, Estimator):
     """Graph attention network (Veličković et al.: Graph attention networks, 2018).
 

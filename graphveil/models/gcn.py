@@ -16,7 +16,7 @@ from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.gcn import GcnShape
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class GCN(FullGraphKeywords, Estimator):
     """Graph convolutional network (Kipf, Welling: Semi-supervised classification with GCNs, 2017).
 

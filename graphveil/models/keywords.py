@@ -14,7 +14,7 @@ _PRIVATE_EPOCHS, _PRIVATE_RATE = 60, 0.03  # on full batches: docs/decisions/008
 _PAPER_EPOCHS, _PAPER_BATCH = 10, 256
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class NetworkKeywords:
     """How networks learn from records, without the edges: keywords of MLP and GAP.
 

@@ -31,7 +31,7 @@ from graphveil.models.sizes import PublicSizes
 from graphveil.networks.inputs import Estimates
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelPosterior(LocalEstimator):
     """The posterior of each node's class, given public edges and one noisy label a person.
 

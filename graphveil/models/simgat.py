@@ -21,7 +21,7 @@ COMBINE: tuple[Combine, ...] = ("post", "union")
 WEIGHT: tuple[Weight, ...] = ("one", "similarity")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SimGAT(LpgnnKeywords, RecordEstimator):
     """Similarity aggregator on randomised features (Ameen, Emireddy, Stevens: SimGAT, a slide deck).
 

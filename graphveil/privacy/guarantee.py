@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from graphveil._local_words import exact_sum, local_statement
+from graphveil._notebook import card
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
 from graphveil.privacy.events import ApproximateDP, Event, OneOf, PureDP, cases_of, compose, within_partition
-from graphveil.privacy.figures import figure_up
+from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.friendships import epsilon_of_edges, epsilon_of_friendships
 from graphveil.privacy.gaussian import epsilon_of
 from graphveil.privacy.reports import budgets_of, reports_of, worst_reports
@@ -69,6 +70,17 @@ class Guarantee:
     graph: bool = False
     labels_public: bool = False
     beside: "tuple[Guarantee, ...]" = ()
+
+    def _repr_html_(self) -> str:
+        """Show the figures, and the statement below them, in a notebook."""
+        facts = [
+            ("unit", self.unit),
+            ("epsilon", figure_up(self.epsilon)),
+            ("delta", delta_up(self.delta)),
+            ("releases", f"{self.releases:,}"),
+            ("valid", "yes" if self.valid else "no"),
+        ]
+        return card("Guarantee", facts, self.statement())
 
     @classmethod
     def of(

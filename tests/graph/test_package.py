@@ -9,7 +9,14 @@ import pytest
 import graphveil.graph as package
 
 MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
-BELOW = {"graphveil.errors", "graphveil._check", "graphveil._files", "graphveil._random", "graphveil"}
+BELOW = {
+    "graphveil.errors",
+    "graphveil._check",
+    "graphveil._files",
+    "graphveil._random",
+    "graphveil._notebook",
+    "graphveil",
+}
 HEAVY = ("torch_geometric", "pyarrow", "scipy.io")
 
 SURFACE = [

@@ -24,7 +24,7 @@ def _gate_of(fit: Fitted) -> tuple[float, ...]:
     return fit.trained.gate if isinstance(fit.trained, TrainedClassCode) else ()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClassCode(Estimator):
     """Node classification from noisy rows of how many neighbours are of each class; the flagship.
 

@@ -17,7 +17,7 @@ from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import COMBINATIONS
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class GAP(NetworkKeywords, Estimator):
     """GNN with aggregation perturbation (Sajadmanesh, Shamsabadi, Bellet, Gatica-Perez: GAP, 2023).
 

@@ -25,7 +25,7 @@ _PAPER_EPOCHS, _PAPER_PATIENCE = 2000, 50
 _NAIVE = {"features": "feature-rr-naive", "k": "auto", "rounding": "stochastic", "decode": "unbiased"}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     """Features and private edges are randomised apart, and a network learns from both (HeteroRR).
 

@@ -9,7 +9,7 @@ from graphveil.models.lpgnn.record_estimator import RecordEstimator
 from graphveil.models.lpgnn.through import KPropThrough
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LPGNN(LpgnnKeywords, RecordEstimator):
     """Locally private graph neural network (Sajadmanesh, Gatica-Perez: LPGNN, CCS 2021).
 

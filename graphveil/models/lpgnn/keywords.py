@@ -17,7 +17,7 @@ PosteriorUse = Literal["product", "evidence"]
 POSTERIOR_USE: tuple[PosteriorUse, ...] = ("product", "evidence")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelKeywords:
     """How each node randomises its label.
 
@@ -31,7 +31,7 @@ class LabelKeywords:
     labels: Labels = "rr"
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class FeatureKeywords:
     """How each node randomises its features.
 
@@ -65,7 +65,7 @@ class FeatureKeywords:
     data_dependent_bounds: bool = False
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LocalKeywords(FeatureKeywords, LabelKeywords):
     """How each node randomises its record, whatever is learned from the reports.
 
@@ -78,7 +78,7 @@ class LocalKeywords(FeatureKeywords, LabelKeywords):
     """
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LpgnnKeywords:
     """How a network learns from randomised records and public edges.
 

@@ -29,7 +29,7 @@ from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Guarantee
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LocalEstimator(LabelKeywords, Estimator):
     """Base of methods that learn from records which each node randomises, over public edges.
 

@@ -15,7 +15,7 @@ from graphveil.models.lpgnn.scaling import scaled
 from graphveil.networks.inputs import Estimates
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class RecordEstimator(LocalKeywords, LocalEstimator):
     """Base of methods whose nodes randomise their features, too."""
 

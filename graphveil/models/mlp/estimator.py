@@ -15,7 +15,7 @@ from graphveil.models.mlp.tuned import TunedMLP
 from graphveil.models.terms import Terms
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class MLP(NetworkKeywords, Estimator):
     """What features alone tell: the floor that every private method must beat, or is not worth its epsilon.
 

@@ -23,7 +23,7 @@ from graphveil.train import PrivateSchedule
 _EPOCHS, _BATCH = 10, 256  # of SAGE-NDP
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SAGE(FullGraphKeywords, Estimator):
     """GraphSAGE with sums (Hamilton, Ying, Leskovec: Inductive representation learning, 2017).
 

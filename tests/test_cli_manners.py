@@ -1,0 +1,71 @@
+"""Help that lists a method's parameters, tables on narrow screens, and lines in a pipe."""
+
+from pathlib import Path
+
+import pytest
+from command import Invoke
+
+from graphveil.cli import console
+from graphveil.cli.console import Bars, Screen
+from graphveil.cli.method_help import parameters_page
+from graphveil.graph import datasets
+from graphveil.models import METHODS
+
+
+def test_the_help_of_a_method_lists_its_parameters(invoke: Invoke) -> None:
+    answer = invoke("train", "gap", "--help")
+    assert answer.code == 0 and "--epsilon" in answer.out
+    assert "  hops=2  K, the number of aggregations." in answer.out
+    assert "hops=2" not in invoke("train", "--help").out
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_parameter_is_described(method: str) -> None:
+    listed = [
+        line for line in parameters_page(method).splitlines()[1:] if line.startswith("  ") and line[2] != " "
+    ]
+    assert listed and not [line for line in listed if "  " not in line.strip()]
+
+
+def test_tables_hold_on_a_narrow_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = ("method", "test accuracy, % [95 % CI]", "epsilon", "delta", "TPR at 1 % FPR")
+    row = ("classcode", "71.23 [70.99, 71.47]", "1.0000", "1e-07", "at most 1.74 %")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "60")
+    Screen(as_json=False).table(head, [row])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 70  # the codes of colours
+    for cell in (*head[1:], *row):
+        assert any(cell in line for line in lines), cell  # none is broken
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    Screen(as_json=False).table(("a" * 30, "b" * 30, "c" * 30), [("x", "y", "z")])
+    assert capsys.readouterr().out.splitlines()[0].split() == ["a" * 30, "b" * 30, "c" * 30]
+
+
+def test_a_pipe_is_told_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    bars = Bars(Screen(as_json=False).notes)
+    for done in range(1, 9):
+        now[0] += 5
+        bars("encoder", done, 8)
+    assert capsys.readouterr().err.splitlines() == ["encoder: 4 of 8", "encoder: 8 of 8"]
+
+
+def test_no_default_lies_outside_of_the_users_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("GRAPHVEIL_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert datasets._folders(None) == [tmp_path / ".cache" / "graphveil"]
