@@ -123,6 +123,7 @@ def _keywords(
         keywords[line.keyword or target.axis.keyword] = x
         if x == math.inf and line.free is not None:
             keywords = {**line.free, **line.by_dataset.get(dataset, {}), **settings}
-    if mode == "paper" and keywords.get("unit", "none") != "none":
-        keywords |= {"mode": "paper", "unsafe_noise_seed": seed}
-    return keywords
+    if mode == "strict":
+        return keywords
+    noise = {} if keywords.get("unit", "none") == "none" else {"unsafe_noise_seed": seed}
+    return {**keywords, "mode": "paper", **noise}  # without privacy, too: all lines have one graph and split

@@ -40,8 +40,7 @@ def test_every_line_is_an_experiment_that_can_be_run(target: Target, mode: Mode,
         except (PrivacyError, ConfigError) as refused:
             assert mode == "strict" and cell.line in REFUSED, refused
             continue
-        paper = one.parameters.get("mode") == "paper"
-        assert paper or one.parameters["unit"] == "none" or mode == "strict"
+        assert one.parameters.get("mode", "strict") == mode
 
 
 def test_quick_is_a_part_of_the_whole_and_says_how_long(target: Target) -> None:

@@ -18,7 +18,7 @@ TABLE3 = Target(
             parameters=_AT_NODES,
             paper={"degree_budget": 100},
             strict={"degree_budget": 20},
-            free={"unit": "none", "mode": "paper"},
+            free={"unit": "none"},
         ),
         Line(
             name="SAGE-NDP",
