@@ -1,6 +1,7 @@
 """Public posteriors: a node's own label never informs its own posterior, and no edge is read."""
 
 import numpy as np
+import pytest
 import torch
 from scipy import sparse
 
@@ -60,3 +61,23 @@ def test_a_candidate_that_is_clearly_behind_is_given_up_and_no_fold_is_trained_t
         "posterior candidate 2 of 2": 4,
         "posterior, folds 2 to 5": 8,
     }
+
+
+@pytest.mark.parametrize(("above", "told"), [(0, False), (1, True)])
+def test_the_candidate_for_few_labels_is_tried_below_its_bound_and_moves_no_other(
+    monkeypatch: pytest.MonkeyPatch, above: int, told: bool
+) -> None:
+    graph = small()
+    labels = int((graph.mask("train") | graph.mask("val")).sum())
+    usual = crossfit.Candidate(40, hidden=8)
+    worse = crossfit.Candidate(8, hidden=8, weight_decay=1e4, labels_below=labels + above)
+
+    def log_of(*candidates: crossfit.Candidate) -> tuple[torch.Tensor, set[str]]:
+        monkeypatch.setattr(crossfit, "CANDIDATES", candidates)
+        stages: set[str] = set()
+        session = Session(streams=PublicStreams(0), on_progress=lambda stage, *_: stages.add(stage))
+        return public_posteriors(graph, session).log, stages
+
+    (alone, _), (beside, stages) = log_of(usual), log_of(usual, worse)
+    assert ("posterior candidate for few labels" in stages) is told
+    assert torch.equal(alone, beside)
