@@ -322,6 +322,16 @@ Theta = Annotated[
     ),
 ]
 
+Module = Annotated[
+    str | None,
+    typer.Option(
+        "--module",
+        metavar="FILE.py:NAME",
+        help="Code of your own, which is run: the module that gnn trains, or a method of your own, whose "
+        "name is then the METHOD (docs/own_models.md).",
+        rich_help_panel=_RUN,
+    ),
+]
 Perturb = Annotated[
     str | None,
     typer.Option(

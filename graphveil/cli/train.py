@@ -77,6 +77,7 @@ def train(
     theta: options.Theta = None,
     perturb: options.Perturb = None,
     max_edges: options.MaxEdges = None,
+    module: options.Module = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
     runs: options.Runs = 1,
@@ -92,6 +93,7 @@ def train(
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.experiment.source import Source
 
+    own = None if module is None else own_module(module)
     privacy = {
         "unit": unit,
         "epsilon": epsilon,
@@ -105,6 +107,7 @@ def train(
         "unsafe_noise_seed": unsafe_noise_seed,
         "perturb": perturb,
         "max_edges": max_edges,
+        "module": own,
     }
     _check.one_of(tuple(METHODS), METHOD=method)
     origin = Source(
@@ -145,6 +148,16 @@ def train(
     experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
     screen = Screen(as_json=json)
     _train(experiment, out, screen, resume=resume, expect_edges=expect_edges, ledger=ledger)
+
+
+def own_module(text: str) -> str | None:
+    """Run a file of the user's; return the name of the module in it, None for a method."""
+    from graphveil.experiment.own_code import load_own
+    from graphveil.models.base import Estimator
+    from graphveil.models.own.code import name_of
+
+    found = load_own(text)
+    return None if isinstance(found, type) and issubclass(found, Estimator) else name_of(found)
 
 
 def configuration(

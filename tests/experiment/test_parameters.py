@@ -42,7 +42,8 @@ def test_other_text_is_refused_with_what_is_expected(text: str, hint: Any) -> No
         parse_value("key", text, hint)
 
 
-NO_TEXT = ("perturb", None)  # of text, "none" is a text: no mechanism is said by leaving it out
+# of text, "none" is a text: no mechanism, and no module of one's own, is said by leaving it out
+NO_TEXT = (("perturb", None), ("encoder", None), ("head", None))
 
 
 def test_every_default_of_every_method_can_be_written_as_text() -> None:
@@ -58,6 +59,6 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         if name == "gnn":
             unit, budgets["module"] = "node-owner", "MyGNN"
         model = cls(unit=unit, **budgets)
-        given = {name: value for name, value in model.get_params().items() if (name, value) != NO_TEXT}
+        given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}
         settings = [f"{name}={value}" for name, value in given.items()]
         assert parse_settings(cls, settings) == given

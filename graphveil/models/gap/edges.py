@@ -44,6 +44,11 @@ class GapOnEdges(GapMethod):
 
     attention: AttentionSettings | None = None
 
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph that cannot be trained on, and modules that cannot be run."""
+        super().check(graph)
+        self.shape.check_own(self.sizes_of(graph))
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return K equal hops, after the steps of attention if weights are learned from edges."""
         terms = self.terms

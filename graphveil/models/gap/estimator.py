@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from graphveil import _check
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, NotYetError
 from graphveil.models.attention import SIMILARITY
 from graphveil.models.base import Estimator
 from graphveil.models.gap.edges import AttentionSettings, GapOnEdges
@@ -12,6 +12,7 @@ from graphveil.models.gap.method import GapMethod
 from graphveil.models.gap.records import GapOnRecords
 from graphveil.models.gap.shape import GapShape
 from graphveil.models.keywords import NetworkKeywords, Recipe
+from graphveil.models.own.code import Factory, check_factory
 from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import COMBINATIONS
@@ -74,6 +75,10 @@ class GAP(NetworkKeywords, Estimator):
         attention_multiplier: their noise multiplier; None for one at which they take about a tenth of the
             squared mu, in paper mode for 1.3.
         weight_rows: the rows that weights by cosine read: ``"input"``, or the ``"previous"`` hop's.
+        encoder: at edge level: a module of your own, built as ``encoder(features, hidden)``, which maps dense
+            rows (B, features) to (B, hidden), in place of ``encoder_layers``.
+        head: at edge level: a module of your own, built as ``head((hops + 1) * hidden, classes)``, which
+            reads all hops' rows side by side, in place of the classifier.
 
     Raises:
         ConfigError: a parameter is outside its range, or not for the unit.
@@ -111,6 +116,8 @@ class GAP(NetworkKeywords, Estimator):
     weight_rows: str = "input"
     attention_steps: int | None = None
     attention_multiplier: float | None = None
+    encoder: Factory | str | None = None
+    head: Factory | str | None = None
 
     def _check_config(self) -> None:
         super()._check_config()
@@ -131,6 +138,7 @@ class GAP(NetworkKeywords, Estimator):
         recipe.in_clear(epochs)  # refuses what is no number of epochs
         attention = self._attention(weighting)
         self._check_shares(terms)
+        self._check_own(terms)
         if not terms.on_records:
             return GapOnEdges(
                 name=self.method,
@@ -177,7 +185,27 @@ class GAP(NetworkKeywords, Estimator):
             layers=recipe.layers,
             paper=paper,
             paper_on_records=private and paper,
+            own_encoder=self.encoder,
+            own_head=self.head,
         )
+
+    def _check_own(self, terms: Terms) -> None:
+        """Refuse modules of the user's where records are protected, and what they would replace."""
+        given = {"encoder": self.encoder, "head": self.head}
+        for name, module in given.items():
+            if module is None:
+                continue
+            check_factory(module, name)
+            if terms.on_records:
+                raise NotYetError(
+                    f"{name}= is a module of your own, and unit {terms.unit.name!r} protects the records "
+                    "that it would learn from in the clear: use an edge unit, or PrivateGNN, which trains "
+                    "modules by noisy steps"
+                )
+            if terms.paper:
+                raise ConfigError(f"{name}= is not what the paper trains; drop it, or use mode='strict'")
+        if self.encoder is not None and (self.encoder_layers is not None or not self.use_encoder):
+            raise ConfigError("encoder= takes the place of encoder_layers and use_encoder; drop them")
 
     def _check_shares(self, terms: Terms) -> None:
         _check.positive(encoder_share=self.encoder_share, classifier_share=self.classifier_share)

@@ -18,6 +18,7 @@ from graphveil.models.inference.requests import check_no_groups
 from graphveil.models.keywords import Recipe
 from graphveil.models.membership import record_groups
 from graphveil.models.method import Method, State, Trained
+from graphveil.models.own.code import check_known
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.weighting import Weighting
@@ -67,6 +68,7 @@ class GapMethod(Method):
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedGap":
         """Return the networks with these weights."""
+        check_known(self.shape.own_encoder, self.shape.own_head)
         generator = PublicStreams(0).torch("restore")
         encoder = self.shape.encoder(sizes, generator) if self.shape.encoder_layers else None
         classifier = self.shape.classifier(sizes, generator)

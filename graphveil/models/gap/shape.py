@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphveil.models.gap.own import OwnEncoder, OwnHead, check_output, probes
+from graphveil.models.own.code import Factory
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.training.private import count_parameters
-from graphveil.networks.hops import Encoder, HopClassifier, UnitHopClassifier, scaled_by_norm
+from graphveil.networks.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.propagation import plain_unit, safe_unit, shrink_unit
 
 Classifier = HopClassifier | UnitHopClassifier
@@ -28,6 +30,7 @@ class GapShape:
         layers: keywords of all layers.
         paper: whether heads are a paper's.
         paper_on_records: whether both networks are those of the paper's reference on records.
+        own_encoder, own_head: modules of the user's in place of the encoder and of the classifier.
     """
 
     hops: int
@@ -39,6 +42,8 @@ class GapShape:
     layers: dict[str, Any]
     paper: bool
     paper_on_records: bool
+    own_encoder: Factory | str | None = None
+    own_head: Factory | str | None = None
 
     def width(self, sizes: PublicSizes) -> int:
         """Return the width of aggregated rows."""
@@ -46,6 +51,9 @@ class GapShape:
 
     def encoder(self, sizes: PublicSizes, generator: torch.Generator) -> Encoder:
         """Return an untrained encoder."""
+        if self.own_encoder is not None:
+            sides = sizes.width, self.hidden, sizes.classes
+            return OwnEncoder(self.own_encoder, *sides, generator=generator)
         return Encoder(
             self._encoder_widths(sizes),
             sizes.classes,
@@ -58,11 +66,23 @@ class GapShape:
     def classifier(self, sizes: PublicSizes, generator: torch.Generator) -> Classifier:
         """Return an untrained classifier of own rows and K hops."""
         views, base = self.hops + 1, self._base_widths(sizes)
+        if self.own_head is not None:
+            return OwnHead(self.own_head, views, self.width(sizes), sizes.classes, generator=generator)
         head = [*self._head_widths, sizes.classes]
         if self.paper_on_records:
             activation = self.layers["activation"]
             return UnitHopClassifier(views, base, head, generator=generator, activation=activation)
         return HopClassifier(views, base, head, self.combine, generator=generator, **self.layers)
+
+    def check_own(self, sizes: PublicSizes) -> None:
+        """Build and run the user's modules on a few random records, before anything is booked."""
+        generator = torch.Generator()
+        if self.own_encoder is not None:
+            encoder = self.encoder(sizes, generator)
+            check_output(encoder._base, probes(sizes.width), self.hidden, self.own_encoder)
+        if self.own_head is not None:
+            views = [FixedRows(probes(self.width(sizes)))] * (self.hops + 1)
+            check_output(self.classifier(sizes, generator), views, sizes.classes, self.own_head)
 
     def encoder_parameters(self, sizes: PublicSizes) -> int:
         """Return how many weights the encoder and its head have."""

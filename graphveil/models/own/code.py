@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from graphveil.errors import ConfigError
+from graphveil.errors import ArtifactError, ConfigError
 
 Factory = Callable[[int, int], nn.Module]
 
@@ -67,11 +67,26 @@ def factory_of(module: Factory | str) -> Factory:
     if not isinstance(module, str):
         return module
     if module not in _KNOWN:
-        raise ConfigError(
-            f"the model names a module of your own, {module!r}, and files hold no code: import it and say "
-            f"graphveil.register({module}) (on the command line, --module FILE.py:NAME)"
-        )
+        raise ConfigError(_unknown(module))
     return _KNOWN[module]
+
+
+def check_known(*modules: Factory | str | None) -> None:
+    """Refuse names in a file that stand for nothing here.
+
+    Raises:
+        ArtifactError: with the way to say what one means.
+    """
+    for module in modules:
+        if module is not None and not is_known(module):
+            raise ArtifactError(_unknown(name_of(module)))
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"the model names a module of your own, {name!r}, and files hold no code: import it and say "
+        f"graphveil.register({name}) (on the command line, --module FILE.py:NAME)"
+    )
 
 
 def built(module: Factory | str, inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:

@@ -1,0 +1,96 @@
+"""GAP with networks of the user's own, at edge level."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphveil as gv
+from graphveil.errors import ConfigError, GraphveilError, NotYetError
+from graphveil.graph import RECIPES, Graph, synthetic
+from graphveil.models.own import code
+from graphveil.privacy import ledger_of
+
+EDGE: dict[str, Any] = {
+    "unit": "undirected-edge",
+    "epsilon": 4.0,
+    "seed": 0,
+    "epochs": 30,
+    "unsafe_noise_seed": 0,
+}
+
+
+class Wide(nn.Sequential):
+    """An encoder with batch norm and dropout, which edge units allow."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(
+            nn.Linear(inputs, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, outputs)
+        )
+
+
+class Short(nn.Linear):
+    """Returns a column too few."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, 1:]
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return RECIPES["gap"].split(synthetic("demo"), seed=0)
+
+
+def test_own_networks_learn_at_the_price_of_gap(graph: Graph) -> None:
+    plain, own = (gv.GAP(**{**EDGE, **more}) for more in ({}, {"encoder": Wide, "head": Wide}))
+    assert plain.preview(graph).plan == own.preview(graph).plan
+    model = own.fit(graph)
+    assert isinstance(model.fitted.trained.classifier.module, Wide)
+    assert model.score(graph) > 1.5 / graph.num_classes
+    assert [len(hop[0]) for hop in model.aggregates_.values()] == [16, 16]
+    sparse = gv.GAP(**EDGE, encoder=nn.Linear).fit(graph.replace(x=_sparse(graph.x)))
+    dense = gv.GAP(**EDGE, encoder=nn.Linear).fit(graph)
+    torch.testing.assert_close(sparse.predict_proba(), dense.predict_proba(), rtol=1e-3, atol=1e-3)
+
+
+def _sparse(x: Any) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array(x.numpy())
+
+
+def test_a_saved_model_needs_the_code_and_then_predicts_other_graphs(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "_KNOWN", {})
+    model = gv.GAP(**{**EDGE, "unsafe_noise_seed": None, "epochs": 2}, encoder=Wide, head=Wide).fit(graph)
+    model.save(tmp_path / "release")
+    with pytest.raises(GraphveilError, match=r"graphveil.register\(Wide\)"):
+        gv.load_model(tmp_path / "release")
+    gv.register(Wide)
+    loaded = gv.load_model(tmp_path / "release")
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    other = synthetic("demo", seed=1)
+    assert loaded.predict_proba(other, accept_price=True).shape == (other.num_nodes, other.num_classes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"encoder": Wide(4, 4)}, ConfigError, "encoder=Wide\\(...\\) is built already"),
+        ({"encoder": Wide, "encoder_layers": 2}, ConfigError, "in place|takes the place"),
+        ({"head": Wide, "unit": "node-owner", "degree_budget": 2, "epochs": None}, NotYetError, "PrivateGNN"),
+        ({"head": Wide, "mode": "paper"}, ConfigError, "not what the paper trains"),
+        ({"encoder": Short}, ConfigError, "Short returns"),
+        ({"head": Short}, ConfigError, "Short returns"),
+        ({"head": lambda inputs, classes: nn.Linear(3, classes)}, ConfigError, "fails on 4 random records"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_booked(
+    graph: Graph, changes: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        gv.GAP(**{**EDGE, **changes}).fit(graph)
+    assert ledger_of(graph.edge_set).entries == ()

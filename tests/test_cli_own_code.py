@@ -1,0 +1,127 @@
+"""``--module FILE.py:NAME``: a module or a method of the user's own, and refusals in our words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import Invoke
+
+import graphveil as gv
+from graphveil import models
+from graphveil.models.own import code
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import graphveil as gv
+
+
+class MyGNN(torch.nn.Module):
+    def __init__(self, inputs, classes):
+        super().__init__()
+        self.own, self.heard = torch.nn.Linear(inputs, classes), torch.nn.Linear(inputs, classes)
+
+    def forward(self, x, edge_index):
+        source, target = edge_index
+        return self.own(x) + self.heard(torch.zeros_like(x).index_add(0, target, x[source]))
+
+
+class Mixing(MyGNN):
+    def forward(self, x, edge_index):
+        return super().forward(x - x.mean(dim=0), edge_index)
+
+
+@dataclass(kw_only=True, eq=False)
+class Mine(gv.GAP):
+    method: ClassVar[str] = "mine"
+
+    hops: int = 1
+"""
+"""The file of a user."""
+DATA = ["--dataset", "synthetic/tiny", "--no-baseline", "--json"]
+OWNER = [
+    "--unit",
+    "node-owner",
+    "--epsilon",
+    "8",
+    "--delta",
+    "1e-5",
+    "--set",
+    "epochs=1",
+    "--set",
+    "leaves=4",
+]
+
+
+@pytest.fixture(autouse=True)
+def tables() -> Iterator[None]:
+    """Leave the tables of names as they were."""
+    kept, known = dict(models._REGISTERED), dict(code._KNOWN)
+    yield
+    for table, before in ((models._REGISTERED, kept), (code._KNOWN, known)):
+        table.clear()
+        table.update(before)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_module_is_trained_and_its_run_explained_without_it(
+    invoke: Invoke, own: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    done = invoke("train", "gnn", *DATA, *OWNER, "--module", f"{own}:MyGNN", "--out", str(out))
+    assert done.code == 0, done.err
+    found = done.json
+    assert found["method"] == "gnn" and found["guarantee"]["valid"] and found["guarantee"]["epsilon"] <= 8
+    code._KNOWN.clear()
+    assert "own edge list" in " ".join(invoke("explain", str(out)).out.split())
+    assert gv.load_model(out).get_params()["module"] == "MyGNN"
+
+
+def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_path: Path) -> None:
+    edges = [
+        "--unit",
+        "undirected-edge",
+        "--epsilon",
+        "2",
+        "--set",
+        "epochs=2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    done = invoke("train", "mine", *DATA, *edges, "--module", f"{own}:Mine")
+    assert done.code == 0, done.err
+    assert done.json["hops"] == 1
+    models._REGISTERED.clear()
+    refused = invoke("train", "mine", *DATA, *edges)
+    assert refused.code == 2 and "METHOD" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("own.py", "has another form"),
+        ("other.py:MyGNN", "there is no file"),
+        ("own.py:Nothing", "has nothing that is called 'Nothing'"),
+        ("broken.py:MyGNN", "fails: ZeroDivisionError"),
+        ("own.py:Mixing", "changes with the other trees"),
+        (None, "pass module="),
+    ],
+)
+def test_what_cannot_be_trained_exits_two_and_leaves_no_run(
+    invoke: Invoke, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    given = [] if named is None else ["--module", named]
+    done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", "run")
+    assert done.code == 2, done.err
+    assert why in " ".join(done.err.split())
+    assert not (tmp_path / "run" / "release").exists()
