@@ -32,7 +32,13 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     ledger = found["cells"][1]["ledger"]
     assert ledger["epsilon"] == pytest.approx(total["epsilon"], rel=1e-6)
     assert [len(cell["ledger"]["receipts"]) for cell in found["cells"][:2]] == [2, 2]
-    assert {path.name for path in Path("s").iterdir()} == {"cells", "internal", "sweep.csv", "curve.svg"}
+    assert {path.name for path in Path("s").iterdir()} == {
+        "cells",
+        "internal",
+        "sweep.csv",
+        "curve.svg",
+        "curve.pdf",
+    }
     again = invoke(*sweep, "--epsilon", "1,4", "--runs", 2, "--ceiling", "--out", "s", "--resume", "--json")
     assert again.json == found
 

@@ -265,7 +265,11 @@ def _show(result: "SweepResult", screen: Screen) -> None:
 
 
 def _places(result: "SweepResult") -> list[tuple[str, str]]:
-    found = [("table", result.out / "sweep.csv"), ("figure", result.out / "curve.svg")]
+    found = [
+        ("table", result.out / "sweep.csv"),
+        ("figure", result.out / "curve.svg"),
+        ("", result.out / "curve.pdf"),
+    ]
     rows = [(name, str(path)) for name, path in found if path.exists()]
     return [*rows, ("cells", f"{result.out / 'cells'}: a run folder each, as train writes it")]
 

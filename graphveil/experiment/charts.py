@@ -14,12 +14,13 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One series: its name, its points, its style class in the page, and intervals (x, low, high)."""
+    """One series: its name, its points, its style class in the page, intervals (x, low, high), dots."""
 
     name: str
     points: Sequence[Point]
     style: str
     intervals: Sequence[tuple[float, float, float]] = ()
+    dot: str = ""  # the colour of a dot at each point; none without one
 
 
 def line_chart(
@@ -47,7 +48,10 @@ def plot(
     marks: Sequence[Point] = (),
     x_names: Mapping[float, str] | None = None,
 ) -> str:
-    """Return the inside of a chart; ``x_names`` are the ticks of the x axis with their words."""
+    """Return the inside of a chart; ``x_names`` are the ticks of the x axis with their words.
+
+    A tick without a word has no line: it is room at the side.
+    """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
     ys += [end for line in lines for _, low, high in line.intervals for end in (low, high)]
@@ -56,6 +60,7 @@ def plot(
     body = [*_grid(scale), *_axis_labels(x_label, y_label)]
     body += [bar for line in lines for bar in _bars(line, scale)]
     body += [_path(line, scale) for line in lines]
+    body += [dot for line in lines if line.dot for dot in _dots(line, scale)]
     body += [f'<circle class="mark" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="4"/>' for x, y in marks]
     return "".join(body)
 
@@ -100,6 +105,8 @@ def _grid(scale: _Scale) -> list[str]:
         parts.append(f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     for tick in scale.x_ticks:
         x, name = scale.x(tick), html(scale.x_names.get(tick, f"{tick:g}"))
+        if not name:
+            continue
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{name}</text>')
     return parts
@@ -118,6 +125,13 @@ def _axis_labels(x_label: str, y_label: str) -> list[str]:
 def _path(line: Line, scale: _Scale) -> str:
     points = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in line.points)
     return f'<polyline class="{line.style}" points="{points}"/>'
+
+
+def _dots(line: Line, scale: _Scale) -> list[str]:
+    return [
+        f'<circle fill="{line.dot}" cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="2.6"/>'
+        for x, y in line.points
+    ]
 
 
 def _bars(line: Line, scale: _Scale) -> list[str]:

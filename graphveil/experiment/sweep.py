@@ -342,7 +342,7 @@ def sweep(
         graph: as it was read (``recipe=None``), or with masks of its own, which all runs then share.
         epsilon: the budgets.
         settings: values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
-        out: a new folder: cells/, ``sweep.csv`` and ``curve.svg``.
+        out: a new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
         recipe: how to prepare and split a graph without masks; by default as its method's paper does.
         runs: how many runs a cell.
         seed: of public randomness; run r has ``seed + r``.

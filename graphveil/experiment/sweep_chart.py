@@ -12,6 +12,12 @@ from graphveil.experiment.results import Summary
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _DASHES = ("", "6 3", "2 3", "9 3 2 3")
 _LEGEND_ROW, _LEGEND_LEFT = 18, 52
+_LEGEND_WIDE, _LETTER, _KEY = (
+    WIDTH - _LEGEND_LEFT - 14,
+    6.2,
+    50,
+)  # pixels: a row, a letter, a key beside its name
+_ROOM = 0.04  # of the axis' width, beside the first and the last budget
 _SHIFT = 0.012  # of the axis' width, so that intervals at one epsilon stand side by side
 _STYLE = """
 text { font-family: system-ui, "Segoe UI", Roboto, sans-serif; fill: #333; }
@@ -51,39 +57,45 @@ def sweep_chart(series: Sequence[Series], *, title: str = "Test accuracy over ep
     if not epsilons:
         return None
     names = {math.log2(epsilon): f"{epsilon:g}" for epsilon in epsilons}
-    if len(names) == 1:  # a single budget stands in the middle
-        (middle,) = names
-        names = {middle - 1: "", middle: names[middle], middle + 1: ""}
-    lines = [_line(number, one, len(series), names) for number, one in enumerate(series)]
+    low, high = min(names), max(names)
+    room = _ROOM * (high - low) or 1.0  # a single budget stands in the middle
+    names |= {low - room: "", high + room: ""}
+    placed = [one for one in series if one.points]
+    lines = [
+        _line(number, one, placed.index(one) if one in placed else 0, len(placed), names)
+        for number, one in enumerate(series)
+    ]
     body = plot(
         [line for line in lines if line.points],
         x_label="epsilon",
         y_label="test accuracy, %",
         x_names=names,
     )
-    height = HEIGHT + _LEGEND_ROW * len(series) + 6
+    rows = _legend_rows(series)
+    height = HEIGHT + _LEGEND_ROW * len(rows) + 10
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}" '
         f'role="img" aria-label="{html(title)}"><title>{html(title)}</title>'
         f"<style>{_STYLE}{_strokes(series)}</style>"
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(series)}</svg>\n'
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(rows)}</svg>\n'
     )
 
 
-def _line(number: int, one: Series, count: int, names: dict[float, str]) -> Line:
-    """Return a series in percent, each a little aside of the others."""
+def _line(number: int, one: Series, place: int, count: int, names: dict[float, str]) -> Line:
+    """Return a series in percent, each a little aside of the others that have points."""
     low, high = min(names), max(names)
     if one.level is not None:
         level = one.level.mean
         ends = [] if level is None else [(low, 100 * level), (high, 100 * level)]
         return Line(one.name, ends, f"l{number} level")
-    aside = (number - (count - 1) / 2) * _SHIFT / max(1, count / 4) * (high - low)
+    aside = (place - (count - 1) / 2) * _SHIFT / max(1, count / 4) * (high - low)
     there = [(math.log2(x) + aside, y) for x, y in one.points]
     return Line(
         one.name,
         [(x, 100 * y.mean) for x, y in there if y.mean is not None],
         f"l{number}",
         [(x, 100 * y.ci95[0], 100 * y.ci95[1]) for x, y in there if y.ci95 is not None],
+        _COLOURS[number % len(_COLOURS)],
     )
 
 
@@ -99,10 +111,25 @@ def _dashes(number: int, one: Series) -> str:
     return f"stroke-dasharray: {dash}; " if dash else ""
 
 
-def _legend(series: Sequence[Series]) -> str:
+def _legend_rows(series: Sequence[Series]) -> list[list[tuple[int, str, float]]]:
+    """Return the keys of the legend in rows, as many in each as fit: number, name, and where it begins."""
+    rows: list[list[tuple[int, str, float]]] = []
+    x = 0.0
+    for number, one in enumerate(series):
+        wide = _KEY + _LETTER * len(one.name)
+        if not rows or x + wide > _LEGEND_WIDE:
+            rows.append([])
+            x = 0.0
+        rows[-1].append((number, one.name, _LEGEND_LEFT + x))
+        x += wide
+    return rows
+
+
+def _legend(rows: Sequence[Sequence[tuple[int, str, float]]]) -> str:
     return "".join(
-        f'<polyline class="l{number}" points="{_LEGEND_LEFT},{y} {_LEGEND_LEFT + 24},{y}"/>'
-        f'<text class="key" x="{_LEGEND_LEFT + 32}" y="{y + 4}">{html(one.name)}</text>'
-        for number, one in enumerate(series)
-        for y in (HEIGHT + 8 + _LEGEND_ROW * number,)
+        f'<polyline class="l{number}" points="{x:g},{y} {x + 24:g},{y}"/>'
+        f'<text class="key" x="{x + 32:g}" y="{y + 4}">{html(name)}</text>'
+        for place, row in enumerate(rows)
+        for number, name, x in row
+        for y in (HEIGHT + 12 + _LEGEND_ROW * place,)
     )

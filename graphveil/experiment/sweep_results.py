@@ -9,6 +9,7 @@ from typing import Any
 
 from graphveil._files import write_atomic
 from graphveil._notebook import sheet
+from graphveil.experiment.pdf import pdf_of
 from graphveil.experiment.results import Summary
 from graphveil.experiment.sweep_cell import Cell
 from graphveil.experiment.sweep_chart import Series, sweep_chart
@@ -114,7 +115,7 @@ def _row(cell: Cell, metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_results(result: SweepResult) -> None:
-    """Write ``sweep.csv`` and, where there is more than levels to show, ``curve.svg``; each in one step."""
+    """Write ``sweep.csv`` and, where there is more than levels to show, the figure; each file in one step."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -123,3 +124,4 @@ def write_results(result: SweepResult) -> None:
     chart = sweep_chart(result.series)
     if chart is not None:
         write_atomic(result.out / "curve.svg", chart.encode())
+        write_atomic(result.out / "curve.pdf", pdf_of(chart))

@@ -132,7 +132,7 @@ class Killed(BaseException):
 
 def published(root: Path) -> dict[str, bytes]:
     """Return the bytes that two sweeps alike must share: releases, table and figure."""
-    files = [*root.glob("cells/*/release/*"), root / "sweep.csv", root / "curve.svg"]
+    files = [*root.glob("cells/*/release/*"), root / "sweep.csv", root / "curve.svg", root / "curve.pdf"]
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
