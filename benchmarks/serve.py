@@ -132,11 +132,11 @@ def run_of(folder: Path, nodes: int) -> Path:
 
 def bare() -> None:
     """Serve the bare route until a signal; its port is the first line."""
-    import socket
-
     import uvicorn
     from fastapi import FastAPI
     from pydantic import BaseModel
+
+    from graphveil.serve.listen import bound
 
     class Question(BaseModel):
         ids: list[str]
@@ -148,7 +148,7 @@ def bare() -> None:
     async def predict(question: Question) -> dict[str, object]:
         return {"run": "bench", "predictions": [{"node": one, **row} for one in question.ids]}
 
-    with socket.create_server(("127.0.0.1", 0)) as line:
+    with bound("127.0.0.1", 0) as line:
         print(line.getsockname()[1], flush=True)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[line])
 

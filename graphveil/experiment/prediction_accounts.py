@@ -152,6 +152,25 @@ class PredictionAccounts:
         return not self._word or training.ledger.name in self.unproved
 
 
+def also_paying(run: Path, own: DataSetLedger, guarantee: Guarantee) -> list[DataSetLedger]:
+    """Return whose edges may also be in a graph that a run predicts: its training's, and earlier graphs'.
+
+    Args:
+        run: the run's folder.
+        own: the ledger of the graph that is asked, which is not among them.
+        guarantee: the run's.
+
+    Raises:
+        ConfigError: a ledger cannot be found.
+        ArtifactError: what the folder remembers is damaged.
+    """
+    books = _Books(own)
+    training = _training(run, books, guarantee)
+    found = [] if training is None else [training.ledger]
+    found += [books.of(one.place, one.data_set) for one in earlier_predictions(run)]
+    return [ledger for ledger in dict.fromkeys(found) if ledger is not own]
+
+
 class _Books:
     """The ledgers of other data sets, found again by their places; of one data set there is one object."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from graphveil.serve.counters import INVOCATIONS, PREDICT
 from graphveil.serve.questions import Invocation, PredictQuestion
@@ -25,22 +25,30 @@ class Row(BaseModel):
     prediction: str
 
 
+_ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, "p_t1": 0.25, "p_t2": 0.625}
+
+
 class Predictions(BaseModel):
     """Rows in the order that was asked."""
 
-    predictions: list[Row]
+    model_config = ConfigDict(json_schema_extra={"examples": [{"predictions": [_ROW]}]})
+
+    predictions: list[Row] = Field(description="The released rows, in the order that was asked.")
 
 
-class RunPredictions(Predictions):
+class RunPredictions(BaseModel):
     """Rows of one run."""
 
-    run: str
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
+
+    run: str = Field(description="Its name.")
+    predictions: list[Row] = Field(description="The released rows, in the order that was asked.")
 
 
 class Health(BaseModel):
     """That the server answers."""
 
-    status: str = Field(examples=["ok"])
+    status: str = Field(description="ok, whenever there is an answer.")
 
 
 class PrivacyOfRun(BaseModel):
@@ -51,11 +59,13 @@ class PrivacyOfRun(BaseModel):
 
 
 class Privacy(BaseModel):
-    """What was promised, and what may still be spent; null where nothing may."""
+    """What was promised, and what may still be spent."""
 
-    fresh_releases: bool
-    budget: dict[str, Any] | None
-    runs: list[PrivacyOfRun]
+    fresh_releases: bool = Field(description="Whether new records are released at all.")
+    budget: dict[str, Any] | None = Field(
+        description="Then limit, spent and remaining epsilon: of this server, and of its data set; else null."
+    )
+    runs: list[PrivacyOfRun] = Field(description="Each run's name and guarantee, with the statement.")
 
 
 class Complaint(BaseModel):

@@ -1,7 +1,7 @@
 """The OpenAPI description as a page for people. It loads nothing, from nowhere, and runs no script."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graphveil._escape import html
@@ -15,18 +15,17 @@ h2 { font-size: 1.1em; margin: .7em 0 .3em; } h3 { font-size: .9em; margin: 1.2e
 .method { color: #fff; border-radius: .3em; font-size: .75em; padding: .25em .6em; margin-right: .6em; }
 .get { background: var(--get); } .post { background: var(--post); }
 code, pre { font: .86em/1.45 ui-monospace, monospace; } nav a { margin-right: 1.2em; white-space: nowrap; }
-pre { background: var(--soft); border-radius: .4em; overflow-x: auto; padding: .7em 1em; margin: .3em 0; }
+pre { background: var(--soft); border-radius: .4em; padding: .7em 1em; margin: .3em 0; }
+pre { white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; }
 td { border-top: 1px solid var(--line); padding: .3em .8em .3em 0; vertical-align: top; }
-td:first-child { white-space: nowrap; width: 9em; } details { margin-top: 2em; } summary { cursor: pointer; }
+td:first-child { white-space: nowrap; width: 11em; }
 """
 
 
 def page_of(described: dict[str, Any]) -> str:
-    """Return the page."""
-    told = [
-        (path, method, one) for path, methods in described["paths"].items() for method, one in methods.items()
-    ]
+    """Return the page: one section for each of what the server answers, and one for what it refuses."""
+    told = [(path, *one) for path, methods in described["paths"].items() for one in methods.items()]
     links = "".join(
         f'<a href="#{html(one["operationId"])}"><code>{html(path)}</code></a>' for path, _, one in told
     )
@@ -38,41 +37,52 @@ def page_of(described: dict[str, Any]) -> str:
         f"<title>{html(about['title'])}</title><style>{_STYLE}</style>"
         f"<h1>{html(about['title'])} <small>{html(about['version'])}</small></h1>"
         f"<p>{html(about['description'])}</p>"
-        f'<nav>{links}<a href="openapi.json">openapi.json</a></nav>{sections}</html>'
+        f'<nav>{links}<a href="#refusals">refusals</a><a href="openapi.json">openapi.json</a></nav>{sections}'
+        f'<section id="refusals"><h2>Refusals</h2>{_pre({"error": {"kind": "..", "message": ".."}})}'
+        f"{_table(_refusals(described))}</section></html>"
     )
 
 
 def _section(described: dict[str, Any], path: str, method: str, told: dict[str, Any]) -> str:
     parts = [
         f'<section id="{html(told["operationId"])}"><h2><span class="method {method}">{method.upper()}</span>'
-        f"<code>{html(path)}</code></h2><p>{html(told['summary'])}. {html(told.get('description', ''))}</p>"
+        f"<code>{html(path)}</code></h2><p>{html(told['summary'])}.</p>"
     ]
     if "security" in told:
         parts.append("<p>Needs a key: <code>Authorization: Bearer KEY</code></p>")
     if told.get("parameters"):
-        rows = (
-            (one["name"], one["schema"].get("description", one.get("description", "")))
-            for one in told["parameters"]
-        )
-        parts.append("<h3>Parameters</h3>" + _table(rows))
+        parts.append("<h3>Parameters</h3>")
+        parts.append(_table((one["name"], one["description"]) for one in told["parameters"]))
     if "requestBody" in told:
-        schema = told["requestBody"]["content"]["application/json"]["schema"]
-        parts.append("<h3>Question</h3>" + _body(described, schema))
-    parts.append(
-        "<h3>Answers</h3>"
-        + _table((str(status), one["description"]) for status, one in told["responses"].items())
-    )
+        parts.append("<h3>Question</h3>" + _shape(described, told["requestBody"]))
+    answer = told["responses"]["200"]
+    parts.append("<h3>Answer</h3>" + (_shape(described, answer) or f"<p>{html(answer['description'])}</p>"))
     return "".join(parts) + "</section>"
 
 
-def _body(described: dict[str, Any], reference: dict[str, Any]) -> str:
-    """Return a body's fields, after examples of the whole."""
-    schema = described["components"]["schemas"][reference["$ref"].rpartition("/")[2]]
-    examples = "".join(f"<pre>{html(json.dumps(one))}</pre>" for one in schema.get("examples", ()))
+def _shape(described: dict[str, Any], body: dict[str, Any]) -> str:
+    """Return the fields of a JSON body, after examples of the whole; nothing for another body."""
+    reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
+    if reference is None:
+        return ""
+    schema = described["components"]["schemas"][reference.rpartition("/")[2]]
     fields = ((name, one.get("description", "")) for name, one in schema["properties"].items())
-    return examples + _table(fields)
+    return "".join(map(_pre, schema.get("examples", ()))) + _table(fields)
 
 
-def _table(rows: "Iterator[tuple[str, str]]") -> str:
-    cells = (f"<tr><td><code>{html(first)}</code></td><td>{html(second)}</td></tr>" for first, second in rows)
+def _refusals(described: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each status that some page refuses with, and what for."""
+    found = dict[str, str]()
+    for methods in described["paths"].values():
+        for told in methods.values():
+            found |= {status: one["description"] for status, one in told["responses"].items()}
+    yield from sorted((status, text) for status, text in found.items() if status >= "400")
+
+
+def _pre(record: object) -> str:
+    return f"<pre>{html(json.dumps(record))}</pre>"
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    cells = (f"<tr><td><code>{html(name)}</code></td><td>{html(text)}</td></tr>" for name, text in rows)
     return f"<table>{''.join(cells)}</table>"

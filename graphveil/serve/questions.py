@@ -26,6 +26,11 @@ _EXAMPLES: list[JsonValue] = [
     {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
 ]
 
+_TABLES: list[JsonValue] = [
+    {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
+    {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
+]
+
 
 class _Question(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -66,8 +71,12 @@ class SplitFrame(_Question):
 class Invocation(_Question):
     """MLflow's shapes of a table, here of the one column ``id``."""
 
-    dataframe_split: SplitFrame | None = None
-    dataframe_records: list[dict[str, Any]] | None = None
+    model_config = ConfigDict(json_schema_extra={"examples": _TABLES})
+
+    dataframe_split: SplitFrame | None = Field(
+        default=None, description="A table as pandas writes it with orient='split'."
+    )
+    dataframe_records: list[dict[str, Any]] | None = Field(default=None, description="Or its rows by column.")
 
     def asked(self) -> list[int | str]:
         """Return the column of ids."""

@@ -80,12 +80,13 @@ class _Crew:
         return self._early >= _TRIES
 
     def replace(self) -> None:
-        """Start a worker for each that ended, unless workers end as soon as they start."""
+        """Start a worker for each that ended, unless they end by themselves as soon as they start."""
         for number, (process, heard) in list(self._running.items()):
             if process.is_alive():
                 continue
             LOG.info(json.dumps({"worker": number, "ended": process.exitcode}))
-            self._early = 0 if _answered(heard) else self._early + 1
+            failed = not _answered(heard) and process.exitcode != -signal.SIGKILL
+            self._early = self._early + 1 if failed else 0
             if self.failed:
                 return
             self._spawn(number)

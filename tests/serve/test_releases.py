@@ -14,8 +14,10 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
+from graphveil.experiment.ledger_account import RunAccount
 from graphveil.ledger import Ledger
 from graphveil.ledger.bookings import DataSetLedger
+from graphveil.privacy import Entry, Gaussian, UndirectedEdge
 from graphveil.release.journal import FolderJournal
 from graphveil.serve import Allowance, Keys, Limits, Service
 from graphveil.serve.releases import office
@@ -106,6 +108,21 @@ def test_what_does_not_fit_is_refused_before_anything_is_read(
     assert len(less.ledger) == 1
     assert less.budget()["releases"] == 1
     assert less.ask(PATH)[0] == 200  # what was released is still there
+
+
+def test_the_training_data_pay_too_as_the_graphs_may_share_edges(served: Served, tmp_path: Path) -> None:
+    ledger = Ledger(served.place)
+    ledger.init("training", UNIT, epsilon="1.4", delta="1e-6")
+    training = ledger.data_set("training")
+    training.record(Entry("fit", "gap", Gaussian(0.2), unit=UndirectedEdge()))
+    account = RunAccount(training, UNIT, 1e-7)
+    account.keep_receipts(tmp_path / "run" / "internal" / "receipts.json")
+    again = Served(tmp_path / "run", tmp_path)
+    assert again.ask(PATH)[0] == 200
+    assert (len(served.ledger), len(training)) == (1, 2)
+    assert json.loads(again.ask(OTHER)[1])["error"]["kind"] == "NoBudget"  # of the training's account
+    assert (len(served.ledger), len(training)) == (1, 2)
+    assert again.budget()["releases"] == 1
 
 
 def dies(*_: object, **__: object) -> None:

@@ -147,3 +147,12 @@ def test_a_key_that_asks_too_often_does_not_stop_another(tmp_path: Path) -> None
         assert 1 <= int(headers["retry-after"]) <= 5
         assert client.say(request(ANN, other)).status() == 200
         assert client.say(request(ANN, "Authorization: Bearer wrong")).status() == 401
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement(port: int) -> None:
+    with Client(port) as client:
+        client.say(request(ANN)).response()
+        began = time.perf_counter()
+        for _ in range(50):
+            assert client.say(request(ANN)).status() == 200
+        assert time.perf_counter() - began < 50 * 0.035  # 40 ms each, where small packets wait

@@ -8,8 +8,11 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import graphveil as gv
+from graphveil.ledger import Ledger
 from graphveil.serve.counters import CELLS, Counters
 from graphveil.serve.rates import Rates
 from graphveil.serve.shared import Shared
@@ -125,3 +128,64 @@ def test_workers_stop_together_and_one_that_cannot_start_ends_all(tmp_path: Path
         told = process.stderr.read()
         assert '"fault": "ArtifactError"' in told
         assert "Traceback" not in told
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    model = gv.GAP(unit="undirected-edge", epsilon=0.1, delta=1e-7, seed=1, epochs=2, encoder_epochs=2)
+    model.fit(graph).save(run / "release")
+    (run / "internal").mkdir()
+    place = f"sqlite:///{tmp_path}/team.sqlite"
+    Ledger(place).init("callers", "undirected-edge", epsilon="5", delta="1e-6")
+    questions = [
+        {"records": [{"id": one, "x": [float(number)] * 16} for one in "ab"], "edges": [["a", "b"]]}
+        for number in range(6)
+    ]
+    answers: list[set[bytes]] = [set() for _ in questions]
+    over, said = threading.Event(), threading.Event()
+
+    def ask_on(port: int) -> None:
+        while not over.is_set():
+            for question, known in zip(questions, answers, strict=True):
+                try:
+                    with Client(port) as client:
+                        status, _, body = client.say(request(question)).response()
+                except OSError:
+                    continue  # its worker was killed: ask again
+                said.set()
+                if status == 200:
+                    known.add(body)
+                else:
+                    assert status in (429, 503), body
+
+    flags = ("--workers", 2, "--allow-releases", 3, "--ledger", f"{place}#callers")
+    with serving(run, *flags) as (process, address):
+        port = int(address.rpartition(":")[2])
+        until(lambda: len(worker_ids(process.pid)) == 2, 60)
+        clients = [threading.Thread(target=ask_on, args=(port,)) for _ in range(3)]
+        for one in clients:
+            one.start()
+        rng = np.random.default_rng(0)
+        for _ in range(4):
+            said.clear()
+            assert said.wait(120)  # somebody answers
+            time.sleep(float(rng.uniform(0, 1)))
+            for worker in worker_ids(process.pid):
+                os.kill(worker, signal.SIGKILL)
+            until(lambda: len(worker_ids(process.pid)) == 2, 60)
+        until(lambda: all(answers), 240)
+        over.set()
+        for one in clients:
+            one.join()
+        budget = json.loads(_get(port, "/v1/privacy"))["budget"]
+    assert [len(one) for one in answers] == [1] * len(questions)
+    assert budget["releases"] == len(questions)
+    assert len(Ledger(place).data_set("callers")) == len(questions)
+    assert Ledger(place).verify() == []
+
+
+def _get(port: int, page: str) -> bytes:
+    with Client(port) as client:
+        return client.say(f"GET {page} HTTP/1.1\r\nHost: h\r\n\r\n".encode()).response()[2]

@@ -1,8 +1,9 @@
-"""What a server may spend, and the two books that say what it has spent.
+"""What a server has spent, and the books that say so.
 
-A release stands in the ledger that the operator names, against the limit of that data set, and in a book of
-the server's own, against what the operator allowed the server. Both have it under a reference that follows
-from the question: so whoever asks again, after whatever failed, pays nothing again.
+A release stands in the ledger that the operator names, in those of all data that may share edges with it (the
+training's, first of all), and in a book of the server's own, against what the operator allowed the server.
+All have it under a reference that follows from the question: so whoever asks again, after whatever failed,
+pays nothing again.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphveil.errors import BudgetError, ConfigError
+from graphveil.experiment.ledger_account import RunAccount
 from graphveil.ledger import Account, DataSetLedger, Ledger, Limit, Total, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee
 from graphveil.serve.limits import Allowance
@@ -20,7 +22,7 @@ _OWN = "served"
 
 
 class Books:
-    """The two books of a server that may make releases.
+    """The books of a server that may make releases.
 
     Args:
         allowance: what the operator allowed.
@@ -38,7 +40,8 @@ class Books:
         url, name = split_name(allowance.ledger)
         self._unit, self._book = unit_key(guarantee.protected), Ledger(url)
         self._limit = Limit(allowance.epsilon, Decimal(repr(guarantee.delta)))
-        self._named = self._book.data_set(name or _only(self._book, self._unit))
+        self.account = RunAccount.of_name(self._book, name, guarantee)
+        self._named = self.account.ledger
         if not any(one.unit == self._unit for one in self._named.accounts):
             raise ConfigError(
                 f"data set {self._named.name!r} has no budget under unit {self._unit!r}; register one: "
@@ -53,9 +56,15 @@ class Books:
         """Return what a question is called: a keyed digest, which tells nothing without the ledger's key."""
         return self._book.fingerprints({"question": parts})["question"]
 
-    def of(self, reference: str) -> "QuestionLedger":
-        """Return the ledger of one question, to attach to its graph."""
-        return QuestionLedger(reference, self._named, self._own, self._limit, self._unit)
+    def of(self, reference: str, others: Sequence[DataSetLedger]) -> "QuestionLedger":
+        """Return the ledger of one question, to attach to its graph.
+
+        Args:
+            reference: of the question.
+            others: ledgers of data that the graph may share edges with.
+        """
+        shared = (self._named, *others)
+        return QuestionLedger(reference, shared, self._own, self._limit, self._unit)
 
     def as_plain(self) -> dict[str, Any]:
         """Return what is allowed, spent and left: of the server, and of the data set."""
@@ -74,43 +83,53 @@ class Books:
 
 
 class QuestionLedger:
-    """The ledger of one question's graph: a release of it stands in both books, under one reference.
+    """The ledger of one question's graph: a release of it stands in all books, under one reference.
 
     Nothing is given back. What was booked and not drawn is what the next one who asks this will draw.
     """
 
     def __init__(
-        self, reference: str, named: DataSetLedger, own: DataSetLedger, limit: Limit, unit: str
+        self, reference: str, shared: Sequence[DataSetLedger], own: DataSetLedger, limit: Limit, unit: str
     ) -> None:
-        """Take the two books."""
-        self._reference, self._named, self._own = reference, named, own
+        """Take the books of data sets, and the server's own."""
+        self._reference, self._shared, self._own = reference, tuple(shared), own
         self._limit, self._unit = limit, unit
 
     def record(self, entry: Entry) -> None:
-        """Book a release in both, or raise and book it in none; the same question costs once.
+        """Book a release in all, or raise before anything is drawn; the same question costs once.
 
-        The data set's book comes first: a process that is killed in between leaves the server with more to
-        spend than it booked there, and the data set with less.
+        The server's own book comes last: a process that is killed in between leaves the data sets with less
+        to spend, and never with more.
         """
         entry = replace(entry, release_id=self._reference)
-        self._check_room(entry)
-        self._named.record(entry)
+        self.check(entry)
+        for ledger in self._shared:
+            ledger.record(entry)
         self._own.record(entry)
 
     def check(self, entry: Entry) -> None:
         """Raise what booking it would raise."""
         entry = replace(entry, release_id=self._reference)
-        self._check_room(entry)
-        self._named.check(entry)
+        if not self._own.holds(self._reference):
+            after = _account(self._own, self._unit).total.plus(Total.of(entry))
+            if not after.fits(self._limit):
+                raise BudgetError("what the operator allowed this server does not suffice for this release")
+        for ledger in self._shared:
+            ledger.check(entry)
 
     def holds(self, release_id: str) -> bool:
-        """Whether it is booked in both."""
-        return self._named.holds(self._reference) and self._own.holds(self._reference)
+        """Whether it is booked in all of them."""
+        return self.begun and all(ledger.holds(self._reference) for ledger in (*self._shared, self._own))
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is booked anywhere."""
+        return self._shared[0].holds(self._reference)
 
     def commit(self, release_id: str) -> None:
-        """Note in both that noise is about to be drawn."""
-        self._named.commit(self._reference)
-        self._own.commit(self._reference)
+        """Note in all that noise is about to be drawn."""
+        for ledger in (*self._shared, self._own):
+            ledger.commit(self._reference)
 
     def withdraw(self, release_id: str) -> bool:
         """Give nothing back."""
@@ -118,19 +137,12 @@ class QuestionLedger:
 
     def __len__(self) -> int:
         """Return how many releases of this question are booked."""
-        return int(self._named.holds(self._reference))
+        return int(self.begun)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """What the server has booked."""
         return self._own.entries
-
-    def _check_room(self, entry: Entry) -> None:
-        if self._own.holds(self._reference):
-            return
-        after = _account(self._own, self._unit).total.plus(Total.of(entry))
-        if not after.fits(self._limit):
-            raise BudgetError("what the operator allowed this server does not suffice for this release")
 
 
 def _account(ledger: DataSetLedger, unit: str) -> Account:
@@ -144,14 +156,3 @@ def _figures(total: Total, limit: Decimal, delta: Decimal) -> dict[str, float | 
     if spent == float("inf"):
         return {"limit": float(limit), "spent": None, "remaining": 0.0}
     return {"limit": float(limit), "spent": spent, "remaining": max(0.0, float(limit) - spent)}
-
-
-def _only(book: Ledger, unit: str) -> str:
-    """Return the one data set of a ledger that has a budget under a unit."""
-    found = sorted({one.data_set for one in book.accounts() if one.unit == unit})
-    if len(found) != 1:
-        raise ConfigError(
-            f"the ledger at {book.place} should have exactly one data set with a budget under unit {unit!r}, "
-            f"and has {len(found)} ({', '.join(found) or 'none'}); name one: --ledger URL#NAME"
-        )
-    return found[0]

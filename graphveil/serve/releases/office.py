@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from graphveil._tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.errors import BudgetError, ConfigError, GraphError, LedgerError, NotYetError, UnitError
+from graphveil.experiment.earlier_predictions import remember
+from graphveil.experiment.prediction_accounts import also_paying
+from graphveil.ledger import DataSetLedger
 from graphveil.serve import refusals
 from graphveil.serve.limits import Allowance
 from graphveil.serve.releases.books import Books
@@ -53,6 +56,7 @@ class Office:
         self._place = folder / INTERNAL / "served"
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._books = Books(allowance, run.guarantee, self._place)
+        self._also_paying()  # refuses what a question would find out
         self._model_digest = _digest(find_release(folder))
 
     async def rows(self, records: object, edges: object, most: int) -> list[dict[str, Any]]:
@@ -96,7 +100,7 @@ class Office:
             raise refusals.no_budget() from None
         except (GraphError, UnitError, NotYetError):
             raise refusals.needs_a_release() from None
-        except LedgerError:
+        except (LedgerError, ConfigError):
             raise refusals.no_ledger() from None
 
     def _asked(self, asked: NewRecords, reference: str, kept: Path, *, directed: bool) -> "Tensor":
@@ -106,12 +110,28 @@ class Office:
 
         model: Estimator = load_model(self._folder)
         graph = asked.graph(classes=model.named_classes, directed=directed)
-        attach_ledger(graph.edge_set, self._books.of(reference))
-        free = model.price(graph) is None
-        proba = model.predict_proba(graph, accept_price=True, workspace=None if free else kept.parent)
-        if not free:
-            save_checked(kept, {"proba": proba})
+        price = model.price(graph)
+        if price is None:
+            return model.predict_proba(graph, accept_price=True)
+        ledger = self._books.of(reference, self._also_paying())
+        attach_ledger(graph.edge_set, ledger)
+        # Before the booking: later predictions of this run count what this one may have asked.
+        known = (
+            None
+            if ledger.begun
+            else remember(self._folder, graph, self._books.account, price, disjoint=False)
+        )
+        try:
+            proba = model.predict_proba(graph, accept_price=True, workspace=kept.parent)
+        except BudgetError:
+            if known is not None and not ledger.begun:
+                known.drop()
+            raise
+        save_checked(kept, {"proba": proba})
         return proba
+
+    def _also_paying(self) -> list[DataSetLedger]:
+        return also_paying(self._folder, self._books.account.ledger, self._run.guarantee)
 
 
 def _check(folder: Path, run: ServedRun) -> None:

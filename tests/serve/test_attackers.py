@@ -1,0 +1,118 @@
+"""Attackers as clients over a real socket: LinkTeller, and somebody with a watch."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from fastapi import FastAPI
+from scipy.stats import spearmanr
+
+import graphveil as gv
+from graphveil.attacks.influence import influences, link_scores
+from graphveil.attacks.pairs import draw_pairs
+from graphveil.attacks.ranking import Ranking
+from graphveil.attacks.secret_edges import SecretEdges
+from graphveil.serve import ServedRun, app_of, read_runs
+from serve.sockets import Client, listening, request
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server of a run on a graph that the attacker is after."""
+
+    graph: gv.Graph
+    app: FastAPI
+    run: Path
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
+    graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    run = tmp_path_factory.mktemp("attacked") / "run"
+    gv.GAP(unit="undirected-edge", epsilon=1.0, delta=1e-7, seed=1, epochs=2, encoder_epochs=2).fit(
+        graph
+    ).save(run / "release")
+    return Target(graph, app_of(read_runs([run / "release"])), run)
+
+
+def rows(client: Client, ids: Sequence[int]) -> Floats:
+    status, _, body = client.say(request({"ids": list(ids)})).response()
+    assert status == 200
+    found = json.loads(body)["predictions"]
+    return np.array([[value for name, value in row.items() if name.startswith("p_")] for row in found])
+
+
+def test_linkteller_moves_nothing(target: Target) -> None:
+    graph, sent = target.graph, list[int]()
+    features = np.asarray(graph.x, dtype=np.float64)
+
+    with listening(target.app) as port, Client(port) as client:
+
+        def predict(x: Any) -> Floats:
+            """Send features, as LinkTeller does, and take what is served where they are refused."""
+            records = [{"id": node, "x": row.tolist()} for node, row in enumerate(np.asarray(x))]
+            sent.append(client.say(request({"records": records})).status())
+            return rows(client, range(graph.num_nodes))
+
+        pairs = draw_pairs(SecretEdges.of(graph.adjacency), count=40, seed=0)
+        found = influences(predict, features, pairs.nodes)
+    assert set(sent) == {409}
+    assert not found.any()
+
+    assert Ranking.of(link_scores(found, pairs), pairs.joined).auc == 0.5
+
+
+def timed(target: Target, rounds: int) -> tuple[Floats, list[int]]:
+    """Return each node's median time over the socket, asked in random order, and the length of its answer."""
+    count, rng = target.graph.num_nodes, np.random.default_rng(0)
+    times, sizes = np.zeros((rounds, count)), [0] * count
+    with listening(target.app) as port, Client(port) as client:
+        rows(client, range(count))
+        for turn in range(rounds):
+            for node in rng.permutation(count).tolist():
+                asked = request({"ids": [node]})
+                began = time.perf_counter()
+                status, _, body = client.say(asked).response()
+                times[turn, node], sizes[node] = time.perf_counter() - began, len(body)
+                assert status == 200
+    return np.median(times, axis=0), sizes
+
+
+def slower_with_degree(degrees: Floats) -> Callable[[ServedRun, Sequence[int]], Any]:
+    real = ServedRun.rows
+
+    def rows_of(self: ServedRun, ids: Sequence[int]) -> Any:
+        time.sleep(2e-5 * float(degrees[list(ids)].sum()))
+        return real(self, ids)
+
+    return rows_of
+
+
+@pytest.mark.slow
+def test_neither_time_nor_size_tells_a_degree(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = target.graph.adjacency.arrays
+    degrees = np.diff(arrays[0].numpy()).astype(np.float64)
+    assert len(degrees) == target.graph.num_nodes and degrees.max() > 3 * max(1.0, np.median(degrees)) / 2
+    bound = 3.9 / np.sqrt(len(degrees))  # a two-sided test at 1 in 10,000
+    times, sizes = timed(target, 25)
+    assert abs(spearmanr(times, degrees).statistic) < bound
+    table = gv.load_model(target.run / "release").predict_proba()
+    names = [f"p_{number}" for number in range(table.shape[1])]
+    for node, row in enumerate(table.tolist()):  # a length follows from what is released, and nothing else
+        said = {
+            "node": node,
+            "prediction": names[int(table[node].argmax())][2:],
+            **dict(zip(names, row, strict=True)),
+        }
+        whole = json.dumps({"run": "run", "predictions": [said]}, separators=(",", ":"))
+        assert sizes[node] == len(whole)
+    monkeypatch.setattr(ServedRun, "rows", slower_with_degree(degrees))
+    assert spearmanr(timed(target, 5)[0], degrees).statistic > bound
