@@ -34,6 +34,7 @@ import torch
 from safetensors.torch import load_file
 
 import graphveil as gv
+from graphveil.artifacts.release_folder import ELSEWHERE
 
 NODES, CLASSES, FAILED = 240, 3, "failed:"
 Parts = dict[str, str]
@@ -377,7 +378,8 @@ def saved(model: Any) -> Parts:
         release, rows = Path(folder) / "release", Path(folder) / "rows"
         withheld = {"per_node": rows} if model.guarantee.unit in ("node-owner", "node-promise") else {}
         model.save(release, **withheld)
-        paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        found = (path for path in Path(folder).rglob("*") if path.is_file())
+        paths = sorted(path for path in found if path.parent != release or path.name not in ELSEWHERE)
         loaded = gv.load_model(release, **withheld)
         privacy = json.loads((release / "privacy.json").read_text())
         return {

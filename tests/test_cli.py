@@ -29,6 +29,8 @@ RELEASE = {
     "privacy.json",
     "PRIVACY.md",
     "MODEL_CARD.md",
+    "README.md",
+    "MLmodel",
 }
 
 

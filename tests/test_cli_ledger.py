@@ -128,6 +128,7 @@ def test_predictions_of_other_graphs_and_released_graphs_are_booked(
     ]
     perturbed = invoke(*noisy).json["ledger"]
     assert (perturbed["data_set"], perturbed["releases"]) == (asked["data_set"], 2)
+    assert (perturbed["epsilon"] or 0) > 1  # read off at delta 0, as this one is sold, the first has no bound
     assert invoke("predict", "a", "--ledger", "friends").code == 2
 
 

@@ -16,7 +16,15 @@ from graphveil.mechanisms import DiscreteGaussian
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
 PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
 ALONE = ["--no-baseline"]
-RELEASE = {"model.safetensors", "model.json", "privacy.json", "PRIVACY.md", "MODEL_CARD.md"}
+RELEASE = {
+    "model.safetensors",
+    "model.json",
+    "privacy.json",
+    "PRIVACY.md",
+    "MODEL_CARD.md",
+    "README.md",
+    "MLmodel",
+}
 AGGREGATES, PREDICTIONS = "aggregates.safetensors", "predictions.parquet"
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -51,6 +59,7 @@ def test_what_tells_about_its_own_record_is_not_released(
         "report.html",
         "own_graph.json",
         "receipts.json",
+        "columns.json",
     }
 
 

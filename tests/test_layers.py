@@ -52,9 +52,18 @@ HOMES = {  # foreign packages that only one part may import
     "gensim": {"structure"},
     "shap": {"mechanisms"},
     "plotly": {"experiment"},
+    "mlflow": {"experiment"},
+    "tensorboard": {"experiment"},
     "typer": {"cli"},
 }
-LAZY = {"torch_geometric", "dp_accounting", "pyarrow", "gensim", "shap"}  # heavy: imported where used
+LAZY = {
+    "mlflow",
+    "torch_geometric",
+    "dp_accounting",
+    "pyarrow",
+    "gensim",
+    "shap",
+}  # heavy: imported where used
 FORBIDDEN = ("pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "random")
 FORBIDDEN_CALLS = {
     "torch.load",

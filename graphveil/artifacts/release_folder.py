@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphveil import tables
 from graphveil._files import whole_folder, write_atomic
-from graphveil.artifacts import cards
+from graphveil.artifacts import cards, packaging
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.files import (
     GuaranteeRecord,
@@ -41,7 +41,9 @@ from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_p
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
 PRIVACY_PAGE, CARD_PAGE = "PRIVACY.md", "MODEL_CARD.md"
-FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE)
+HUB_PAGE, MLMODEL = "README.md", "MLmodel"
+ELSEWHERE = (HUB_PAGE, MLMODEL)  # for other programs; nothing here reads them, and older releases lack them
+FILES = (WEIGHTS, MODEL, AGGREGATES, PREDICTIONS, PRIVACY, PRIVACY_PAGE, CARD_PAGE, *ELSEWHERE)
 PER_NODE, INTERNAL, ROWS_PAGE = "per_node", "internal", "README.md"
 
 _WITHHELD: dict[str, tuple[str, ...]] = {
@@ -102,6 +104,8 @@ def write_release(
         page = cards.privacy_page(guarantee, snapshot.rows, card)
         (work / PRIVACY_PAGE).write_text(page, encoding="utf-8")
         (work / CARD_PAGE).write_text(cards.model_card(snapshot, card), encoding="utf-8")
+        (work / HUB_PAGE).write_text(packaging.hub_card(snapshot, card), encoding="utf-8")
+        (work / MLMODEL).write_text(packaging.mlmodel(snapshot), encoding="utf-8")
 
 
 def read_release(folder: Path, release: Path, per_node: str | Path | None = None) -> Snapshot:
@@ -164,7 +168,7 @@ def find_release(folder: str | Path) -> Path:
 def _check_parts(release: Path, unit: str) -> None:
     """Refuse a release without its rows, and one with rows that its unit withholds."""
     names = withheld(unit)
-    _require(release, [name for name in FILES if name not in names])
+    _require(release, [name for name in FILES if name not in (*names, *ELSEWHERE)])
     for name in names:
         if (release / name).exists():
             raise ArtifactError(

@@ -238,12 +238,9 @@ def _epsilon(account: "Account") -> float | None:
 
 
 def _delta(account: "Account") -> float:
-    from graphveil.privacy import parse_unit
+    from graphveil.experiment.ledger_account import unit_delta
 
-    if account.limit is not None:
-        return float(account.limit.delta)
-    unit = account.unit.partition("/")[0]
-    return parse_unit(unit, max_degree=1).delta_cap if unit == "node-promise" else parse_unit(unit).delta_cap
+    return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
 
 
 def _shown(epsilon: float | None) -> str:

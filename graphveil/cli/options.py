@@ -379,6 +379,16 @@ Set = Annotated[
         rich_help_panel=_RUN,
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="tensorboard:FOLDER|mlflow[:URI]",
+        help="Log the finished run's public figures there; may be given several times.",
+        rich_help_panel=_RUN,
+        show_default=False,
+    ),
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Finish the run that --out holds.", rich_help_panel=_RUN)
 ]

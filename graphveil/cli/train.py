@@ -12,10 +12,14 @@ from graphveil.errors import ArtifactError, ConfigError
 from graphveil.models import METHODS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.experiment import Experiment
     from graphveil.experiment.ledger_account import RunAccount
     from graphveil.experiment.preview import Preview
+    from graphveil.experiment.run import Outcome
+    from graphveil.experiment.tracking import Tracker
     from graphveil.graph import Graph
 
 SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
@@ -85,6 +89,7 @@ def train(
     no_baseline: options.NoBaseline = False,
     out: options.Out = None,
     set: options.Set = None,
+    track: options.Track = None,
     resume: options.Resume = False,
     json: options.Json = False,
 ) -> None:
@@ -134,6 +139,7 @@ def train(
     if not resume:  # a finished run is shown again without its tables
         origin.look(unit=unit, private_records=method == HETERO)  # before anything heavy is imported
     from graphveil.experiment.experiment import Experiment
+    from graphveil.experiment.tracking import tracker_of
 
     parameters = configuration(method, privacy, set or [], theta)
     if "seed" in parameters:
@@ -146,8 +152,9 @@ def train(
     )
     compare = not no_baseline
     experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
-    screen = Screen(as_json=json)
-    _train(experiment, out, screen, resume=resume, expect_edges=expect_edges, ledger=ledger)
+    screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
+    asked: dict[str, Any] = {"resume": resume, "expect_edges": expect_edges, "ledger": ledger}
+    _train(experiment, out, screen, **asked, trackers=trackers)
 
 
 def own_module(text: str) -> str | None:
@@ -199,6 +206,7 @@ def _train(
     expect_edges: int | None = None,
     ledger: str | None = None,
     by_flag: bool = True,
+    trackers: "Sequence[Tracker]" = (),
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder, default_folder
     from graphveil.experiment.preview import preview
@@ -224,6 +232,20 @@ def _train(
             outcome = run(plan, graph, folder, bars, account, resume=resume)
         with done_anyway(folder.root):
             show_summary(outcome.metrics, folder, screen)
+            _track(experiment, outcome, trackers, screen)
+
+
+def _track(
+    experiment: "Experiment", outcome: "Outcome", trackers: "Sequence[Tracker]", screen: Screen
+) -> None:
+    """Log what is public of a finished run; a place that cannot be reached does not undo it."""
+    from graphveil.experiment.tracking import PublicRecord
+
+    for tracker in trackers:
+        try:
+            tracker(PublicRecord.of(experiment, outcome.metrics, outcome.guarantee))
+        except Exception as error:  # of somebody else's program
+            screen.note(f"The run is finished, and could not be logged: {type(error).__name__}.")
 
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":

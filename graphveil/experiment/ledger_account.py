@@ -9,7 +9,7 @@ from graphveil.errors import ConfigError
 from graphveil.experiment.artifacts import read_json, write_json
 from graphveil.experiment.graph_tags import parts_of
 from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
-from graphveil.privacy import Entry, Guarantee, attach_ledger
+from graphveil.privacy import Entry, Guarantee, NodePromise, attach_ledger, parse_unit
 from graphveil.privacy.figures import delta_up, figure_up
 
 if TYPE_CHECKING:
@@ -145,7 +145,23 @@ class RunAccount:
     def _spent(self) -> tuple[Account, float]:
         found = [one for one in self.ledger.accounts if one.unit == self.unit]
         spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, Total())
-        return spent, self.delta if spent.limit is None else float(spent.limit.delta)
+        if spent.limit is not None:
+            return spent, float(spent.limit.delta)
+        if self.delta or spent.total.epsilon(0.0) < float("inf"):
+            return spent, self.delta
+        return spent, unit_delta(self.unit)  # this release is pure, and not all of those before were
+
+
+def unit_delta(unit: str) -> float:
+    """Return where a total under a unit is read off if nobody says where: the largest delta it is sold at.
+
+    >>> unit_delta("undirected-edge"), unit_delta("node-owner/replace-one")
+    (1e-07, 1e-05)
+    """
+    name = unit.partition("/")[0]
+    return (
+        parse_unit(name, max_degree=1).delta_cap if name == NodePromise.name else parse_unit(name).delta_cap
+    )
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:

@@ -100,14 +100,18 @@ class Total:
     def fits(self, limit: Limit) -> bool:
         """Whether all of it keeps within a limit.
 
-        A bound that adds up decides where it can; a privacy-loss distribution is composed only where the
-        limit is near.
+        A bound that adds up decides where it can, and then a composition of somewhat more than all of it, at
+        somewhat less of delta, which stays the same for many bookings and is kept. All of it is composed anew
+        only where the limit is near.
         """
         left = exact(limit.delta) - self.slack
         if left < 0:
             return False
         epsilon = exact(limit.epsilon)
-        return self._sum_of_epsilons(left) <= epsilon or self._composed(left) <= epsilon
+        if self._sum_of_epsilons(left) <= epsilon:
+            return True
+        larger = _epsilon_of_larger(*self._rounded_up, _rounded(left, up=False))
+        return larger <= epsilon or self._composed(left) <= epsilon
 
     def epsilon(self, delta: Decimal | float) -> float:
         """Return the smallest epsilon that all of it keeps at this delta; infinity if there is none."""
@@ -164,6 +168,12 @@ class Total:
         gaussian = [Gaussian(mu)] if mu else []
         return compose(*gaussian, *(part for kind, n in self.others.items() for part in _repeated(kind, n)))
 
+    @property
+    def _rounded_up(self) -> tuple[Fraction, tuple[tuple[str, int], ...]]:
+        """Squares and counts, each rounded up to four bits: they change a few times in a doubling."""
+        counts = sorted((kind, math.ceil(_rounded(Fraction(n), up=True))) for kind, n in self.others.items())
+        return _rounded(self.mu_squared, up=True), tuple(counts)
+
     def _with_mu(self, mu: float) -> "Total":
         return self.plus(Total(Fraction(mu) ** 2))
 
@@ -203,6 +213,26 @@ def total_of(entries: Iterable[Entry]) -> Total:
     for entry in entries:
         total = total.plus(Total.of(entry))
     return total
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_of_larger(
+    mu_squared: Fraction, counts: tuple[tuple[str, int], ...], delta: Fraction
+) -> Fraction | float:
+    """Return the composed epsilon of a total that is rounded up, at least that of what it came from."""
+    return Total(mu_squared, others=dict(counts))._composed(delta)
+
+
+def _rounded(value: Fraction, *, up: bool) -> Fraction:
+    """Return a number with four significant bits, at most an eighth above or below it.
+
+    >>> [float(_rounded(Fraction(17), up=up)) for up in (False, True)]
+    [16.0, 18.0]
+    """
+    if not value:
+        return value
+    unit = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - 3)
+    return unit * (math.ceil(value / unit) if up else math.floor(value / unit))
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from graphveil.ledger import Limit, Total
+from graphveil.ledger import Limit, Total, totals
 from graphveil.ledger.totals import total_of
 from graphveil.privacy import Entry, MemoryLedger, UndirectedEdge, compose
 from graphveil.privacy.events import (
@@ -101,3 +101,27 @@ def test_a_limit_at_delta_zero_takes_pure_releases_alone() -> None:
     allowed = Limit(Decimal(1), Decimal(0))
     assert Total.of(entry(compose(PureDP(0.5), PureDP(0.5)))).fits(allowed)
     assert not Total.of(entry(Gaussian(1e-6))).fits(allowed)
+
+
+@pytest.mark.parametrize(
+    "value", [Fraction(1), Fraction(17), Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction("1e-7")]
+)
+def test_what_is_rounded_for_keeping_errs_on_the_safe_side(value: Fraction) -> None:
+    below, above = (totals._rounded(value, up=up) for up in (False, True))
+    assert below <= value <= above <= value * Fraction(9, 8) and below >= value * Fraction(7, 8)
+
+
+def test_training_steps_are_composed_anew_only_near_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed = list[Total]()
+    real = Total._composed
+    monkeypatch.setattr(Total, "_composed", lambda self, delta: (composed.append(self), real(self, delta))[1])
+    totals._epsilon_of_larger.cache_clear()
+    one, allowed = Total.of(entry(PoissonGaussian(4.0, 0.01, 10))), Limit(Decimal(3), Decimal("1e-6"))
+    assert all(Total().plus(one, copies).fits(allowed) for copies in range(1, 400))
+    assert len(composed) < 60  # a few in the beginning, then eight in a doubling
+    most = max(copies for copies in range(1, 20_000, 500) if Total().plus(one, copies).fits(allowed))
+    assert (
+        real(Total().plus(one, most), Fraction("1e-6"))
+        <= 3
+        < real(Total().plus(one, most + 500), Fraction("1e-6"))
+    )
