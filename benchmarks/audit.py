@@ -1,6 +1,6 @@
 """What canaries certify of every method and unit, as a table: claim, lower bound at 99 %, share.
 
-    python benchmarks/audit.py [--out audit.csv]
+    python benchmarks/audit.py [--only WORD] [--out audit.csv]
 
 Plans are those of 5,000 nodes, 100 features, 6 classes and 3,000 training nodes at delta 1e-5; noise is
 fresh. Rows that are in the CSV already are not run again. Exits with 1 if a bound is above its claim.
@@ -10,7 +10,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,8 @@ from typing import Any
 from graphveil import METHODS
 from graphveil.audit import audit_plan, plant_features, plant_labels
 from graphveil.errors import PrivacyError
-from graphveil.mechanisms import LabelRR, MultiBit, SubsetSelection
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import EdgeResponseQuery, ReleasePlan
+from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, SubsetSelection
+from graphveil.release import ReleasePlan
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 UNITS: dict[str, dict[str, Any]] = {
@@ -30,6 +29,7 @@ UNITS: dict[str, dict[str, Any]] = {
     "node-promise": {"assured_max_degree": 20},
 }
 SIZES = {"num_nodes": 5000, "num_classes": 6, "num_features": 100, "num_training": 3000}
+GRAPHS = ("edge-rand", "lap-graph", "arr", "edge-rr")
 HEAD = ("method", "unit", "claim", "certified", "share", "bounds", "without canaries", "seconds")
 
 
@@ -44,8 +44,19 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
                 continue
             if plan is not None:
                 found.append((name, unit, plan))
-    slots = ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(epsilon),), delta=1e-5)
-    return [*found, ("edge-rand", "undirected-edge", slots)]
+    return [*found, *_graphs(epsilon)]
+
+
+def _graphs(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
+    """Yield what released graphs ask, of all slots and of private ones."""
+    for name in GRAPHS:
+        for unit in ("undirected-edge", "private-slot-edge"):
+            plan = METHODS["sage"](unit=unit, epsilon=epsilon, perturb=name).plan(**SIZES)
+            assert plan is not None
+            yield name, unit, plan
+    plan = METHODS["heterorr"](unit="private-slot-edge", epsilon=epsilon, eps_x=1.0).plan(**SIZES)
+    assert plan is not None
+    yield "heterorr", "private-slot-edge", plan
 
 
 def of_plan(name: str, unit: str, plan: ReleasePlan) -> dict[str, object]:
@@ -62,6 +73,7 @@ def of_report(name: str, epsilon: float) -> dict[str, object]:
         "label response": lambda: plant_labels(LabelRR(epsilon=epsilon, classes=7)),
         "subset selection": lambda: plant_labels(SubsetSelection(epsilon=epsilon, classes=7)),
         "multi-bit": lambda: plant_features(MultiBit(epsilon=epsilon, dim=16)),
+        "FeatureRR": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=16)),
     }[name]()
     assert bound is not None
     return _row(name, "node-features", epsilon, bound.epsilon, bound.how, "-")
@@ -82,19 +94,20 @@ def _row(name: str, unit: str, claim: float, bound: float, how: str, silent: str
 def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]]]]:
     """Return what is audited at a budget."""
     found = [(name, unit, partial(of_plan, name, unit, plan)) for name, unit, plan in plans(epsilon)]
-    local = ("label response", "subset selection", "multi-bit")
+    local = ("label response", "subset selection", "multi-bit", "FeatureRR")
     return [*found, *((name, "node-features", partial(of_report, name, epsilon)) for name in local)]
 
 
 def main() -> None:
     """Print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="rows with this word in their method or unit")
     parser.add_argument("--out", type=Path, default=Path("audit.csv"))
     args = parser.parse_args()
     done, above = _known(args.out), 0
     for epsilon in EPSILONS:
         for name, unit, ask in cases(epsilon):
-            if (name, unit, epsilon) in done:
+            if (name, unit, epsilon) in done or args.only not in f"{name} {unit}":
                 continue
             started = time.perf_counter()
             row = {**ask(), "seconds": f"{time.perf_counter() - started:.1f}"}

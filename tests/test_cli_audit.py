@@ -34,6 +34,36 @@ def test_a_sound_run_is_certified_and_nothing_is_found(invoke: Invoke, run: Path
     assert all(not one["broken"] for one in found["replays"])
     assert json.loads((run / "internal" / "audit.json").read_text()) == found
     assert not list((run / "release").glob("*audit*"))
+    page = (run / "internal" / "audit.html").read_text()
+    assert page.count('class="certified"') == page.count('class="claimed"') == 2  # all together, and hops
+    assert "above" not in page.partition("<main>")[2]
+
+
+def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    budget = ["--unit", "private-slot-edge", "--epsilon", 2, "--private-nodes", "all"]
+    features = ["--private-fraction", 0.3, "--set", "eps_x=4", "--set", "epochs=2"]
+    found = invoke(
+        "audit",
+        trained(invoke, files, tmp_path / "run", "heterorr", *budget, *features),
+        "--pairs",
+        40,
+        "--json",
+    ).json
+    assert found["faults"] == []
+    (stage,) = found["canaries"]["stages"]
+    assert stage["stage"] == "counts of blocks" and 0.8 < found["canaries"]["share"] <= 1
+    (report,) = found["replays"]
+    assert report["unit"] == "private-slot-edge" and report["attained"]["0-0"] > 0.99
+    (told,) = found["reports"]
+    assert told["part"] == "features" and 0.5 < told["epsilon_at_least"] / told["claimed"] <= 1
+
+
+def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
+    from graphveil.experiment.audit_chart import Bar, bar_chart
+
+    chart = bar_chart([Bar("a <stage>", 1.5, 1.0), Bar("free", 0.0, float("inf"))])
+    assert chart.count('class="above"') == 1 and chart.count('class="claimed"') == 1
+    assert "a &lt;stage&gt;" in chart and "0 of inf" in chart
 
 
 def test_a_run_with_too_little_noise_fails(

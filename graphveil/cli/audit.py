@@ -10,6 +10,7 @@ from graphveil.cli.console import Screen
 if TYPE_CHECKING:
     from graphveil.experiment.audited import RunAudit
 
+_ANY = 100.0  # a ceiling above it says nothing
 _HEAD = ("stage", "canaries", "certified", "claimed", "could reach", "bound")
 
 
@@ -28,7 +29,7 @@ def audit(
     with screen.busy("auditing"):
         found = audit_run(run, pairs=pairs, seed=seed)
     _show(found, screen)
-    screen.say(f"The figures are in {run / 'internal' / 'audit.json'}")
+    screen.say(f"The figures are in {run / 'internal' / 'audit.json'}, a chart in audit.html beside it")
     screen.emit(found.as_dict())
     if found.faults:
         raise typer.Exit(1)
@@ -58,9 +59,10 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         ]
         screen.table(_HEAD, rows, right=(1, 2, 3, 4))
     for one in found.reports:
+        most = f"; counts of this size could not certify more than {one['ceiling']:.4g}"
         screen.say(
             f"reports on the {one['part']}: epsilon at least {one['epsilon_at_least']:.4g} of "
-            f"{one['claimed']:.4g}; counts of this size could not certify more than {one['ceiling']:.4g}"
+            f"{one['claimed']:.4g}{most if one['ceiling'] < _ANY else ''}"
         )
     for stage, report in found.replays:
         words = "BROKEN" if report.broken else "within its price"

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from graphveil._files import write_atomic
 from graphveil.audit.bounds import LowerBound
 from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.plans import PlanAudit, audit_plan
-from graphveil.audit.replayed import replay_query
+from graphveil.audit.replayed import NOT_REPLAYED, replay_query
 from graphveil.audit.report import Report
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.experiment.artifacts import RunFolder, write_json
+from graphveil.experiment.audit_chart import Bar, audit_page
+from graphveil.models.heterorr.method import HeteroFullGraph
 from graphveil.models.lpgnn.method import LocalMethod
 from graphveil.models.saved import load_model
 from graphveil.release import ReleasePlan
@@ -65,6 +68,17 @@ class RunAudit:
         ]
         return tuple(found)
 
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        """What was certified beside what was claimed, of the whole and by stage, for a chart."""
+        of_reports = [
+            Bar(f"told {one['part']}", one["epsilon_at_least"], one["claimed"]) for one in self.reports
+        ]
+        if self.canaries is None:
+            return tuple(of_reports)
+        stages = [Bar(one.stage, one.bound.epsilon, one.claimed) for one in self.canaries.planted]
+        return (Bar("all together", self.canaries.epsilon, self.canaries.claimed), *stages, *of_reports)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {
@@ -82,7 +96,7 @@ class RunAudit:
 
 
 def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
-    """Audit a run folder, and write what was found to its ``internal/audit.json``.
+    """Audit a run folder, and write what was found to its ``internal/audit.json``, with a chart beside it.
 
     The protected data are not read: canaries are graphs of their own, and noise is fresh.
 
@@ -120,6 +134,9 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         seconds=time.perf_counter() - started,
     )
     write_json(folder.internal / "audit.json", found.as_dict())
+    if found.bars:
+        page = audit_page(f"Audit: {found.method}, unit {found.unit}", found.bars, INTERNAL, found.unseen)
+        write_atomic(folder.internal / "audit.html", page.encode())
     return found
 
 
@@ -136,7 +153,7 @@ def _replays(plan: ReleasePlan | None, pairs: int, seed: int) -> tuple[list[tupl
         assert plan is not None
         report = replay_query(query, plan.unit, pairs=pairs, seed=seed)
         if report is None:
-            unseen.append(f"a replay of {query.stage}: its neighbours are no small graphs under this unit")
+            unseen.append(f"a replay of {query.stage}: {NOT_REPLAYED[type(query).__name__]}")
         else:
             done.append((query.stage, report))
     return done, unseen
@@ -144,13 +161,16 @@ def _replays(plan: ReleasePlan | None, pairs: int, seed: int) -> tuple[list[tupl
 
 def _reports(method: Any, features: int, classes: int) -> list[dict[str, Any]]:
     """Audit the mechanisms of records that are randomised."""
-    if not isinstance(method, LocalMethod):
+    if not isinstance(method, LocalMethod | HeteroFullGraph):
         return []
-    label, law = method.reporting.label(classes), method.reporting.mechanism(features)
+    told = method.reporting if isinstance(method, LocalMethod) else method.teller.reporting
+    law = told.mechanism(features)
     bounds: list[tuple[str, float, LowerBound | None]] = []
-    if not math.isinf(label.epsilon):
-        claimed = label.claim.epsilon
-        bounds.append(("label", claimed, _confirmed(lambda: plant_labels(label), _within(claimed))))
+    if isinstance(method, LocalMethod):
+        label = method.reporting.label(classes)
+        if not math.isinf(label.epsilon):
+            claimed = label.claim.epsilon
+            bounds.append(("label", claimed, _confirmed(lambda: plant_labels(label), _within(claimed))))
     if law is not None and not math.isinf(law.epsilon):
         claimed = law.claim.epsilon
         bounds.append(("features", claimed, _confirmed(lambda: plant_features(law), _within(claimed))))

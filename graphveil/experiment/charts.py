@@ -56,7 +56,7 @@ def plot(
     ys = [y for line in lines for _, y in line.points]
     ys += [end for line in lines for _, low, high in line.intervals for end in (low, high)]
     names = dict(x_names or {})
-    scale = _Scale(sorted(names) or _nice(min(xs), max(xs)), _nice(min(ys), max(ys)), names)
+    scale = _Scale(sorted(names) or nice_ticks(min(xs), max(xs)), nice_ticks(min(ys), max(ys)), names)
     body = [*_grid(scale), *_axis_labels(x_label, y_label)]
     body += [bar for line in lines for bar in _bars(line, scale)]
     body += [_path(line, scale) for line in lines]
@@ -84,7 +84,7 @@ class _Scale:
         return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
 
-def _nice(low: float, high: float) -> list[float]:
+def nice_ticks(low: float, high: float) -> list[float]:
     """Return four to eight round ticks that span the values."""
     if high <= low:
         low, high = low - 0.5, high + 0.5

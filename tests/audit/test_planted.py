@@ -17,8 +17,11 @@ from graphveil.mechanisms import (
     LabelRR,
     LocalNoise,
     MultiBit,
+    PerFeature,
+    Split,
     StepNoise,
     SubsetSelection,
+    Weights,
 )
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeResponse
@@ -139,7 +142,23 @@ def test_counts_of_features_certify_most_of_a_claim(law: Any) -> None:
 
 
 def test_features_whose_worst_event_is_too_rare_are_left_out() -> None:
-    assert plant_features(FeatureRR(epsilon=1.0, dim=20)) is None
+    assert plant_features(PerFeature(epsilon=1.0, dim=20, scalar="piecewise", allocation=Split())) is None
+    scores = Weights(tuple(np.arange(1.0, 8.0) / 28))  # seven laws
+    assert plant_features(FeatureRR(epsilon=1.0, dim=7, allocation=scores)) is None
+
+
+def features_told_one_by_one_keep_their_budget() -> None:
+    """Features of one law are counted together, and their bounds add up."""
+    theta = Weights((0.4, 0.2, 0.2, 0.2))
+    for law in (FeatureRR(epsilon=4.0, dim=8), FeatureRR(epsilon=3.0, dim=4, allocation=theta)):
+        bound = plant_features(law, noise=LocalNoise(unsafe_noise_seed=3))
+        assert bound is not None
+        assert bound.epsilon <= law.epsilon, f"{bound.epsilon:.3f} of {law.epsilon:g} is told"
+        assert bound.epsilon > 0.8 * law.epsilon
+
+
+def test_features_told_one_by_one_keep_their_budget() -> None:
+    features_told_one_by_one_keep_their_budget()
 
 
 def kinds_of(base: type) -> set[type]:
@@ -212,6 +231,11 @@ def cells_are_drawn_at_one_and_a_half_epsilon(patch: Patch) -> None:
     )
 
 
+def features_have_more_than_their_share(patch: Patch) -> None:
+    budgets = Split.budgets
+    patch.setattr(Split, "budgets", lambda self, epsilon, dim: 1.2 * budgets(self, epsilon, dim))
+
+
 def _check(name: str) -> Callable[[], None]:
     def check() -> None:
         canaries_certify_most_of_a_claim_and_no_more(name)
@@ -234,6 +258,7 @@ BUGS = [
     (slots_answer_at_one_and_a_half_epsilon, _check("private slots")),
     (cells_are_drawn_at_one_and_a_half_epsilon, _check("top slots")),
     (steps_have_two_thirds_of_their_noise, _check("steps on edges")),
+    (features_have_more_than_their_share, features_told_one_by_one_keep_their_budget),
 ]
 
 

@@ -9,6 +9,7 @@ from graphveil.audit.noise import Noise
 from graphveil.audit.small_graphs import FEATURES, SmallGraph
 
 EPSILON, BINS, BITS = 1.0, 10, 9
+PARAMETERS = 16
 
 
 def weights(importance: np.ndarray, sensitive: np.ndarray, gamma: float = 0.5) -> np.ndarray:
@@ -96,6 +97,16 @@ def public_threshold(graph: SmallGraph, noise: Noise) -> None:
     noise.gaussian((graph.x * np.minimum(1, 1 / np.maximum(norms, 1e-12))[:, None]).sum(axis=0), 2.0)
 
 
+def floored_batch_size(graph: SmallGraph, noise: Noise, batch: int = 2, multiplier: float = 2.0) -> None:
+    """A step divided by int(n / ceil(n / B)), for n records with a label, where no gradient is left.
+
+    Then the step is noise alone, whoever is in the batch, so its secret coins need not be drawn.
+    """
+    records = int((graph.y >= 0).sum())
+    expected = int(records / max(1, math.ceil(records / batch)))
+    noise.gaussian(np.zeros(PARAMETERS), multiplier / max(1, expected))
+
+
 def label_response(graph: SmallGraph, noise: Noise) -> None:
     """Randomised response on labels of three classes."""
     e = math.exp(EPSILON)
@@ -160,6 +171,17 @@ BROKEN = (
         unit="node-features",
         claim={"mu": 2 / 2.0},
         mechanism=thresholds_from_gradients,
+        kind="noise scale",
+    ),
+    Exhibit(
+        name="a floor of the expected batch size",
+        source="make_private of Opacus 1.x, where the number of records is part of a record",
+        story="The rate is one over the number of batches, ceil(n / B), and a step's sum and noise are "
+        "divided by int(n rate). With n = 4 and B = 2 that is 2, and without one record 1: twice the "
+        "noise. The accountant prices a sum whose noise is public. Mend: divide by a public number.",
+        unit="node-owner",
+        claim={"mu": 1 / 2.0},
+        mechanism=floored_batch_size,
         kind="noise scale",
     ),
 )
