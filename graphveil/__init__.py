@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from graphveil.models.label_posterior import LabelPosterior
     from graphveil.models.lpgnn import LPGNN
     from graphveil.models.mlp import MLP
+    from graphveil.models.own.private_module import PrivateModule
     from graphveil.models.private_hops import ReleasedRows, private_hops
     from graphveil.models.sage import SAGE
     from graphveil.models.saved import load_model
@@ -51,6 +52,7 @@ _HOMES = {
     "MLP": "graphveil.models.mlp",
     "MemoryLedger": "graphveil.privacy",
     "PrivateGNN": "graphveil.models.gnn",
+    "PrivateModule": "graphveil.models.own.private_module",
     "ReleasedRows": "graphveil.models.private_hops",
     "SAGE": "graphveil.models.sage",
     "SimGAT": "graphveil.models.simgat",
@@ -89,6 +91,7 @@ __all__ = [
     "LabelPosterior",
     "MemoryLedger",
     "PrivateGNN",
+    "PrivateModule",
     "ReleasedRows",
     "SimGAT",
     "attach_ledger",

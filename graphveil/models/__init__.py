@@ -23,6 +23,7 @@ _CLASSES = {
     "heterorr": ("graphveil.models.heterorr", "HeteroRR"),
     "simgat": ("graphveil.models.simgat", "SimGAT"),
     "gnn": ("graphveil.models.gnn", "PrivateGNN"),
+    "module": ("graphveil.models.own.private_module", "PrivateModule"),
 }
 
 

@@ -56,7 +56,7 @@ def test_every_default_of_every_method_can_be_written_as_text() -> None:
         )
         if name == "heterorr":
             unit, budgets["eps_x"] = "private-slot-edge", 2.0
-        if name == "gnn":
+        if name in ("gnn", "module"):
             unit, budgets["module"] = "node-owner", "MyGNN"
         model = cls(unit=unit, **budgets)
         given = {name: value for name, value in model.get_params().items() if (name, value) not in NO_TEXT}

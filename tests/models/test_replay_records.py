@@ -31,7 +31,7 @@ from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.pushes import PushData
 from graphveil.train import descent, dpsgd
 from graphveil.train.clipped import ClippedSum
-from tests.models.gnn.modules import Branching, Mean
+from tests.models.gnn.modules import Branching, Mean, Records
 
 Patch = pytest.MonkeyPatch
 
@@ -58,6 +58,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gap-promise-features": ("gap", {**COMMON, **PROMISE, "hops": 3, "use_encoder": False}),
     "classcode-S": ("classcode", {**OWNER, "degree_budget": 2}),
     "classcode-R": ("classcode", {**OWNER, "degree_budget": 3, "read_own_edges": True}),
+    "module": ("module", {**OWNER, "module": Records, "epochs": 3}),
     "gnn": ("gnn", STARS),
     "gnn-long": (
         "gnn",

@@ -48,7 +48,7 @@ def batched(trees: list[Tree]) -> tuple[Tensor, Tensor, list[int]]:
     return torch.cat([tree.x for tree in trees]), torch.cat(edges, dim=1), starts[:-1]
 
 
-def refuse_mixing(module: nn.Module, inputs: int, classes: int) -> None:
+def refuse_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool = True) -> None:
     """Refuse a module whose output at one root is not a function of the root's own tree and the weights.
 
     Raises:
@@ -63,11 +63,10 @@ def refuse_mixing(module: nn.Module, inputs: int, classes: int) -> None:
     graphveil.errors.ConfigError: Mean: its output at one node changes with the other trees of a batch, ...
     """
     with torch.random.fork_rng(devices=[]):  # what the module draws, it draws anew in every pass
-        _refuse_mixing(module, inputs, classes)
+        _refuse_mixing(_Probe(module, classes, edges=edges), type(module).__name__, inputs)
 
 
-def _refuse_mixing(module: nn.Module, inputs: int, classes: int) -> None:
-    name, probe = type(module).__name__, _Probe(module, classes)
+def _refuse_mixing(probe: "_Probe", name: str, inputs: int) -> None:
     rng = np.random.default_rng(_SEED)
     own, *others = (random_tree(rng, inputs) for _ in range(4))
     loud = [random_tree(rng, inputs, scale=100.0) for _ in range(6)]
@@ -115,10 +114,10 @@ def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how:
 class _Probe:
     """Runs a float64 copy of a module, without a trace in torch's own generator."""
 
-    def __init__(self, module: nn.Module, classes: int) -> None:
+    def __init__(self, module: nn.Module, classes: int, *, edges: bool) -> None:
         self.module = copy.deepcopy(module).to(torch.float64).eval()
         self._weights = [weight for weight in self.module.parameters() if weight.requires_grad]
-        self._classes = classes
+        self._classes, self._edges = classes, edges
         self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
 
     def at(self, trees: list[Tree], place: int) -> tuple[Tensor, Tensor]:
@@ -142,7 +141,8 @@ class _Probe:
 
     def _run(self, trees: list[Tree]) -> tuple[Tensor, list[int]]:
         x, edges, roots = batched(trees)
-        return run(self.module, (x, edges), (len(x), self._classes)), roots
+        inputs = (x, edges) if self._edges else (x,)
+        return run(self.module, inputs, (len(x), self._classes)), roots
 
 
 def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -> Tensor:

@@ -24,3 +24,10 @@ class Branching(Mean):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return super().forward(-x if bool(x.sum() > 9e9) else x, edge_index)
+
+
+class Records(nn.Sequential):
+    """Two layers on records."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__(nn.Linear(inputs, 5), nn.Tanh(), nn.Linear(5, classes))

@@ -1,0 +1,219 @@
+"""PrivateModule: a torch module of the user's own on protected records, without the edges."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from graphveil._random import PublicStreams
+from graphveil.errors import ConfigError, NotYetError
+from graphveil.graph import Features, Graph, rows, to_dense
+from graphveil.models.base import Estimator
+from graphveil.models.inference.cache import Answer
+from graphveil.models.membership import members, record_groups
+from graphveil.models.method import Method, Outcome, State, Trained
+from graphveil.models.own.code import Factory, built, check_factory, check_known
+from graphveil.models.own.probing import refuse_mixing
+from graphveil.models.own.types import refuse_types
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.on_records import plan_on_records
+from graphveil.models.training.private import Training, fit_sums
+from graphveil.models.training.record_plan import RecordPlan, released_accuracies
+from graphveil.privacy import NodeUnit
+from graphveil.release import ReleasePlan
+from graphveil.train import PrivateSchedule, clipped_sum
+
+_STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleOnRecords(Method):
+    """A module that learns from protected records by noisy steps, one question of a release.
+
+    Args:
+        module: builds it from two public sizes, or the name of what does.
+        schedule: of its steps.
+    """
+
+    reads_edges: ClassVar[bool] = False
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        super().check(graph)
+        sizes = self.sizes_of(graph)
+        module = self.built(sizes, PublicStreams(0))
+        refuse_types(module)
+        refuse_mixing(module, sizes.width, sizes.classes, edges=False)
+        try:
+            _fingerprint(module, sizes)
+        except Exception as error:
+            raise ConfigError(
+                f"{type(module).__name__} cannot be run record by record under torch.func.vmap: "
+                f"{type(error).__name__}: {error}; leave out choices by the values of a tensor"
+            ) from error
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the training, and the counts that are paid for beside it."""
+        unit = self.terms.unit
+        assert isinstance(unit, NodeUnit)
+        metrics, training = self.terms.private_metrics, self.training(sizes)
+        asked = RecordPlan(unit=unit, trainings=(training,), shares=(1.0,), metrics=metrics)
+        return plan_on_records(self.terms, asked, sizes.nodes)
+
+    def training(self, sizes: PublicSizes) -> Training:
+        """Return the steps, before the size of their noise is chosen."""
+        module = self.built(sizes, PublicStreams(0))
+        count = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+        return Training(schedule=self.schedule, parameters=count, records=sizes.records)
+
+    def built(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
+        """Return the module with new weights."""
+        return built(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train by noisy steps, and release the accuracies that were planned."""
+        sizes = self.sizes_of(graph)
+        module = self.built(sizes, session.streams)
+        release = session.open(graph, record_groups(graph))
+        with session.stage("classifier"):
+            nodes = members(graph, "train")
+            x, labels = to_dense(rows(graph.x, nodes)), graph.y[nodes]
+            bound = (x, labels, _fingerprint(module, sizes))
+            training = self.training(sizes)
+            fit_sums(
+                _STAGE, module, lambda: clipped_sum(module, x, labels), bound, training, release, session
+            )
+        trained = TrainedModule(module)
+        proba, accuracy = trained.proba(graph.x), dict[str, float]()
+        if self.terms.private_metrics:
+            accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
+        release.close()
+        return Outcome(trained=trained, proba=proba, private_accuracy=accuracy)
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedModule":
+        """Return the module with these weights."""
+        check_known(self.module)
+        module = self.built(sizes, PublicStreams(0))
+        module.load_state_dict(state)
+        return TrainedModule(module)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModule(Trained):
+    """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
+
+    module: nn.Module
+
+    def proba(self, x: Features) -> Tensor:
+        """Return probabilities (N, C), every record on its own."""
+        weights = {name: _wide(value.detach()) for name, value in self.module.state_dict().items()}
+
+        def one(row: Tensor) -> Tensor:
+            logits: Tensor = functional_call(self.module, weights, (row[None],))[0]
+            return logits
+
+        dense = to_dense(x)
+        with torch.no_grad():
+            found = [vmap(one)(part.to(torch.float64)) for part in torch.split(dense, _AT_ONCE)]
+        return torch.cat(found).softmax(dim=1).to(torch.float32)
+
+    def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
+        """Return None: nothing protected is read."""
+        return None
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
+        """Predict from features alone."""
+        return Answer(None, (), self.proba(graph.x))
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+
+
+def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
+    """Return what the module makes of fixed random records, which its noise is bound to."""
+    x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.random.fork_rng(devices=[]):
+        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes)
+        gradients.add(torch.arange(_PROBES), 1.0)
+        return torch.cat([gradients.sums, TrainedModule(module).proba(x).flatten().double()])
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.to(torch.float64) if values.is_floating_point() else values
+
+
+@dataclass(kw_only=True, eq=False)
+class PrivateModule(Estimator):
+    """Any torch module of rows, trained on protected records by DP-Adam: DP-SGD with exact noise.
+
+    ``module(inputs, classes)`` builds a module that maps features (B, inputs) to logits (B, classes), each
+    row on its own. Every training record's gradient is formed by ``vmap(grad)`` and clipped on its own.
+
+    Guarantee: units of records, as for :class:`~graphveil.models.mlp.MLP` under them: the steps are one
+    question, calibrated exactly; a prediction reads its node's own features and released weights alone. No
+    edge is read. Modules that mix records are refused before anything is booked (``docs/own_models.md``).
+
+    Shapes: features (N, d) to probabilities (N, C).
+
+    Args:
+        module: builds the module; or the name that it was registered under.
+        epochs: expected passes over the training records.
+        batch_size: training records expected in a batch; None for all of them in every step.
+        clip: the norm that a record's gradient is clipped to.
+        learning_rate: the step size of Adam.
+
+    Raises:
+        ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
+        NotYetError: the unit does not protect records, and the module can be trained in the clear.
+
+    >>> import torch
+    >>> from graphveil.graph import RECIPES, synthetic
+    >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    >>> model = PrivateModule(module=torch.nn.Linear, unit="node-owner", epsilon=4, seed=0, epochs=5)
+    >>> model = model.fit(graph)
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 4
+    (True, True)
+    """
+
+    method: ClassVar[str] = "module"
+    reads_edges: ClassVar[bool] = False
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
+
+    module: Factory | str = ""
+    epochs: int = 60
+    batch_size: int | None = None
+    clip: float = 1.0
+    learning_rate: float = 0.03
+
+    def _check_config(self) -> None:
+        super()._check_config()
+        if not isinstance(self.protected_unit, NodeUnit):
+            raise NotYetError(
+                f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
+                "in the clear, by torch itself; use 'node-owner' or 'node-promise' to protect records"
+            )
+        if self.mode == "paper" or self.device == "cuda":
+            raise ConfigError("module has no paper mode, and private training runs on the CPU; drop both")
+        if not self.module:
+            raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
+        check_factory(self.module)
+        self._configured()
+
+    def _configured(self) -> ModuleOnRecords:
+        schedule = PrivateSchedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+        )
+        terms = self._terms()
+        return ModuleOnRecords(
+            name=self.method, terms=terms, device=self.device, module=self.module, schedule=schedule
+        )

@@ -1,0 +1,85 @@
+"""PrivateModule: a module of rows on protected records."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphveil as gv
+from graphveil.errors import ConfigError, GraphveilError, NotYetError
+from graphveil.graph import RECIPES, Graph, synthetic
+from graphveil.models.own import code
+from graphveil.privacy import ledger_of
+from tests.models.gnn.modules import Records
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return RECIPES["gap"].split(synthetic("tiny"), seed=0)
+
+
+def make(**changes: Any) -> gv.PrivateModule:
+    return gv.PrivateModule(**{"module": Records, "unit": "node-owner", "epsilon": 8.0, "seed": 0, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"unit": "node-promise", "assured_max_degree": 300}, {"batch_size": 40}]
+)
+def test_a_fit_costs_the_target_and_learns(graph: Graph, changes: dict[str, Any]) -> None:
+    model = make(**changes).fit(graph)
+    (entry,) = ledger_of(graph.edge_set).entries
+    assert entry.label == "module" and model.guarantee.valid and 7.98 <= model.guarantee.epsilon <= 8
+    assert "No edge was read" in model.guarantee.statement()
+    assert model.score(graph) > 1.2 / graph.num_classes
+    other = synthetic("tiny", seed=5)
+    assert model.predict_proba(other).shape == (other.num_nodes, other.num_classes)
+
+
+def test_files_hold_the_name(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_KNOWN", {})
+    model = make(epochs=2).fit(graph)
+    model.save(tmp_path / "release", per_node=tmp_path / "rows")
+    with pytest.raises(GraphveilError, match=r"graphveil.register\(Records\)"):
+        gv.load_model(tmp_path / "release")
+    gv.register(Records)
+    loaded = gv.load_model(tmp_path / "release", per_node=tmp_path / "rows")
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+
+
+class Whole(Records):
+    """Mixes rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(dim=0))
+
+
+class Choice(Records):
+    """Chooses by a value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(-x if bool(x.sum() > 9e9) else x)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"module": Whole}, ConfigError, "Whole: its output at one node changes"),
+        ({"module": Choice}, ConfigError, "under torch.func.vmap"),
+        (
+            {"module": lambda i, c: nn.Sequential(nn.Linear(i, c), nn.BatchNorm1d(c))},
+            ConfigError,
+            "mixes the records",
+        ),
+        ({"module": ""}, ConfigError, "pass module="),
+        ({"unit": "undirected-edge"}, NotYetError, "in the clear"),
+        ({"mode": "paper"}, ConfigError, "paper"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_first(
+    graph: Graph, changes: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        make(**changes).fit(graph)
+    assert ledger_of(graph.edge_set).entries == ()
