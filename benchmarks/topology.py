@@ -6,10 +6,12 @@
     python benchmarks/topology.py queries --out queries.jsonl [--datasets facebook_pages,lastfm_asia]
     python benchmarks/topology.py structure --out ppi.jsonl
     python benchmarks/topology.py heterorr --out grid.jsonl [--datasets twitch/DE] [--mechanisms multi-bit]
+    python benchmarks/topology.py all --out folder [--runs 3]
     python benchmarks/topology.py speed [--large]
 
 One line of the file a cell and run; what is there is not made again, so a command resumes after a kill, and
 each prints its tables from the file (with ``--table`` that is all it does). Run 0 of all cells comes first.
+``all`` makes everything, a file a command in a folder, in about three hours of one core.
 All nodes may have private edges, each edge is private with the fraction's probability, and every mechanism
 protects the same slots and keeps public edges. A cell whose expected size passes 20 million edges says so in
 its place.
@@ -57,6 +59,7 @@ from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.perturb.folder import edge_table
 from graphveil.tables import write
 
+COMMANDS = ("accuracy", "queries", "structure", "heterorr")
 BERKELEY, DEEP = "facebook100/Berkeley13", ("priv-hrg", "edge-rr")
 FRACTIONS = {"facebook_pages": (0.05, 0.1, 0.2, 1.0), "twitch/DE": (0.05, 0.1, 0.2, 1.0), BERKELEY: (1.0,)}
 EPSILONS, QUERY_EPSILONS, DEEP_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0), (0.1, 1.0, 10.0), (1.0, 8.0)
@@ -76,10 +79,19 @@ def main() -> None:
     if options.command == "speed":
         print("\n".join(speed(large=options.large)))
         return
+    if options.command == "all":
+        options.out.mkdir(parents=True, exist_ok=True)
+    for command in COMMANDS if options.command == "all" else (options.command,):
+        own = options.out / f"{command}.jsonl" if options.command == "all" else options.out
+        print("\n".join(made(argparse.Namespace(**{**vars(options), "command": command, "out": own}))))
+
+
+def made(options: argparse.Namespace) -> Iterator[str]:
+    """Make what a command's file lacks, and yield its tables."""
     if not options.table:
         make(options)
     show = _heterorr.table if options.command == "heterorr" else partial(tables, command=options.command)
-    print("\n".join(show(read(options.out).values())))
+    yield from show(read(options.out).values())
 
 
 def make(options: argparse.Namespace) -> None:
@@ -378,7 +390,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=["accuracy", "queries", "structure", "heterorr", "speed"])
+    parser.add_argument("command", choices=[*COMMANDS, "all", "speed"])
     parser.add_argument("--out", type=Path, default=Path("topology.jsonl"))
     parser.add_argument("--datasets", type=names)
     parser.add_argument("--mechanisms", type=names)
@@ -388,7 +400,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--table", action="store_true", help="print the tables of the file, and run nothing")
     parser.add_argument("--large", action="store_true", help="also time a graph of 46 million stored edges")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.command == "all" and (options.datasets or options.mechanisms):
+        parser.error("all makes every table; give a single command to choose data sets or mechanisms")
+    return options
 
 
 if __name__ == "__main__":
