@@ -34,7 +34,11 @@ ROLES = {
 }
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table, dict], ids=str)
+@pytest.mark.parametrize(
+    "frame",
+    [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table, dict],
+    ids=["pandas", "polars", "lazy polars", "arrow", "columns"],
+)
 def test_frames_of_any_kind_give_one_graph(frame):
     graph = Graph.from_frames(frame(NODES), frame(EDGES), **ROLES)
     assert to_dense(graph.x).tolist() == [[31, 1], [7, 0], [28, 1]]
