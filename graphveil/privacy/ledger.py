@@ -67,8 +67,10 @@ class PrivacyLedger(Protocol):
 
 
 class MemoryLedger:
-    """A ledger in memory, with an optional limit.
+    """A ledger in memory, with an optional limit. It forgets when the process ends, and says so.
 
+    >>> MemoryLedger()
+    MemoryLedger(0 releases; forgotten when this process ends: attach a ledger of graphveil.ledger to keep them)
     >>> from graphveil.privacy.events import Gaussian
     >>> ledger = MemoryLedger(epsilon=1.0, delta=1e-7)
     >>> ledger.record(Entry("a", "rows", Gaussian(0.2)))
@@ -87,6 +89,14 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         self._epsilon, self._delta = epsilon, delta
         self._entries = list(entries)
         self._committed: set[str] = set()
+
+    def __repr__(self) -> str:
+        """Say what it holds, and that it forgets."""
+        count = len(self._entries)
+        return (
+            f"MemoryLedger({count} release{'' if count == 1 else 's'}; forgotten when this process ends: "
+            "attach a ledger of graphveil.ledger to keep them)"
+        )
 
     def record(self, entry: Entry) -> None:
         """Record the entry unless it would pass the limit; a release id is recorded once."""
