@@ -3,10 +3,10 @@
     python benchmarks/attacks.py PART --out attacks.jsonl [--most SECONDS]
     python benchmarks/attacks.py table --out attacks.jsonl
 
-PART is one of link, slot, membership, lira, reconstruction, poisoning. One line of the file a cell; what is
-there is not made again, so a command resumes after a kill, and with ``--most`` it stops after so much
-processor time. The most telling cells come first. Noise and splits follow the seed: a reproducible noise has
-no guarantee, and none is needed here.
+PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning. One line of the file a
+cell; what is there is not made again, so a command resumes after a kill, and with ``--most`` it stops after
+so much processor time. The most telling cells come first. Noise and splits follow the seed: a reproducible
+noise has no guarantee, and none is needed here.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ import torch
 
 import graphveil as gv
 from graphveil.attacks import (
+    Ensemble,
     LinkSettings,
     MembershipSettings,
     Ranking,
     SecretEdges,
     Spread,
-    attack_collection,
     attack_links,
     attack_membership,
     attack_records,
+    auc_of,
     bayes_scores,
     fit_ensemble,
     largest_advantage,
@@ -39,10 +41,10 @@ from graphveil.attacks import (
 )
 from graphveil.attacks.influence import influences
 from graphveil.attacks.inverses import image_encoder, in_unit_range, random_map, ridge, up_convolution
-from graphveil.attacks.link import BY_FEATURES, CONTROL, LINKTELLER, TOLD, TOLD_PUBLIC
+from graphveil.attacks.link import BY_FEATURES, BY_POSTERIOR, CONTROL, LINKTELLER, TOLD, TOLD_PUBLIC
 from graphveil.attacks.matrices import features_of
 from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
-from graphveil.attacks.poisoning import LIES
+from graphveil.attacks.poisoning import LIES, Collection
 from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
 from graphveil.attacks.serving import network_predict
 from graphveil.graph.synthetic import synthetic
@@ -110,6 +112,23 @@ def link(cell: Record) -> Record:
         "edges": int(report.pairs.joined.sum()),
         "claimed": guarantee if guarantee < 1e9 else None,
     }
+
+
+def linkteller_cells() -> Iterator[Record]:
+    """Yield LinkTeller alone by budget: five runs of Reed98 at epsilon 1, three elsewhere."""
+    for epsilon in (1.0, 0.5, 8.0, 2.0, 4.0):
+        for seed in range(5 if epsilon == 1 else 3):
+            for method in ("gap", "classcode", "edge-rand", "edge-rr"):
+                yield {"data": "facebook100/Reed98", "method": method, "epsilon": epsilon, "seed": seed}
+
+
+def linkteller(cell: Record) -> Record:
+    """Fit a model and ask it as LinkTeller does, beside those who compare features, or posteriors."""
+    graph = gv.load_dataset(cell["data"], seed=cell["seed"])
+    model = _model(cell).fit(graph)
+    report = attack_links(model, graph, LinkSettings(nodes=300, seed=cell["seed"]))
+    aucs = {name: one.ranking.auc for name, one in report.attackers.items()}
+    return {"accuracy": model.score(graph), "aucs": aucs, "ceiling": report.ceiling["auc"]}
 
 
 def _model(cell: Record) -> gv.Estimator:
@@ -181,21 +200,14 @@ BERKELEY = "facebook100/Berkeley13"
 
 
 def membership_cells() -> Iterator[Record]:
-    """Yield Table 3 of GAP: without privacy and at epsilon 16 first."""
-    for seed in range(5):
-        for method in ("gap", "mlp", "sage"):
-            yield {"method": method, "mode": "paper", "epsilon": None, "seed": seed}
-        for method in ("gap", "mlp"):
-            for mode in ("paper", "strict"):
-                yield {"method": method, "mode": mode, "epsilon": 16.0, "seed": seed}
-    for seed in range(3):
-        for epsilon in (1.0, 2.0, 4.0, 8.0):
-            for method in ("gap", "mlp"):
-                for mode in ("paper", "strict"):
-                    yield {"method": method, "mode": mode, "epsilon": epsilon, "seed": seed}
-    for epsilon in (16.0, 1.0, 8.0, 4.0, 2.0):
-        for seed in range(2):
-            yield {"method": "sage", "mode": "paper", "epsilon": epsilon, "seed": seed}
+    """Yield Table 3 of GAP, three runs of each cell first: without privacy, at epsilon 16, then down to 1."""
+    for seeds in (range(3), range(3, 5)):
+        for epsilon in (None, 16.0, 8.0, 4.0, 2.0, 1.0):
+            for seed in seeds:
+                for method in ("gap", "mlp", "sage"):
+                    yield {"method": method, "mode": "paper", "epsilon": epsilon, "seed": seed}
+                for method in ("gap", "mlp") if epsilon else ():
+                    yield {"method": method, "mode": "strict", "epsilon": epsilon, "seed": seed}
 
 
 def membership(cell: Record) -> Record:
@@ -230,10 +242,11 @@ def _on_records(method: str, mode: str, epsilon: float | None, seed: int) -> gv.
 
 def lira_cells() -> Iterator[Record]:
     """Yield models without privacy, whose whole graph the attacker knows, and two under a budget."""
-    for seed in range(3):
-        for data in ("cora", BERKELEY):
+    for data in ("cora", BERKELEY):
+        for seed in range(3):
             for method in ("gap", "mlp", "gcn"):
                 yield {"data": data, "method": method, "epsilon": None, "seed": seed}
+    for seed in range(3):
         for method in ("gap", "mlp"):
             yield {"data": "cora", "method": method, "epsilon": 16.0, "seed": seed}
 
@@ -250,9 +263,18 @@ def lira(cell: Record) -> Record:
     ensemble = fit_ensemble(model, graph, 16, seed=100 * (seed + 1))
     nodes, members = judged_nodes(graph)
     sure = levelled(confidence(model, graph))
-    bayes = bayes_scores(ensemble, sure, SecretEdges.of(graph.adjacency), nodes)
+    edges = SecretEdges.of(graph.adjacency)
+    bayes = bayes_scores(ensemble, sure, edges, nodes)
     scores = {CONFIDENCE: sure[nodes], LIRA: lira_scores(ensemble, sure)[nodes], BAYES: bayes}
-    return {name: Ranking.of(values, members).figures() for name, values in scores.items()}
+    found: Record = {name: Ranking.of(values, members).figures() for name, values in scores.items()}
+    return found | {"gains": [_gain(ensemble, number, edges, nodes) for number in range(16)]}
+
+
+def _gain(ensemble: Ensemble, number: int, edges: SecretEdges, nodes: Any) -> float:
+    """Return by how much the Bayes posterior beats LiRA on one shadow model, judged by the others."""
+    rest, sure, members = ensemble.without(number), ensemble.confidences[number], ensemble.members[number]
+    bayes, ratio = bayes_scores(rest, sure, edges, nodes), lira_scores(rest, sure)[nodes]
+    return auc_of(bayes, members[nodes]) - auc_of(ratio, members[nodes])
 
 
 # -- records -----------------------------------------------------------------------------------------------
@@ -260,8 +282,8 @@ def lira(cell: Record) -> Record:
 
 def reconstruction_cells() -> Iterator[Record]:
     """Yield digits and patches of photographs, and a table, by budget and mechanism."""
-    for seed in range(3):
-        for kind in ("digits", "patches", "cora"):
+    for kind in ("patches", "digits", "cora"):
+        for seed in range(3):
             for epsilon in (None, 1.0, 10.0, 100.0, 1000.0):
                 for method in ("multi-bit", "feature-rr") if kind == "digits" else ("multi-bit",):
                     yield {"kind": kind, "method": method, "epsilon": epsilon, "seed": seed}
@@ -299,8 +321,8 @@ def _records(kind: str) -> tuple[Any, int | None]:
     patches = []
     for picture in photographs:
         grey = picture.mean(axis=2) / 255
-        for row in range(0, grey.shape[0] - 31, 16):
-            patches += [grey[row : row + 32, left : left + 32] for left in range(0, grey.shape[1] - 31, 16)]
+        for row in range(0, grey.shape[0] - 31, 32):  # no pixel is in two patches, and so in both halves
+            patches += [grey[row : row + 32, left : left + 32] for left in range(0, grey.shape[1] - 31, 32)]
     return np.array(patches).reshape(len(patches), -1), 32
 
 
@@ -308,35 +330,39 @@ def _records(kind: str) -> tuple[Any, int | None]:
 
 
 def poisoning_cells() -> Iterator[Record]:
-    """Yield false clients at (1, 1) on Cora: 5 % first."""
-    for seed in range(5):
-        for lie in LIES:
+    """Yield false clients at (1, 1) on Cora: 5 % first, all lies to one collection after another."""
+    for seed in range(8):
+        for lie in ("label", "same", "random", "feature"):
             yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "anybody", "seed": seed}
     for seed in range(3):
         for lie in LIES:
             for share in (0.1, 0.01):
                 yield {"method": "lpgnn", "kind": lie, "share": share, "attack": "anybody", "seed": seed}
             yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "hubs", "seed": seed}
+        yield {"method": "lpgnn", "kind": "unbounded", "share": 0.05, "attack": "anybody", "seed": seed}
 
 
 def poisoning(cell: Record) -> Record:
     """Let false clients lie to one collection."""
-    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=cell["seed"])
-    settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
-    budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": cell["seed"], "unsafe_noise_seed": cell["seed"]}
-    model = gv.LPGNN(unit="node-features", **budget, **settings, epochs=150)
-    hubs = cell["attack"] == "hubs"
-    report = attack_collection(
-        model, graph, lie=cell["kind"], share=cell["share"], hubs=hubs, seed=cell["seed"]
+    report = _collection(cell["seed"]).under(
+        cell["kind"], share=cell["share"], hubs=cell["attack"] == "hubs", seed=cell["seed"]
     )
     return {name: value for name, value in vars(report).items() if name not in ("lie", "share")}
 
 
+@lru_cache(maxsize=1)
+def _collection(seed: int) -> Collection:
+    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=seed)
+    settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
+    budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
+    return Collection.of(gv.LPGNN(unit="node-features", **budget, **settings, epochs=150), graph)
+
+
 # -- files and tables --------------------------------------------------------------------------------------
 
-AGAINST = ("poisoned", "checked", "robust")
 PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
     "link": (link_cells, link),
+    "linkteller": (linkteller_cells, linkteller),
     "slot": (slot_cells, slot),
     "membership": (membership_cells, membership),
     "lira": (lira_cells, lira),
@@ -404,6 +430,22 @@ def link_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} | {gain.mean:+.3f}{between} | {len(runs)} |"
 
 
+def linkteller_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield LinkTeller less the attacker who compares public features, paired, by budget."""
+    names = (LINKTELLER, BY_FEATURES, BY_POSTERIOR)
+    yield f"| data | model | epsilon | accuracy | {' | '.join(names)} | LinkTeller less public, 99 % | runs |"
+    yield "|" + "---|" * 9
+    for runs in sorted(groups.values(), key=lambda runs: (runs[0]["method"], runs[0]["epsilon"])):
+        first, aucs = runs[0], [run["aucs"] for run in runs]
+        less = Spread.of([one[LINKTELLER] - one[BY_FEATURES] for one in aucs])
+        cells = [first["data"], first["method"], f"{first['epsilon']:g}"]
+        cells += [shown([run["accuracy"] for run in runs])]
+        cells += [shown([one[name] for one in aucs]) for name in names]
+        between = f" ({less.low:+.3f} to {less.high:+.3f})" if len(runs) > 1 else ""
+        cells += [f"{less.mean:+.3f}{between}", str(len(runs))]
+        yield f"| {' | '.join(cells)} |"
+
+
 def slot_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield what single slots gave away beside what the guarantee allows."""
     yield "| release | epsilon | AUC | its ceiling | TPR - FPR | its ceiling | repeats |"
@@ -434,8 +476,9 @@ def membership_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[st
 def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield AUCs and true-positive rates of attackers who know the whole graph."""
     names = (CONFIDENCE, LIRA, BAYES)
-    yield "| data | model | epsilon | attacker | AUC | TPR at 0.1 % FPR | at 1 % FPR | runs |"
-    yield "|" + "---|" * 8
+    gain = "less LiRA on shadow models, 99 %"
+    yield f"| data | model | epsilon | attacker | AUC | TPR at 0.1 % FPR | at 1 % FPR | {gain} | runs |"
+    yield "|" + "---|" * 9
     for runs in groups.values():
         first = runs[0]
         epsilon = "none" if first["epsilon"] is None else f"{first['epsilon']:g}"
@@ -443,6 +486,9 @@ def lira_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
             figures = ("auc", "tpr_at_01pct_fpr", "tpr_at_1pct_fpr")
             cells = [first["data"], first["method"], epsilon, name]
             cells += [shown([run[name][figure] for run in runs]) for figure in figures]
+            gains = [gain for run in runs for gain in run.get("gains", ())] if name == BAYES else []
+            spread = Spread.of(gains) if gains else None
+            cells.append(f"{spread.mean:+.4f} ({spread.low:+.4f} to {spread.high:+.4f})" if spread else "")
             yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
@@ -463,20 +509,22 @@ def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterato
 
 
 def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
-    """Yield what false clients cost, paired with the honest collection, in points."""
-    yield "| who lies | share | how | honest | taken as it comes | checked | robust | runs |"
-    yield "|" + "---|" * 8
+    """Yield what false clients cost, each server paired with itself where nobody lies, in points."""
+    servers = "nobody lies | taken as it comes | checked | robust, nobody lies | robust"
+    yield f"| who lies | share | how | {servers} | runs |"
+    yield "|" + "---|" * 9
     for runs in groups.values():
         first = runs[0]
         cells = [first["attack"], f"{first['share']:g}", first["kind"]]
-        cells.append(shown([100 * run["honest"] for run in runs], 1))
-        lost = {name: [100 * (run[name] - run["honest"]) for run in runs] for name in AGAINST}
-        cells += [shown(values, 1) for values in lost.values()]
+        for own, lying in (("honest", ("poisoned", "checked")), ("honest_robust", ("robust",))):
+            cells.append(shown([100 * run[own] for run in runs], 1))
+            cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
     "link": link_table,
+    "linkteller": linkteller_table,
     "slot": slot_table,
     "membership": membership_table,
     "lira": lira_table,

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +20,11 @@ from graphveil.models.lpgnn.inductive import TrainedOnReports
 from graphveil.models.lpgnn.method import Received
 from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, known
 from graphveil.networks.inputs import Estimates
+from graphveil.privacy import Guarantee
 
-Lie = Literal["random", "label", "feature", "unbounded"]
-LIES: tuple[Lie, ...] = ("random", "label", "feature", "unbounded")
+Lie = Literal["random", "label", "same", "feature", "unbounded"]
+LIES: tuple[Lie, ...] = ("random", "label", "same", "feature", "unbounded")
+_POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior itself
 _FAR = 100.0  # times the largest honest message, of one that nobody checks
 
 
@@ -35,7 +38,8 @@ class PoisoningReport:
         honest: nobody lies.
         poisoned: they lie, and the server takes it.
         checked: the server's checks refuse messages that no device can send.
-        robust: besides, the server's model of what is said has them in it.
+        robust: besides, the server decodes as :func:`attack_collection` says.
+        honest_robust: nobody lies, and the server decodes as if some did.
     """
 
     lie: str
@@ -44,12 +48,84 @@ class PoisoningReport:
     poisoned: float
     checked: float
     robust: float
+    honest_robust: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``graphveil attack poisoning --json`` prints."""
         found = dict(vars(self))
-        lost = {f"lost_{name}": self.honest - found[name] for name in ("poisoned", "checked", "robust")}
+        lost = {f"lost_{name}": self.honest - found[name] for name in ("poisoned", "checked")}
+        lost["lost_robust"] = self.honest_robust - self.robust
         return {"internal": True, "attack": "poisoning", **found, **lost}
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """One collection of honest records, whose server's answers are measured once.
+
+    Args:
+        model: the LPGNN that asked.
+        graph: whose records were randomised.
+        told: what its nodes sent.
+        guarantee: what they were promised.
+        honest: test accuracy.
+    """
+
+    model: LPGNN
+    graph: Graph
+    told: Randomised
+    guarantee: Guarantee
+    honest: float
+
+    @classmethod
+    def of(cls, model: LPGNN, graph: Graph) -> "Collection":
+        """Have the nodes of a graph randomise their records, and learn from them.
+
+        Raises:
+            NotYetError: the model tells several classes, or features of another kind than the collection's.
+        """
+        if model.unit != "node-features":
+            raise ConfigError(
+                "poisoning is of a collection of records, which unit 'node-features' has, and not "
+                f"{model.unit!r}"
+            )
+        fitted = LPGNN(**model.get_params()).fit(graph)
+        return cls(fitted, graph, _reports_of(fitted), fitted.guarantee, fitted.score(graph))
+
+    def accuracy(self, reports: Randomised, **changes: Any) -> float:
+        """Return the test accuracy of the model, with other keywords perhaps, from some reports."""
+        fresh = LPGNN(**{**self.model.get_params(), **changes})
+        received = Received(records=reports, guarantee=self.guarantee)
+        return fresh.fit_received(self.graph, received).score(self.graph)
+
+    def robust(self, reports: Randomised) -> float:
+        """Return the test accuracy of robust decoding from some reports."""
+        steps = self.model.posterior_steps or _POSTERIOR_STEPS
+        return self.accuracy(reports, posterior_steps=steps, around="mixture", posterior_use="evidence")
+
+    @cached_property
+    def honest_robust(self) -> float:
+        """The test accuracy of robust decoding where nobody lies."""
+        return self.robust(self.told)
+
+    def under(self, lie: Lie, *, share: float, hubs: bool = False, seed: int = 0) -> PoisoningReport:
+        """Return what false clients cost, see :func:`attack_collection`."""
+        _check.one_of(LIES, lie=lie)
+        _check.within(0, 0.5, share=share)
+        _check.switch(hubs=hubs)
+        who = _false_clients(self.graph, share, hubs=hubs, seed=seed)
+        sent = _lying(self.told, self.graph, who, lie, PublicStreams(seed).numpy("lies"))
+        poisoned = self.accuracy(sent)
+        refused = lie == "unbounded"
+        kept = _refused(self.told, who) if refused else sent
+        return PoisoningReport(
+            lie=lie,
+            share=share,
+            honest=self.honest,
+            poisoned=poisoned,
+            checked=self.accuracy(kept) if refused else poisoned,
+            robust=self.robust(kept),
+            honest_robust=self.honest_robust,
+        )
 
 
 def attack_collection(
@@ -59,13 +135,15 @@ def attack_collection(
 
     All fits learn from one collection: the same noise, of which false clients replace their own part. What
     they may send: ``"random"``, any message there is; ``"label"``, the class after their own, and honest
-    features; ``"feature"``, the largest value about every feature that they are asked for; ``"unbounded"``,
-    a hundred times that, which a server takes only if it checks nothing (the collector of
-    ``graphveil.collect`` refuses it). Which features a client tells about follows from a hash of its id, so
-    it cannot choose them.
+    features; ``"same"``, all of them the rarest class, and honest features; ``"feature"``, the largest value
+    about every feature that they are asked for; ``"unbounded"``, a hundred times that, which a server takes
+    only if it checks nothing (the collector of ``graphveil.collect`` refuses it). Which features a client
+    tells about follows from a hash of its id, so it cannot choose them.
 
-    Robust decoding (``missing_labels``): the transition from classes to what is said has the share of false
-    clients in it, as people who say a class at random. The server has to assume a share; here it knows it.
+    Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
+    foretells best what it was not told (``around="mixture"``, ``posterior_use="evidence"``): a network that
+    fits lies foretells badly. It has to know nothing about liars. What it costs where nobody lies is measured
+    on the same collection. The law of chosen lies cannot be had from what was said (decision 045).
 
     Args:
         model: an unfitted LPGNN of unit ``node-features``, or a fitted one, whose keywords are taken.
@@ -78,30 +156,7 @@ def attack_collection(
         NotYetError: the model tells several classes, or features of another kind than the collection's.
     """
     _check.one_of(LIES, lie=lie)
-    _check.within(0, 0.5, share=share)
-    _check.switch(hubs=hubs)
-    if model.unit != "node-features":
-        raise ConfigError(
-            f"poisoning is of a collection of records, which unit 'node-features' has, and not {model.unit!r}"
-        )
-    honest = LPGNN(**model.get_params()).fit(graph)
-    told = _reports_of(honest)
-    who = _false_clients(graph, share, hubs=hubs, seed=seed)
-    poisoned = _lying(told, graph, who, lie, PublicStreams(seed).numpy("lies"))
-    checked = _refused(told, who) if lie == "unbounded" else poisoned
-
-    def accuracy(reports: Randomised, **changes: Any) -> float:
-        fresh = LPGNN(**{**model.get_params(), **changes})
-        return fresh.fit_received(graph, Received(records=reports, guarantee=honest.guarantee)).score(graph)
-
-    return PoisoningReport(
-        lie=lie,
-        share=share,
-        honest=honest.score(graph),
-        poisoned=accuracy(poisoned),
-        checked=accuracy(checked),
-        robust=accuracy(checked, missing_labels=min(0.9, share + model.missing_labels)),
-    )
+    return Collection.of(model, graph).under(lie, share=share, hubs=hubs, seed=seed)
 
 
 def _reports_of(fitted: LPGNN) -> Randomised:
@@ -131,6 +186,10 @@ def _lying(told: Randomised, graph: Graph, who: Tensor, lie: Lie, rng: np.random
         labels[saying] = torch.from_numpy(rng.integers(graph.num_classes, size=len(saying)))
     if lie == "label":
         labels[saying] = (graph.y[saying].clamp_min(0) + 1) % graph.num_classes
+    if lie == "same":
+        own = graph.y[graph.y >= 0]
+        labels[saying] = torch.bincount(own, minlength=graph.num_classes).argmin()
+    if lie in ("label", "same"):
         return dataclasses.replace(told, labels=labels)
     signs = rng.choice([-1.0, 1.0], size=told.features.stored) if lie == "random" else 1.0
     factor = _FAR if lie == "unbounded" else 1.0

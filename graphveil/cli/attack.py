@@ -20,6 +20,7 @@ _CEILING = (
     "The ceiling bounds what the release tells about one edge to somebody who knows everything else; over "
     "many pairs public features may tell more."
 )
+_SERVERS = {"honest": "nobody lies", "honest_robust": "robust, and nobody lies"}
 _NO_CEILING = "There is no valid guarantee, so nothing is excluded."
 
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
@@ -199,7 +200,7 @@ def poisoning(
     nodes: options.Nodes = None,
     edges: options.Edges = None,
     lie: Annotated[
-        Literal["random", "label", "feature", "unbounded"],
+        Literal["random", "label", "same", "feature", "unbounded"],
         typer.Option("--lie", help="What false clients send.", rich_help_panel=_ATTACK),
     ] = "random",
     share: Annotated[
@@ -230,8 +231,8 @@ def poisoning(
     with screen.busy("fitting with false clients"):
         report = attack_collection(attacked.model, attacked.graph, lie=lie, share=share, hubs=hubs, seed=seed)
     screen.say(INTERNAL, style="bold")
-    accuracies = ("honest", "poisoned", "checked", "robust")
-    rows = [(name, f"{100 * getattr(report, name):.1f}") for name in accuracies]
+    accuracies = ("honest", "poisoned", "checked", "robust", "honest_robust")
+    rows = [(_SERVERS.get(name, name), f"{100 * getattr(report, name):.1f}") for name in accuracies]
     screen.table(("server", "test accuracy"), rows, right=(1,))
     _finish("poisoning", report.as_dict(), (), attacked, screen)
 

@@ -6,7 +6,7 @@ import torch
 
 import graphveil as gv
 from graphveil.attacks import attack_collection
-from graphveil.attacks.poisoning import LIES, _false_clients, _lying, _refused, _reports_of
+from graphveil.attacks.poisoning import LIES, Collection, _false_clients, _lying, _refused, _reports_of
 from graphveil.errors import ConfigError
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
@@ -42,9 +42,10 @@ def test_only_liars_change_and_only_what_they_may(lie: str) -> None:
     assert np.abs(rows - 0.5).max() <= honest * (100.01 if lie == "unbounded" else 1.0001)
     if lie == "feature":
         assert (rows[WHO] >= 0.5).all() and (own[WHO] < 0.5).any()
-    if lie == "label":
+    if lie in ("label", "same"):
         saying = WHO[TOLD.labels[WHO] >= 0]
-        assert torch.equal(found.labels[saying], (TINY.y[saying] + 1) % 3)
+        rarest = torch.bincount(TINY.y).argmin().expand(len(saying))
+        assert torch.equal(found.labels[saying], rarest if lie == "same" else (TINY.y[saying] + 1) % 3)
         assert np.array_equal(rows, own)
 
 
@@ -57,12 +58,19 @@ def test_who_is_refused_says_nothing() -> None:
 def test_a_server_without_checks_pays_for_it() -> None:
     little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
-    report = attack_collection(plenty, TINY, lie="unbounded", share=0.1)
-    assert report.checked >= report.poisoned + 0.2
-    assert report.as_dict()["lost_poisoned"] == pytest.approx(report.honest - report.poisoned)
+    collection = Collection.of(plenty, TINY)
+    sent = _lying(collection.told, TINY, WHO, "unbounded", np.random.default_rng(0))
+    assert collection.accuracy(_refused(sent, WHO)) >= collection.accuracy(sent) + 0.2
+
+
+def test_each_server_is_compared_with_itself() -> None:
+    report = attack_collection(MODEL, TINY, lie="same", share=0.3)
+    found = report.as_dict()
+    assert found["lost_poisoned"] == pytest.approx(report.honest - report.poisoned)
+    assert found["lost_robust"] == pytest.approx(report.honest_robust - report.robust)
     nobody = attack_collection(MODEL, TINY, lie="random", share=0.0)
-    assert nobody.honest == nobody.poisoned == nobody.robust
-    assert nobody.honest == nobody.checked
+    assert nobody.honest == nobody.poisoned == nobody.checked
+    assert nobody.robust == nobody.honest_robust and nobody.as_dict()["lost_robust"] == 0
 
 
 def test_other_units_and_lies_are_refused() -> None:
