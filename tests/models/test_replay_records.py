@@ -22,6 +22,7 @@ from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.owner import method as owner
+from graphveil.models.gnn import method as gnn
 from graphveil.models.membership import record_groups
 from graphveil.networks.hops import Encoder
 from graphveil.privacy import ByGroup, MemoryLedger, compose
@@ -302,6 +303,17 @@ def a_prediction_reads_who_is_linked_to(patch: Patch) -> None:
     patch.setattr(owner, "fit_owner", popular)
 
 
+def stars_are_of_those_who_list_a_node(patch: Patch) -> None:
+    shipped = gnn.read_own_stars
+
+    def backwards(adjacency: Adjacency, most: int, key: bytes) -> Any:
+        source, target = adjacency.edge_index()
+        turned = Adjacency.from_edges(target, source, num_nodes=adjacency.num_nodes, directed=True)
+        return shipped(turned, most, key)
+
+    patch.setattr(gnn, "read_own_stars", backwards)
+
+
 def _of(case: str) -> Callable[[], None]:
     def check() -> None:
         no_record_exceeds_its_price(case)
@@ -318,4 +330,5 @@ BUGS = (
     ),
     (levels_of_pushes_follow_exact_in_degrees, _of("classcode-S")),
     (a_prediction_reads_who_is_linked_to, _of("classcode-S")),
+    (stars_are_of_those_who_list_a_node, _of("gnn")),
 )
