@@ -70,7 +70,7 @@ class MemoryLedger:
     """A ledger in memory, with an optional limit. It forgets when the process ends, and says so.
 
     >>> MemoryLedger()
-    MemoryLedger(0 releases; forgotten when this process ends: attach a ledger of graphveil.ledger to keep them)
+    MemoryLedger(0 releases; forgotten when this process ends: attach a ledger to keep them)
     >>> from graphveil.privacy.events import Gaussian
     >>> ledger = MemoryLedger(epsilon=1.0, delta=1e-7)
     >>> ledger.record(Entry("a", "rows", Gaussian(0.2)))
@@ -95,7 +95,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         count = len(self._entries)
         return (
             f"MemoryLedger({count} release{'' if count == 1 else 's'}; forgotten when this process ends: "
-            "attach a ledger of graphveil.ledger to keep them)"
+            "attach a ledger to keep them)"
         )
 
     def record(self, entry: Entry) -> None:

@@ -37,7 +37,7 @@ ROLES = {
 @pytest.mark.parametrize(
     "frame",
     [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table, dict],
-    ids=["pandas", "polars", "lazy polars", "arrow", "columns"],
+    ids=["pandas", "polars", "lazy", "arrow", "dict"],
 )
 def test_frames_of_any_kind_give_one_graph(frame):
     graph = Graph.from_frames(frame(NODES), frame(EDGES), **ROLES)
