@@ -9,7 +9,6 @@ needs.
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -95,19 +94,17 @@ class Killer:
         }[kind]
 
     def _start(self, words: list[str]) -> int:
-        if self.whole:
-            code = "import sys; from ledger.test_killed_commands import run_command as run; "
-            code += "run(sys.argv[2:], sys.argv[1])"
-            command = [sys.executable, "-c", code, str(self.drawn), *words]
-            silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            return subprocess.Popen(command, env=where, cwd=self.folder, **silent).pid  # type: ignore[call-overload]
         child = os.fork()
         if child == 0:
             try:
                 os.chdir(self.folder)
                 for stream in (1, 2):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+                if self.whole:
+                    code = "import sys; from ledger.test_killed_commands import run_command as run; "
+                    code += "run(sys.argv[2:], sys.argv[1])"
+                    where = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+                    os.execve(sys.executable, [sys.executable, "-c", code, str(self.drawn), *words], where)
                 run_command(words, str(self.drawn))
             finally:
                 os._exit(0)
