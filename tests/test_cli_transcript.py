@@ -127,8 +127,25 @@ METHODS = {
     "lpgnn": ["lpgnn", *LOCAL, *SHORT],
     "simgat": ["simgat", *LOCAL, *SHORT],
     "heterorr": ["heterorr", *SLOTS, *SHORT],
+    "gnn": ["gnn", *OWNER, *SHORT, "--set", "leaves=4", "--module", "own.py:Star"],
+    "module": ["module", *OWNER, *SHORT, "--module", "own.py:Row"],
     "label-posterior": ["label-posterior", "--unit", "node-features", "--set", "eps_y=1"],
 }
+
+
+OWN = """
+import torch
+
+
+class Row(torch.nn.Linear):
+    pass
+
+
+class Star(torch.nn.Linear):
+    def forward(self, x, edge_index):
+        return super().forward(x + torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]]))
+"""
+"""Modules of a user's own, for the methods that train one."""
 
 
 def shifted(team: str, by: int) -> str:
@@ -148,6 +165,7 @@ def test_no_method_learns_from_a_label_that_it_is_tested_on(invoke: Invoke, file
         assert answer.code == 0, answer.err
         return Path(out, "release/model.safetensors").read_bytes(), invoke("predict", out).out
 
+    Path("own.py").write_text(OWN)
     head, *nodes = read(files.nodes)
     known = list(enumerate(nodes))
     flags = [*files.flags, "--split", "fold", "--no-baseline"]

@@ -132,7 +132,8 @@ def _load(name: str, root: str | PathLike[str] | None) -> Graph:
     fields = _fields(entry, _folders(root))
     # The publishers' number of classes, and not the largest label that the files happen to hold.
     fields.setdefault("num_classes", len(fields.get("class_names", ())) or entry.classes)
-    return Graph.from_edges(directed=False, name=name, edge_set=EdgeSet(f"dataset:{name}"), **fields)
+    fields["edge_set"] = EdgeSet(f"dataset:{name}")  # whichever object held the edges on the way
+    return Graph.from_edges(directed=False, name=name, **fields)
 
 
 def _folders(root: str | PathLike[str] | None) -> list[Path]:

@@ -71,7 +71,6 @@ class TestRefusals:
             ({"y": [0, 1, 1, 2, -2]}, "or -1 where there is none"),
             ({"y": [0.0, 1.0, 1.0, 2.0, 0.0]}, "one whole class number per node"),
             ({"y": torch.ones(5, 3, dtype=torch.int64)}, "one whole class number per node"),
-            ({"y": list("abcba")}, "one whole class number per node"),
             ({"y": [[0], [1], [1, 2], [0], [1]]}, "one whole class number per node"),
             ({"class_names": ("a", "b")}, "2 class names for 3 classes"),
             ({"ids": np.arange(4)}, "4 ids for 5 nodes"),
@@ -191,5 +190,5 @@ class TestPyg:
     def test_missing_parts_are_named(self, part):
         data = path().to_pyg()
         del data[part]
-        with pytest.raises(GraphError, match=f"no '{part}'; set data.{part}"):
+        with pytest.raises(GraphError, match=f"'{part}'.*; set data.{part}"):
             Graph.from_pyg(data)
