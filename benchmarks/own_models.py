@@ -1,0 +1,173 @@
+"""How accurate is a model of the user's own: a GraphSAGE on own stars, and an MLP on one released hop?
+
+    python benchmarks/own_models.py --out runs.jsonl [--rows sage,gat,gin,rows] [--splits 3] [--epsilons
+        1,4,8,16] [--datasets facebook100/Berkeley13,amazon/computers,facebook100/Rutgers89]
+
+One line of ``runs.jsonl`` a run; a run that is there is not made again, so the command resumes after a
+kill. Then a table: mean test accuracy over the splits and its standard error, in percent.
+
+Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and a linear map,
+``PrivateGNN`` with its defaults, unit node-owner, delta 1e-5, recipe ``gap`` with splits made from ids.
+``random``: the same GraphSAGE where every list is a list of random people. ``rows``: unit undirected-edge,
+delta 1e-7, one hop of class codes (labels of training and validation nodes, posteriors of the tuned MLP
+elsewhere) by ``private_hops``, then a plain MLP of 64 units trained in the clear on posteriors and rows,
+its epoch chosen on validation labels.
+"""
+
+import argparse
+import copy
+import json
+import os
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import graphveil as gv
+from graphveil.graph import RECIPES, Adjacency, Graph
+from graphveil.models.classcode.codes import simplex_codes
+
+with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from torch_geometric.nn import GATv2Conv, GINConv, SAGEConv
+
+DATASETS = ("facebook100/Berkeley13", "amazon/computers", "facebook100/Rutgers89")
+BESIDE = Path(__file__).parents[2] / "shared" / "data"
+HIDDEN, EPOCHS, PATIENCE = 16, 200, 40
+
+
+class OneLayer(nn.Module):
+    """A convolution and a linear map."""
+
+    def __init__(self, conv: nn.Module, classes: int) -> None:
+        """Take the convolution."""
+        super().__init__()
+        self.conv, self.out = conv, nn.Linear(HIDDEN, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return logits."""
+        return self.out(torch.relu(self.conv(x, edge_index)))
+
+
+def sage(inputs: int, classes: int) -> nn.Module:
+    """Return GraphSAGE with means."""
+    return OneLayer(SAGEConv(inputs, HIDDEN), classes)
+
+
+def gat(inputs: int, classes: int) -> nn.Module:
+    """Return attention without self-loops."""
+    return OneLayer(GATv2Conv(inputs, HIDDEN, add_self_loops=False), classes)
+
+
+def gin(inputs: int, classes: int) -> nn.Module:
+    """Return GIN with a linear map."""
+    return OneLayer(GINConv(nn.Linear(inputs, HIDDEN)), classes)
+
+
+MODULES = {"sage": sage, "gat": gat, "gin": gin, "random": sage}
+
+
+def on_stars(row: str, raw: Graph, epsilon: float, split: int) -> float:
+    """Return the test accuracy of a module on own stars."""
+    graph = RECIPES["gap"].on_devices().split(raw, split)
+    if row == "random":
+        source = graph.adjacency.edge_index()[0]
+        drawn = np.random.default_rng(split).integers(graph.num_nodes, size=len(source))
+        graph = graph.replace(
+            adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
+        )
+    budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
+    return gv.PrivateGNN(module=MODULES[row], **budget).fit(graph).score(graph)
+
+
+def on_rows(raw: Graph, epsilon: float, split: int) -> float:
+    """Return the test accuracy of an MLP of the user's own on one released hop."""
+    graph = RECIPES["gap"].split(raw, split)
+    posteriors = gv.MLP(unit="undirected-edge", seed=split).fit(graph).predict_proba().double()
+    teaches = graph.mask("train") | graph.mask("val")
+    codes = posteriors @ simplex_codes(graph.num_classes)
+    codes[teaches] = simplex_codes(graph.num_classes)[graph.y[teaches]]
+    told = gv.private_hops(graph, codes, unit="undirected-edge", epsilon=epsilon, delta=1e-7, normalize=False)
+    noisy = told.rows / told.noise[0]
+    length = noisy.norm(dim=1, keepdim=True).clamp_min(1e-9)
+    logs = posteriors.clamp_min(1e-9).log().float()
+    return float(_trained(torch.cat([logs, noisy / 3, noisy / length], dim=1), graph, split))
+
+
+def _trained(x: Tensor, graph: Graph, seed: int) -> float:
+    """Train an MLP in the clear, and return the test accuracy of the epoch that is best on validation
+    nodes."""
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        network = nn.Sequential(
+            nn.Linear(x.shape[1], 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, graph.num_classes)
+        )
+        train, val, test = (graph.mask(part) for part in ("train", "val", "test"))
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=1e-5)
+        best, kept, since = -1.0, network.state_dict(), 0
+        for _ in range(EPOCHS):
+            network.train()
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(x[train]), graph.y[train]).backward()
+            optimizer.step()
+            found, since = _accuracy(network, x, graph, val), since + 1
+            if found > best:
+                best, kept, since = found, copy.deepcopy(network.state_dict()), 0
+            if since > PATIENCE:
+                break
+        network.load_state_dict(kept)
+        return _accuracy(network, x, graph, test)
+
+
+@torch.no_grad()
+def _accuracy(network: nn.Module, x: Tensor, graph: Graph, mask: Tensor) -> float:
+    network.eval()
+    return float((network(x[mask]).argmax(dim=1) == graph.y[mask]).float().mean())
+
+
+def main() -> None:
+    """Make the runs that are missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rows", default="sage")
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--epsilons", default="1,4,8,16")
+    parser.add_argument("--splits", type=int, default=3)
+    asked = parser.parse_args()
+    root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
+    known = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
+    done = {(run["row"], run["dataset"], run["epsilon"], run["split"]): run for run in known}
+    epsilons = [float(text) for text in asked.epsilons.split(",")]
+    for name in asked.datasets.split(","):
+        raw = RECIPES["gap"].prepare(gv.load_dataset(name, root=root), paper=False)
+        for row in asked.rows.split(","):
+            for epsilon in epsilons:
+                for split in range(asked.splits):
+                    key = (row, name, epsilon, split)
+                    if key not in done:
+                        begun = time.process_time()
+                        found = (
+                            on_rows(raw, epsilon, split)
+                            if row == "rows"
+                            else on_stars(row, raw, epsilon, split)
+                        )
+                        seconds = round(time.process_time() - begun, 1)
+                        done[key] = dict(zip(("row", "dataset", "epsilon", "split"), key, strict=True))
+                        done[key] |= {"accuracy": found, "seconds": seconds}
+                        with asked.out.open("a") as file:
+                            file.write(json.dumps(done[key]) + "\n")
+                found = [done[row, name, epsilon, split]["accuracy"] for split in range(asked.splits)]
+                error = statistics.stdev(found) / len(found) ** 0.5 if len(found) > 1 else float("nan")
+                print(
+                    f"{name}  {row}  eps {epsilon:g}: {100 * statistics.mean(found):.1f} ± {100 * error:.1f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
