@@ -9,7 +9,7 @@ from typing import Any
 
 from graphveil.errors import ArtifactError
 from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.results import Summary, baseline_cost
+from graphveil.experiment.results import Summary
 from graphveil.privacy import Guarantee
 
 _NORMAL = 1.959963984540054  # 97.5 % quantile
@@ -78,11 +78,6 @@ class FinishedRun:
         """That of the network that reads no edge, if it ran."""
         found = self.metrics["mlp_test_accuracy"]
         return None if found is None else interval(found, self.metrics.get("tested"))
-
-    @property
-    def floor_epsilon(self) -> float | None:
-        """What that network cost."""
-        return baseline_cost(self.metrics).epsilon
 
 
 def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:

@@ -27,7 +27,7 @@ READERS = {  # by part and file
     "audit/inserted.py": "made graphs, or the owner's own: internal",
     "fidelity/simple_graph.py": "in the clear, internal",
     "reproduce/plain_features.py": "in the clear, published data",
-    "reproduce/statistics.py": "in the clear, published data",
+    "reproduce/graph_sizes.py": "in the clear, published data",
     "structure/edges.py": "public edges",
     "structure/embedding.py": "public edges",
     "structure/walks.py": "public edges",

@@ -11,7 +11,7 @@ Measure = Callable[[Work, Places], Found]
 
 _MODULES = {
     "fit": "fit",
-    "statistics": "statistics",
+    "statistics": "graph_sizes",
     "depth_one": "depth_one",
     "membership": "membership",
     "plain_features": "plain_features",
