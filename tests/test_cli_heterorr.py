@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Files, Invoke, read, write
+from command import Files, Invoke, read, spend_nothing, write
+
+from graphveil.errors import BudgetError
+from graphveil.release import Release
 
 UNIT = ("--unit", "private-slot-edge", "--epsilon", 2)
 ALL = ("--private-nodes", "all")
@@ -110,6 +113,35 @@ def test_misuse_is_refused_before_anything_is_spent(invoke: Invoke, files: Files
     assert (done.code, done.out) == (2, "")
     assert words in " ".join(done.err.split())
     assert not Path("run").exists()
+
+
+def test_a_limit_on_features_is_looked_at_for_all_runs_before_anything_is_asked(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unit, epsilon in (("private-slot-edge", 9), ("node-features", 4)):
+        budget = ("--unit", unit, "--epsilon", epsilon, "--delta", "0")
+        assert invoke("ledger", "init", "friends", *budget).code == 0
+    with monkeypatch.context() as patch:
+        spend_nothing(patch)
+        done = invoke("train", *HETERO, *ALL, *files.flags, "--runs", 2, "--ledger", "friends")
+    assert (done.code, Path("runs").exists()) == (2, False)
+    assert "it asks for epsilon 6, and 0 of 4" in " ".join(done.err.split())
+
+
+def test_features_that_were_told_are_not_given_back(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*given: object, **named: object) -> None:
+        raise BudgetError("somebody was quicker")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "_answer", refusing)
+        assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run").code == 2
+    accounts = invoke("ledger", "list", "--json").json["data_sets"]
+    releases = {one["unit"]: one["releases"] for one in accounts}
+    assert releases == {"node-features": 1, "private-slot-edge": 1}
+    assert invoke("train", *HETERO, *ALL, *files.flags, "--out", "run", "--resume").code == 0
+    assert [one["releases"] for one in invoke("ledger", "list", "--json").json["data_sets"]] == [1, 1]
 
 
 def test_calibrate_names_the_noise_of_both(invoke: Invoke) -> None:

@@ -75,14 +75,13 @@ class RunAccount:
         return cls(book.data_set(name or _only(book, unit)), unit, guarantee.delta)
 
     def check_room(self, guarantee: Guarantee) -> None:
-        """Refuse now what the ledger would refuse after half of the work.
+        """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
 
         Raises:
             BudgetError: all of it together does not fit.
         """
-        self.ledger.check(
-            Entry("planned", "all of the plan", guarantee.event, guarantee.slack, guarantee.protected)
-        )
+        for one in (guarantee, *guarantee.beside):
+            self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
 
     def from_here(self) -> "RunAccount":
         """Return the account for the next of several experiments, to which no earlier booking belongs."""

@@ -25,6 +25,7 @@ from graphveil.errors import (
 from graphveil.experiment.artifacts import RunFolder, read_json
 from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
+from graphveil.experiment.graph_tags import parts_of
 from graphveil.experiment.ledger_account import RunAccount
 from graphveil.experiment.parameters import check_names, method_class
 from graphveil.experiment.preview import Preview, preview, together
@@ -32,7 +33,7 @@ from graphveil.experiment.run import MLP, OnProgress, run
 from graphveil.experiment.source import GivenGraph, Source
 from graphveil.experiment.sweep_cell import Cell
 from graphveil.experiment.sweep_results import SweepResult, write_results
-from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge
+from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -234,9 +235,9 @@ def account_of(plan: SweepPlan, ledger: str | None) -> RunAccount | None:
         for graph, one in zip(plan.graphs, plan.previews, strict=True)
         if one.guarantee.releases and one.guarantee.unit != NoUnit.name
     ]
-    account = None
-    for graph in {graph.edge_set: graph for graph in asked}.values():
-        account = RunAccount.of(plan.raw, plan.total, ledger, charge=graph)
+    account = RunAccount.of_data(parts_of(plan.raw), plan.total, ledger)
+    for edges in {graph.edge_set for graph in asked}:
+        attach_ledger(edges, account.ledger)
     return account
 
 

@@ -3,10 +3,12 @@
 import csv
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import graphveil as gv
 from graphveil.errors import ConfigError, UnitError
@@ -17,7 +19,9 @@ from graphveil.experiment.source import Source
 from graphveil.experiment.sweep import Sweep, plan_sweep
 from graphveil.experiment.sweep_chart import Series, sweep_chart
 from graphveil.graph import Graph
-from graphveil.privacy import Guarantee, ledger_of
+from graphveil.ledger import Ledger
+from graphveil.privacy import Entry, Guarantee, UndirectedEdge, ledger_of
+from graphveil.privacy.events import PureDP
 
 TINY = Source(dataset="synthetic/tiny")
 EDGES: dict[str, Any] = {"unit": "undirected-edge", "delta": 1e-7}
@@ -45,6 +49,18 @@ def graph() -> Graph:
 def swept(graph: Graph, out: Path, **given: Any) -> Any:
     usual: dict[str, Any] = {"epsilon": [1, 4], "settings": QUICK, "runs": 2, **EDGES}
     return gv.sweep(["gap", "mlp"], graph, out=out, **{**usual, **given})
+
+
+def test_one_account_has_the_receipts_of_every_graph_that_a_grid_asks(tmp_path: Path) -> None:
+    plan, place = plan_sweep(grid(methods=("gap",))), f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    other = gv.Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False)
+    plan = replace(plan, graphs=(other, *plan.graphs[1:]))
+    Ledger(place).init("tiny", "undirected-edge")
+    account = sweeps.account_of(plan, f"{place}#tiny")
+    for name, graph in (("first", other), ("second", plan.graphs[1])):
+        ledger_of(graph.edge_set).record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
+    assert account is not None
+    assert [receipt.release for receipt in account.receipts] == ["first", "second"]
 
 
 def test_a_grid_is_method_by_settings_by_epsilon_and_what_no_budget_changes_is_one_cell() -> None:

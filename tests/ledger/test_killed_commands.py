@@ -3,11 +3,12 @@
 A command here is the real one, with a line written before each draw of noise: what the ledger is compared
 with. Quick kills are of copies of this process, which has everything loaded and holds no open release; slow
 ones also of whole commands. ``GRAPHVEIL_KILLS`` says how many of a slow kind, by default as many as the claim
-needs.
+needs; their moments begin anywhere, so that a claim can be shown in pieces.
 """
 
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -54,7 +55,9 @@ class Killer:
     files: Files
     whole: bool
     seconds: dict[str, float] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
     started: int = 0
+    first: float = field(default_factory=random.random)
 
     @property
     def drawn(self) -> Path:
@@ -62,10 +65,11 @@ class Killer:
 
     def run(self, kind: str, name: str, *more: str, kill: bool = True) -> None:
         """Run one command, whose name is the folder or file that it writes."""
+        self.names.add(name)
         process = self._start([*self._words(kind), *more, "--out", name])
         if kill:
             self.started += 1
-            spread = (self.started * GOLDEN) % 1
+            spread = (self.first + self.started * GOLDEN) % 1
             part = 0.3 + 0.75 * spread if self.whole else 1.05 * spread  # loading libraries touches no ledger
             time.sleep(part * self.seconds[kind])
             os.kill(process, signal.SIGKILL)
@@ -79,6 +83,7 @@ class Killer:
                 with pytest.raises(SystemExit) as stop:
                     run_command([*self._words(kind), "--out", name], str(self.drawn))
                 assert not stop.value.code
+                self.names.add(name)
             names = {kind: f"second-{name}" for kind, name in names.items()}
         for kind, name in names.items():
             begun = time.monotonic()
@@ -159,6 +164,7 @@ def _check(killer: Killer, ledger: Ledger) -> None:
     committed = {row["reference"] for row in rows if row["kind"] == "commit"}
     reserved = {row["reference"] for row in rows if row["kind"] == "reserve"}
     assert {release for _, release in drawn} <= committed <= reserved
+    assert len(reserved) <= len(killer.names)  # a command asks for one release, however often it is resumed
     runs = {path.parent.parent.name for path in killer.folder.glob("*/internal/receipts.json")}
     paid = {run: {release for name, release in drawn if name == run} for run in runs}
     assert all(len(releases) == 1 for releases in paid.values()), paid  # begun, killed and resumed: paid once

@@ -106,8 +106,9 @@ class Teller:
         else:
             found = snapshot.load(kept, binding)
         release_id = bytes(found["release"].tolist()).hex()
-        if all(known.release_id != release_id for known in ledger.entries):
+        if not ledger.holds(release_id):
             ledger.record(self._entry(release_id, graph.num_features))
+        ledger.commit(release_id)  # it was told, so nobody gives it back
         return found
 
     def _randomised(self, x: Features, session: Session) -> State:
