@@ -22,6 +22,7 @@ from graphveil.privacy import (
     LocalReport,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
     compose,
 )
@@ -106,7 +107,7 @@ def _line(event: Event, kind: str, guarantee: Guarantee) -> EventLine:
         return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
     if isinstance(one, LocalReport):
         return EventLine(kind=kind, relative_noise=None, epsilon=one.epsilon, pays=pays)
-    if isinstance(one, PoissonGaussian):
+    if isinstance(one, PoissonGaussian | PoissonRoots):
         noise, rate = one.noise_multiplier, one.sampling_rate
         return EventLine(kind=kind, relative_noise=noise, steps=one.steps, sampling_rate=rate, pays=pays)
     if isinstance(one, PureDP):
@@ -126,7 +127,7 @@ def _agrees(event: Event, row: ReleaseRow) -> bool:
         return True
     if isinstance(one, LocalReport):
         return row.kind == one.part
-    if isinstance(one, PoissonGaussian):
+    if isinstance(one, PoissonGaussian | PoissonRoots):
         return row.kind in _STEPS and (row.steps, row.noise_std) == (one.steps, [one.noise_multiplier])
     if row.kind in _STEPS:  # of full batches, whose clipping norm the event does not tell
         return row.steps is not None

@@ -8,7 +8,7 @@ decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -25,6 +25,7 @@ from graphveil.privacy.events import (
     OneOf,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
 )
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
@@ -248,7 +249,7 @@ def _parsed(kind: str) -> Event:
 def _repeated(kind: str, count: int) -> list[Event]:
     """Return an event that happened so often, as few events as there can be."""
     part = _parsed(kind)
-    if isinstance(part, PoissonGaussian):
+    if isinstance(part, PoissonGaussian | PoissonRoots):
         return [_longer(part, count)]
     if isinstance(part, PairwiseGaussian):
         table = tuple(tuple(count * value for value in row) for row in part.mu_squared)
@@ -267,7 +268,7 @@ def _several(event: Event, count: int) -> Event:
         Gaussian(part.mu * math.sqrt(count))
         if isinstance(part, Gaussian)
         else _longer(part, count)
-        if isinstance(part, PoissonGaussian)
+        if isinstance(part, PoissonGaussian | PoissonRoots)
         else None
         for part in compose(event).events
     ]
@@ -276,5 +277,5 @@ def _several(event: Event, count: int) -> Event:
     return compose(*(part for part in parts if part is not None))
 
 
-def _longer(part: PoissonGaussian, count: int) -> PoissonGaussian:
-    return PoissonGaussian(part.noise_multiplier, part.sampling_rate, part.steps * count, part.relation)
+def _longer(part: PoissonGaussian | PoissonRoots, count: int) -> Event:
+    return replace(part, steps=part.steps * count)

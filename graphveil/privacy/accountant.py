@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 from graphveil._local_words import exact_sum
 from graphveil.errors import PrivacyError
-from graphveil.privacy import gaussian, loss
+from graphveil.privacy import gaussian, loss, root_loss
 from graphveil.privacy.events import (
     ApproximateDP,
     ByGroup,
@@ -29,6 +29,7 @@ from graphveil.privacy.events import (
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
     cases_of,
     compose,
@@ -312,7 +313,7 @@ class Total:
         """Sort plain events; steps of one kind of training add up."""
         total = cls()
         for part in compose(*events).events:
-            if isinstance(part, PoissonGaussian):
+            if isinstance(part, PoissonGaussian | PoissonRoots):
                 total += cls._training(part)
             elif isinstance(part, Gaussian):
                 total += cls(part.mu * part.mu)  # no power, which raises where a product is infinite
@@ -321,12 +322,14 @@ class Total:
         return total
 
     @classmethod
-    def _training(cls, part: PoissonGaussian) -> "Total":
+    def _training(cls, part: PoissonGaussian | PoissonRoots) -> "Total":
         if part.sampling_rate == 1:  # everybody is in every step: plain Gaussian releases
             mu = part.change / part.noise_multiplier
             return cls(part.steps * mu * mu)
         if not part.steps or not part.sampling_rate:
             return cls()
+        if isinstance(part, PoissonRoots) and part.roots == 1:
+            part = PoissonGaussian(part.noise_multiplier, part.sampling_rate, part.steps, part.relation)
         return cls(0.0, Counter({replace(part, steps=1): part.steps}))
 
     def __add__(self, other: "Total") -> "Total":
@@ -421,7 +424,7 @@ def _curve(total: Total, interval: float) -> Curve:
         if math.prod(count + 1 for count in total.rest.values()) <= MOST_LOSSES:
             return PureCurve.of(_pure(total))
     for part in total.rest:
-        if not isinstance(part, PoissonGaussian | PureDP | NonPrivate):
+        if not isinstance(part, PoissonGaussian | PoissonRoots | PureDP | NonPrivate):
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
@@ -478,21 +481,26 @@ def _out_of_bounds(total: Total) -> bool:
     for part, steps in total.rest.items():
         if isinstance(part, PureDP):
             continue
-        if not isinstance(part, PoissonGaussian) or loss.unsampled_loss(part) > MOST_LOSS:
+        if not isinstance(part, PoissonGaussian | PoissonRoots):
             return True
-        expected += steps * loss.expected_loss(part)
+        known = root_loss if isinstance(part, PoissonRoots) else loss
+        if known.unsampled_loss(part) > MOST_LOSS:
+            return True
+        expected += steps * known.expected_loss(part)
     return expected > MOST_LOSS
 
 
 @lru_cache(maxsize=64)
-def _losses(kinds: tuple[tuple[PoissonGaussian | PureDP, int], ...], interval: float) -> Any:
+def _losses(kinds: tuple[tuple[PoissonGaussian | PoissonRoots | PureDP, int], ...], interval: float) -> Any:
     # Of several bounds on where to cut the tails, one may overflow and is then not the smallest.
     with np.errstate(over="ignore"):
         composed = [_loss(kind, interval).self_compose(count) for kind, count in kinds]
     return reduce(lambda one, other: one.compose(other), composed)
 
 
-def _loss(kind: PoissonGaussian | PureDP, interval: float) -> Any:
+def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any:
     if isinstance(kind, PureDP):
         return loss.pure_loss(kind.epsilon, interval)
+    if isinstance(kind, PoissonRoots):
+        return root_loss.step_loss(kind, interval)
     return loss.step_loss(kind, interval)

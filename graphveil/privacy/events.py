@@ -12,6 +12,8 @@ from graphveil.errors import ConfigError
 
 Relation = Literal["add_remove", "replace"]
 
+MOST_ROOTS = 1 << 8  # that a record may reach: noise for more would leave nothing to learn
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -99,6 +101,37 @@ class PoissonGaussian:
     def change(self) -> float:
         """The most that the differing record moves one step's sum, in clipping norms."""
         return 2.0 if self.relation == "replace" else 1.0
+
+
+@dataclass(frozen=True)
+class PoissonRoots:
+    """``steps`` Gaussian releases, each on a Poisson sample of roots of which one record reaches ``roots``.
+
+    Every root's gradient has norm at most C and may read other records, so that the differing record changes
+    N = ``roots`` of them: under ``add_remove`` its own from null, and N - 1 others from one gradient to
+    another; under ``replace`` each from one to another. The multiplier is the noise over C, and roots are
+    sampled one by one (``docs/guarantees.md``, Theorem A).
+
+    >>> PoissonRoots(2.0, 0.02, 500, 3).change, PoissonRoots(2.0, 0.02, 500, 3, "replace").change
+    (5.0, 6.0)
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    roots: int
+    relation: Relation = "add_remove"
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        PoissonGaussian(self.noise_multiplier, self.sampling_rate, self.steps, self.relation)
+        _check.integer_at_least(1, roots=self.roots)
+        _check.within(1, MOST_ROOTS, roots=self.roots)
+
+    @property
+    def change(self) -> float:
+        """The most that the differing record moves one step's sum, in clipping norms."""
+        return 2.0 * self.roots - (self.relation == "add_remove")
 
 
 @dataclass(frozen=True)
@@ -206,6 +239,7 @@ Event = (
     | PairwiseGaussian
     | PureDP
     | PoissonGaussian
+    | PoissonRoots
     | NonPrivate
     | LocalReport
     | ApproximateDP

@@ -19,8 +19,8 @@ from graphveil.privacy.gaussian import deltas_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-_TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
-_LEAST_RATE = 1e-12  # a smaller rate costs as much as this
+TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
+LEAST_RATE = 1e-12  # a smaller rate costs as much as this
 _TINY = 1e-300
 
 
@@ -76,7 +76,7 @@ def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
 def unsampled_loss(event: PoissonGaussian) -> float:
     """Return the loss that one step of a sampled record passes in the far tail only."""
     mu = 1 / event.noise_multiplier
-    return mu * (_TAIL + mu / 2)
+    return mu * (TAIL + mu / 2)
 
 
 def expected_loss(event: PoissonGaussian) -> float:
@@ -99,13 +99,13 @@ def step_loss(event: PoissonGaussian, interval: float) -> Any:
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    rate, mu = max(event.sampling_rate, _LEAST_RATE), 1 / event.noise_multiplier
+    rate, mu = max(event.sampling_rate, LEAST_RATE), 1 / event.noise_multiplier
     never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
     top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
     if event.relation == "replace":
-        grid = _Grid(never - top, top - never, interval)
+        grid = Grid(never - top, top - never, interval)
         return PrivacyLossDistribution(grid.through(replaced(grid.points, rate, mu)))
-    grid, back = _Grid(never, top, interval), _Grid(-top, -never, interval)
+    grid, back = Grid(never, top, interval), Grid(-top, -never, interval)
     return PrivacyLossDistribution(
         grid.through(removed(grid.points, rate, mu)), back.through(added(back.points, rate, mu))
     )
@@ -116,7 +116,7 @@ def gaussian_loss(mu: float, interval: float) -> Any:
     """Return the loss distribution of one Gaussian release, charged by its mu under any relation."""
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    grid = _Grid(mu * (mu / 2 - _TAIL), mu * (mu / 2 + _TAIL), interval)
+    grid = Grid(mu * (mu / 2 - TAIL), mu * (mu / 2 + TAIL), interval)
     return PrivacyLossDistribution(grid.through(deltas_of(grid.points, mu)))
 
 
@@ -128,16 +128,17 @@ def pure_loss(epsilon: float, interval: float) -> Any:
     """
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    grid = _Grid(-epsilon - interval, epsilon + interval, interval)
+    grid = Grid(-epsilon - interval, epsilon + interval, interval)
     inside = (math.exp(epsilon) - np.exp(grid.points)) / (1 + math.exp(epsilon))
     divergence = np.where(grid.points < -epsilon, -np.expm1(grid.points), np.maximum(inside, 0.0))
     return PrivacyLossDistribution(grid.through(divergence))
 
 
-class _Grid:
+class Grid:
     """Multiples of an interval that cover a range."""
 
     def __init__(self, low: float, high: float, interval: float) -> None:
+        """Round the ends outwards."""
         self._first, self._last = math.floor(low / interval), math.ceil(high / interval)
         self._interval = interval
         self.points: Floats = np.arange(self._first, self._last + 1, dtype=np.float64) * interval

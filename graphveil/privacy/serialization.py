@@ -22,6 +22,7 @@ from graphveil.privacy.events import (
     OneOf,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
     compose,
 )
@@ -29,12 +30,22 @@ from graphveil.privacy.guarantee import Guarantee
 from graphveil.privacy.unit import parse_unit
 from graphveil.privacy.wording import EDGE_USES
 
-_Simple = Gaussian | PairwiseGaussian | PureDP | PoissonGaussian | NonPrivate | LocalReport | ApproximateDP
+_Simple = (
+    Gaussian
+    | PairwiseGaussian
+    | PureDP
+    | PoissonGaussian
+    | PoissonRoots
+    | NonPrivate
+    | LocalReport
+    | ApproximateDP
+)
 _KINDS: dict[str, type[_Simple]] = {
     "gaussian": Gaussian,
     "pairwise_gaussian": PairwiseGaussian,
     "pure_dp": PureDP,
     "poisson_gaussian": PoissonGaussian,
+    "poisson_roots": PoissonRoots,
     "non_private": NonPrivate,
     "local_report": LocalReport,
     "approximate_dp": ApproximateDP,
@@ -208,7 +219,7 @@ def _plain_event(record: object) -> Event:
         raise ArtifactError(f"an event of kind {kind!r} has missing or unknown fields")
     try:
         found = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
-        if isinstance(found, PoissonGaussian) and not _count(found.steps):
+        if isinstance(found, PoissonGaussian | PoissonRoots) and not _count(found.steps):
             raise ValueError("no float counts so many steps")
         return found
     except (ValidationError, ValueError, OverflowError):

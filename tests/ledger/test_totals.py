@@ -17,6 +17,7 @@ from graphveil.privacy.events import (
     NonPrivate,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
 )
 from graphveil.privacy.gaussian import mu_of
@@ -29,6 +30,7 @@ MIXTURES: dict[str, list[Event]] = {
     "both": [Gaussian(0.2), PureDP(0.3), PureDP(0.3)],
     "tables": [PairwiseGaussian("a", ((0.1, 0.2), (0.2, 0.0)))] * 2 + [PairwiseGaussian("b", ((0.3,),))],
     "training": [PoissonGaussian(2.0, 0.1, 50), PoissonGaussian(2.0, 0.1, 50), Gaussian(0.1)],
+    "roots": [PoissonRoots(9.0, 0.1, 5, 3), PoissonRoots(9.0, 0.1, 5, 3), Gaussian(0.1)],
     "groups": [ByGroup("t", (Gaussian(0.2), PoissonGaussian(2.0, 0.1, 20)))] * 2,
     "none": [NonPrivate(), Gaussian(0.1)],
 }

@@ -98,3 +98,34 @@ DIRECTED_IS_UNDIRECTED = [
 REPEATED_RELEASES = [(1, 3, 1.800), (4, 3, 7.423), (4, 10, 15.104)]  # epsilon of one, how many, of all; 1e-7
 
 PERSON_WITH_FRIENDS = [(2, 2.1015, 1.7996), (10, 12.892, 9.0562)]  # k, steered, equal weights; eps 1, 1e-7
+
+ROOTS = [
+    # noise multiplier, sampling rate, steps, roots, relation, epsilon at delta 1e-5; the last one is an
+    # undirected edge, which both of its ends' roots read
+    (2.0, 0.02, 500, 3, "add_remove", 5.0696),
+    (4.0, 0.05, 300, 5, "add_remove", 9.6634),
+    (4.0, 0.05, 300, 5, "replace", 10.9415),
+    (10.0, 0.1, 200, 11, "add_remove", 16.3812),
+    (3.0, 0.05, 200, 7, "add_remove", 16.9559),
+    (1.5, 0.01, 1000, 2, "add_remove", 2.7349),
+    (1.5, 0.01, 1000, 2, "replace", 3.6507),
+]
+ROOT_STEP_EPSILONS = (0, 0.1, 0.25, 0.5, 1)
+ROOT_STEPS = [
+    # noise multiplier, sampling rate, roots, relation, delta of P against Q at these epsilons, and back
+    (
+        (2.0, 0.05, 3, "add_remove"),
+        (0.0475295, 0.0162528, 0.00262788, 0.000130007, 6.4515e-7),
+        (0.0475295, 0.0135031, 0.00118193, 1.79863e-5, 1.3099e-8),
+    ),
+    (
+        (1.0, 0.1, 2, "add_remove"),
+        (0.1021523, 0.0706841, 0.0420751, 0.0193138, 0.0049513),
+        (0.1021523, 0.0582806, 0.0228848, 0.0055652, 0.0005179),
+    ),
+    (
+        (2.0, 0.05, 3, "replace"),
+        (0.0568109, 0.0221287, 0.0040627, 0.00021202, 1.0233e-6),
+        (0.0568109, 0.0221287, 0.0040627, 0.00021202, 1.0233e-6),
+    ),
+]

@@ -23,6 +23,7 @@ from graphveil.privacy import (
     NodeOwner,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     UndirectedEdge,
     compose,
 )
@@ -38,6 +39,7 @@ EVENTS: list[Event] = [
     Gaussian(0.3),
     PairwiseGaussian("labels", ((0.1, 0.2), (0.2, 0.3))),
     PoissonGaussian(1.1, 0.01, 500, "replace"),
+    PoissonRoots(4.0, 0.01, 500, 3, "replace"),
     NonPrivate(),
     OneOf((Gaussian(0.3), PairwiseGaussian("labels", ((0.1,),)))),
     ByGroup("train/val", (compose(PoissonGaussian(1.1, 0.01, 500), Gaussian(0.3)), Composed(()))),

@@ -13,6 +13,7 @@ from graphveil.privacy import (
     Gaussian,
     PairwiseGaussian,
     PoissonGaussian,
+    PoissonRoots,
     PureDP,
 )
 from graphveil.privacy.gaussian import epsilon_of
@@ -80,7 +81,7 @@ def price_of(event: Event, groups: tuple[int, ...]) -> Price:
             return Price(pure=event.epsilon)
         case ApproximateDP(delta=0.0):
             return Price(pure=event.epsilon)
-        case PoissonGaussian():
+        case PoissonGaussian() | PoissonRoots():
             return Price(math.sqrt(event.steps) * event.change / event.noise_multiplier)
         case Composed():
             return sum((price_of(part, groups) for part in event.events), Price())
