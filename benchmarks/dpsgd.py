@@ -25,7 +25,7 @@ from graphveil.train import Activation, Affine, Chain, PrivateSchedule
 from graphveil.train.adam import Adam
 from graphveil.train.clipped import GhostSum
 from graphveil.train.dpsgd import _noisy_mean, _State
-from graphveil.train.loop import _loss
+from graphveil.train.heads import ONE_CLASS
 
 N, CLASSES = 20_000, 6
 WIDTHS = (500, 16, 16, CLASSES)
@@ -63,7 +63,7 @@ def plain(x: Any, labels: Tensor, size: int, dtype: torch.dtype) -> Callable[[],
         if isinstance(rows, SparseRows):
             rows = rows.with_values(rows.values.to(dtype))
         optimizer.zero_grad()
-        _loss(network(rows), labels[batch]).backward()
+        ONE_CLASS.loss(network(rows), labels[batch]).backward()
         optimizer.step(rate=RATE)
 
     return step

@@ -68,6 +68,8 @@ def command(results: Results) -> str:
     target, asked = results.target, results.asked
     words = ["graphveil reproduce", target.name, "--mode", asked.mode]
     words += ["--datasets", ",".join(target.datasets), "--runs", str(asked.runs)]
+    if target.axis is not None and target.axis.chosen:
+        words += ["--at", ",".join(f"{x:g}" for x in target.axis.values)]
     return " ".join([*words, *(["--quick"] if asked.quick else [])])
 
 

@@ -33,6 +33,9 @@ REFUSED = {
     "unknown data": (["gap:table1", "--datasets", "karat"], "karate"),
     "unknown mode": (["gap:table1", "--mode", "papper"], "paper"),
     "two targets": (["gap:table1", "gap:table2"], "one at a time"),
+    "no axis": (["gap:table1", "--at", "1"], "no axis"),
+    "a place that is not there": (["gap:figure8", "--at", "1,9"], "which has 1, 2, 3, 4, 5"),
+    "a place that is no number": (["gap:figure8", "--at", "one"], "list of numbers"),
     "nothing to resume": (["gap:table1", "--resume"], "nothing to resume"),
 }
 
@@ -43,3 +46,10 @@ def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
     done = invoke("reproduce", *arguments, "--out", "r")
     assert (done.code, Path("r").exists()) == (2, False)
     assert words in done.err
+
+
+def test_data_that_nobody_published_are_said_to_be_missing(invoke: Invoke) -> None:
+    listed = invoke("reproduce", "list", "heterorr:flickr-mir")
+    assert "not here" in listed.out and "nodes.parquet" in listed.out
+    done = invoke("reproduce", "heterorr:flickr-mir", "--runs", "1", "--jobs", "1", "--out", "r")
+    assert done.code == 2 and "read_graph" in done.err

@@ -57,6 +57,15 @@ Quick = Annotated[
     bool,
     typer.Option("--quick", help="Fewer places and a smaller search: minutes.", rich_help_panel="Run"),
 ]
+Places = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="X,...",
+        help="These places of the axis alone, as `list TARGET` names them.",
+        rich_help_panel="Run",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -97,6 +106,7 @@ def reproduce(
     runs: Repeats = 3,
     seed: options.Seed = 0,
     quick: Quick = False,
+    at: Places = None,
     jobs: Jobs = None,
     out: GridOut = None,
     cells: SharedCells = None,
@@ -117,7 +127,7 @@ def reproduce(
     from graphveil.reproduce.grid import Grid
     from graphveil.reproduce.targets import target_named
 
-    named = target_named(target).on(_names(datasets))
+    named = target_named(target).on(_names(datasets)).at(_numbers(at))
     if mode is not None:
         _check.one_of(named.modes, mode=mode)
     chosen = next((one for one in named.modes if one == mode), named.modes[0])
@@ -143,6 +153,14 @@ def _names(datasets: str | None) -> tuple[str, ...]:
     for name in names:
         entry_of(name)
     return tuple(dict.fromkeys(names))
+
+
+def _numbers(places: str | None) -> tuple[float, ...]:
+    """Return the places asked for, as numbers."""
+    try:
+        return tuple(float(x) for x in (places or "").split(",") if x.strip())
+    except ValueError:
+        raise ConfigError(f"--at {places!r} is no list of numbers; give some as in --at 0.5,4") from None
 
 
 # -- the list ----------------------------------------------------------------------------------------------

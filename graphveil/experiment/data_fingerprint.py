@@ -116,6 +116,7 @@ def _arrays(graph: "Graph") -> Iterator[Tensor]:
     x, masks = graph.x, (graph.train_mask, graph.val_mask, graph.test_mask)
     yield from (x,) if isinstance(x, Tensor) else map(torch.from_numpy, (x.indptr, x.indices, x.data))
     yield from (graph.y, *graph.adjacency.arrays)
+    yield from () if graph.label_sets is None else (graph.label_sets,)
     yield from () if graph.public is None else graph.public.arrays
     yield from (mask for mask in masks if mask is not None)
     ids = [] if graph.ids is None else list(map(str, graph.ids.tolist()))  # numbers or text alike

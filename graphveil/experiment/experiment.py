@@ -120,7 +120,7 @@ class Experiment:
         from graphveil.models.lpgnn.local import LocalEstimator
         from graphveil.models.mlp import MLP
 
-        if self.method == MLP.method or not self.compare:
+        if self.method == MLP.method or not self.compare or self.parameters.get("multi_label"):
             return None
         model = self.model(run)
         if isinstance(model, HeteroRR) or (self.local and isinstance(model, LocalEstimator)):

@@ -85,6 +85,8 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
         for part in (sparse.indptr, sparse.indices, sparse.data):
             yield np.ascontiguousarray(part).tobytes()
     yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
+    if graph.label_sets is not None:
+        yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
 
 
 def _mixed(values: Numbers) -> Numbers:

@@ -29,6 +29,8 @@ from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
 
@@ -219,12 +221,17 @@ def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
 
 def _per_class(model: "Estimator", split: "Graph") -> list[list[int]]:
     """Return, by class, how many test nodes are of it, are found, and are said to be of it."""
-    tested = split.mask("test") & (split.y >= 0)
-    true, said = split.y[tested], model.predict(split)[tested]
+    tested, head = split.mask("test") & (split.y >= 0), model.fitted.method.head
+    true, said = head.labels(split)[tested], model.predict(split)[tested]
     return [
-        [int((true == k).sum()), int(((true == k) & (said == k)).sum()), int((said == k).sum())]
-        for k in range(split.num_classes)
+        [int(count.sum()) for count in (_of(true, k), _of(true, k) & _of(said, k), _of(said, k))]
+        for k in range(head.width(split))
     ]
+
+
+def _of(labels: "Tensor", number: int) -> "Tensor":
+    """Return which nodes have a label, of class numbers (N) or of label sets (N, L)."""
+    return labels == number if labels.ndim == 1 else labels[:, number]
 
 
 def _labels_public(guarantee: Guarantee) -> bool:

@@ -53,6 +53,8 @@ class Graph:
         deviations: what was done to the data that reads protected parts of them; each voids a guarantee.
         public: under unit ``"private-slot-edge"``: the public edges, and who may have private ones.
         encoding: how the columns of a table of nodes became the features, where it was read from one.
+        label_sets: labels that do not exclude each other, bool (N, L), for models with ``multi_label``; every
+            other model learns ``y``, which also says who has labels at all.
 
     Raises:
         GraphError: shapes that do not fit, non-finite features, labels out of range, no node, C out of range.
@@ -76,6 +78,7 @@ class Graph:
     deviations: tuple[str, ...] = ()
     public: PublicPart | None = None
     encoding: Encoding | None = None
+    label_sets: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field."""
@@ -84,6 +87,8 @@ class Graph:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         for remarks in ("notes", "deviations"):
             object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
+        if self.label_sets is not None:
+            object.__setattr__(self, "label_sets", label_sets_of(self.label_sets, self.num_nodes))
         self._check_sizes()
         self._check_classes()
         self._check_masks()
@@ -205,7 +210,10 @@ class Graph:
         ids = None if self.ids is None else self.ids[keep.numpy()]
         x = features.rows(self.x, keep)
         public = None if self.public is None else self.public.subgraph(keep)
-        return self.replace(x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, **split)
+        sets = None if self.label_sets is None else self.label_sets[keep]
+        return self.replace(
+            x=x, y=self.y[keep], adjacency=adjacency, ids=ids, public=public, label_sets=sets, **split
+        )
 
     def grow(
         self,
@@ -246,6 +254,8 @@ class Graph:
                 "a graph with public and private edges does not grow, since the list of nodes that may have "
                 "private ones would have to; build the whole graph with its list"
             )
+        if self.label_sets is not None:
+            raise GraphError("a graph with label sets does not grow; build the whole graph with its sets")
         labels = None if y is None else _labels(y)
         more = growth.new_features(self.x, x)
         count, total = more.shape[0], self.num_nodes + more.shape[0]
@@ -480,6 +490,19 @@ class Graph:
                 raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
         if bool((torch.stack(masks).sum(dim=0) > 1).any()):
             raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
+
+
+def label_sets_of(given: Any, nodes: int) -> Tensor:
+    """Return label sets as a bool matrix of one row per node."""
+    sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+    if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
+        raise GraphError(
+            f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "
+            "of two labels or more"
+        )
+    if sets.dtype != torch.bool and bool(((sets != 0) & (sets != 1)).any()):
+        raise GraphError("label sets must hold 0 and 1 alone: whether a node has a label")
+    return sets.bool()
 
 
 def _labels(y: Any) -> Tensor:

@@ -224,7 +224,7 @@ class Estimator(Manners, ABC):
             sampler=None if previewed.plan is None else previewed.plan.sampler.__name__,
             private_accuracy=outcome.private_accuracy,
             learned=outcome.learned,
-            class_names=graph.class_names,
+            class_names=method.head.names(graph),
             ids=graph.ids,
             history=session.history,
             seconds={**session.seconds, "total": time.perf_counter() - started},

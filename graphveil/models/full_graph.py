@@ -1,6 +1,6 @@
 """What the methods have in common that send messages along the exact edges in every training step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +21,7 @@ from graphveil.networks.layers import ACTIVATIONS, batch_of
 from graphveil.privacy import NoUnit, parse_unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
+from graphveil.train.heads import ONE_CLASS, Head
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,6 +123,15 @@ class ClearFullGraph(Method):
     shape: Shape
     schedule: Schedule
 
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph without the labels that are learned."""
+        super().check(graph)
+        self.head.labels(graph)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return what a plan for this graph depends on, with as many classes as there are logits."""
+        return replace(super().sizes_of(graph), classes=self.head.width(graph))
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing is protected."""
         return None
@@ -129,7 +139,7 @@ class ClearFullGraph(Method):
     def fit(self, graph: Graph, session: Session) -> Outcome:
         """Train in full batches, and keep the best epoch."""
         generator = session.streams.torch(self.name)
-        network = self.shape.build(graph.num_features, graph.num_classes, generator=generator)
+        network = self.shape.build(graph.num_features, self.head.width(graph), generator=generator)
         everything = batch_of(graph.x)
         with session.stage("classifier"):
             fit_in_clear(
@@ -140,13 +150,14 @@ class ClearFullGraph(Method):
                 session,
                 stage="classifier",
                 generator=generator,
+                head=self.head,
             )
-        trained = TrainedFullGraph(network)
+        trained = TrainedFullGraph(network, head=self.head)
         return Outcome(trained=trained, proba=trained.proba(graph))
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedFullGraph":
         """Return the network with these weights."""
-        return TrainedFullGraph(restored(self.shape, state, sizes))
+        return TrainedFullGraph(restored(self.shape, state, sizes), head=self.head)
 
 
 def restored(shape: Shape, state: State, sizes: PublicSizes) -> nn.Module:
@@ -162,12 +173,13 @@ class TrainedFullGraph(Trained):
     """A trained network: a prediction reads the exact edges."""
 
     network: nn.Module
+    head: Head = field(default=ONE_CLASS, kw_only=True)
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
         """Return probabilities (N, C)."""
         logits: Tensor = self.network(batch_of(graph.x), graph.adjacency)
-        return logits.softmax(dim=1)
+        return self.head.proba(logits)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing is protected."""

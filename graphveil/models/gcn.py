@@ -14,6 +14,7 @@ from graphveil.models.method import Method
 from graphveil.models.perturbed import check_perturbed, over_edges
 from graphveil.models.requirements import check_on_cpu
 from graphveil.networks.gcn import GcnShape
+from graphveil.train.heads import LABEL_SETS, ONE_CLASS
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,11 +25,19 @@ class GCN(FullGraphKeywords, Estimator):
 
         H <- act(norm(D^-1/2 (A + I)^T D^-1/2 H W + b)),   D = 1 + in-degree;   the last layer is plain.
 
+    With ``multi_label`` a node has any number of the L labels of ``Graph.label_sets``: logits go through a
+    sigmoid each, the loss is binary cross entropy, ``predict`` returns those likelier than not, and ``score``
+    is micro F1.
+
     Guarantee: none, but on a released graph (``perturb``). Degrees and sums are exact.
 
-    Shapes: features (N, d) to probabilities (N, C).
+    Shapes: features (N, d) to probabilities (N, C), or (N, L).
+
+    Args:
+        multi_label: learn label sets instead of one class a node.
 
     Raises:
+        GraphError: ``multi_label`` on a graph without label sets.
         NotYetError: the unit is not ``"none"``, and no graph is released first.
 
     >>> from graphveil.graph.recipes import RECIPES
@@ -40,6 +49,8 @@ class GCN(FullGraphKeywords, Estimator):
 
     method: ClassVar[str] = "gcn"
 
+    multi_label: bool = False
+
     def _check_config(self) -> None:
         check_perturbed(self, self)
         super()._check_config()
@@ -48,4 +59,5 @@ class GCN(FullGraphKeywords, Estimator):
     def _configured(self) -> Method:
         check_on_cpu(self.method, self.device)
         shape = GcnShape(hidden=self.hidden, depth=depth_of(self), style=style_of(self))
-        return over_edges(self, self, shape, schedule_of(self))
+        head = LABEL_SETS if self.multi_label else ONE_CLASS
+        return over_edges(self, self, shape, schedule_of(self), head)

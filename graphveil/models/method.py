@@ -24,6 +24,7 @@ from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, NoUnit
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan
+from graphveil.train.heads import ONE_CLASS, Head
 
 State = dict[str, Tensor]
 
@@ -92,6 +93,7 @@ class Method(ABC):
         name: as in ``METHODS``.
         terms: what is protected, and at which budget.
         device: where networks are trained in the clear.
+        head: what logits mean; those of one class a node, but for methods that can do otherwise.
     """
 
     reads_edges: ClassVar[bool] = True
@@ -100,6 +102,7 @@ class Method(ABC):
     name: str
     terms: Terms
     device: str = "auto"
+    head: Head = ONE_CLASS
 
     @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:

@@ -27,6 +27,7 @@ from graphveil.perturb.mechanism import MAX_EDGES, domain_of, public_edges_of
 from graphveil.privacy import DirectedEdge, Guarantee, PrivateSlotEdge, UndirectedEdge, Unit
 from graphveil.release import ReleasePlan
 from graphveil.train import Schedule
+from graphveil.train.heads import ONE_CLASS, Head
 
 _UNITS = (UndirectedEdge.name, DirectedEdge.name, PrivateSlotEdge.name)
 SEES = (
@@ -55,11 +56,17 @@ def check_perturbed(model: Estimator, given: FullGraphKeywords) -> None:
         )
 
 
-def over_edges(model: Estimator, given: FullGraphKeywords, shape: Shape, schedule: Schedule) -> Method:
+def over_edges(
+    model: Estimator,
+    given: FullGraphKeywords,
+    shape: Shape,
+    schedule: Schedule,
+    head: Head = ONE_CLASS,
+) -> Method:
     """Return the frozen method: over the exact edges, or over those that a mechanism releases."""
     terms = model._terms()
     clear = ClearFullGraph(
-        name=model.method, terms=terms, device=model.device, shape=shape, schedule=schedule
+        name=model.method, terms=terms, device=model.device, shape=shape, schedule=schedule, head=head
     )
     if given.perturb is None:
         return clear
@@ -122,12 +129,13 @@ class PerturbedFullGraph(ClearFullGraph):
         slots, noisy = released(graph, self.mechanism, self.terms.unit, session)
         outcome = super().fit(noisy, session)
         assert isinstance(outcome.trained, TrainedFullGraph)
-        trained = TrainedPerturbed(outcome.trained.network, self.mechanism, self.terms.unit)
+        trained = TrainedPerturbed(outcome.trained.network, self.mechanism, self.terms.unit, head=self.head)
         return Outcome(trained=trained, proba=outcome.proba, released={"graph": slots})
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedPerturbed":
         """Return the network with these weights."""
-        return TrainedPerturbed(restored(self.shape, state, sizes), self.mechanism, self.terms.unit)
+        network = restored(self.shape, state, sizes)
+        return TrainedPerturbed(network, self.mechanism, self.terms.unit, head=self.head)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class Predictor:
         accept_price: bool = False,
         workspace: Path | None = None,
     ) -> Tensor:
-        """Return class probabilities (N, C): of the fitted graph for free, of another one at its price.
+        """Return probabilities (N, C) of classes or labels: free for the fitted graph, at a price for others.
 
         The fitted graph is recognised, also when it was read from its files once more. What was predicted
         once is free from then on, and the same to the last bit, as long as the graph's
@@ -111,14 +111,14 @@ class Predictor:
         disjoint_people: bool = False,
         accept_price: bool = False,
     ) -> Tensor:
-        """Return class numbers, shape (N); see :meth:`predict_proba`."""
+        """Return class numbers, shape (N), or label sets, bool (N, L); see :meth:`predict_proba`."""
         proba = self.predict_proba(
             graph,
             disjoint_edges=disjoint_edges,
             disjoint_people=disjoint_people,
             accept_price=accept_price,
         )
-        return proba.argmax(dim=1)
+        return self.fitted.method.head.said(proba)
 
     def _as_graph(self, graph: Graph) -> Graph:
         """Return another graph, or a ``Data``, as a graph whose features may be read under the unit."""
@@ -128,10 +128,10 @@ class Predictor:
         return found
 
     def score(self, graph: Graph, split: str = "test") -> float:
-        """Return the accuracy on one part of a graph's split."""
+        """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
         graph = self._as_graph(graph)
-        mask = graph.mask(split)
-        return float((self.predict(graph)[mask] == graph.y[mask]).float().mean())
+        mask, head = graph.mask(split), self.fitted.method.head
+        return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 
     @property
     def guarantee(self) -> Guarantee:

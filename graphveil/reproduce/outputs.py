@@ -153,7 +153,8 @@ class Results:
         elif self.asked.mode == "strict":
             said.append("Settings are public and fixed beforehand.")
         if self.asked.quick:
-            said.append("Places and search are those of --quick.")
+            chosen = self.target.axis is not None and self.target.axis.chosen
+            said.append(f"{'The search is that' if chosen else 'Places and search are those'} of --quick.")
         kept = [found.cost["valid"] for _, found in self.runs if found.cost is not None]
         if kept:
             said.append("Every guarantee holds." if all(kept) else _broken(kept))

@@ -28,7 +28,7 @@ def results_of_csv(text: str, target: Target, mode: Mode, *, quick: bool = False
     if not rows:
         raise ArtifactError("the file has no rows; make it anew with `graphveil reproduce`")
     asked = Asked(mode=mode, runs=1 + seeds[-1] - seeds[0], seed=seeds[0], quick=quick)
-    target = target.on(list(datasets))
+    target = _at_places(target.on(list(datasets)), asked, {float(key[3]) for key in rows if key[3]})
     runs = tuple(_runs(cells_of(target, asked), rows, target))
     if len(runs) != len(rows):
         raise ArtifactError(
@@ -36,6 +36,12 @@ def results_of_csv(text: str, target: Target, mode: Mode, *, quick: bool = False
             "make the file anew with `graphveil reproduce`"
         )
     return Results(target, asked, runs)
+
+
+def _at_places(target: Target, asked: Asked, found: set[float]) -> Target:
+    """Return the target at the places that a file has, if these are not all that were to be expected."""
+    expected = {cell.x for cell in cells_of(target, asked)} - {None}
+    return target if found == expected else target.at(sorted(found))
 
 
 def _key_of(row: Mapping[str, Any]) -> _Key:

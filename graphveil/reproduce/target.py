@@ -1,10 +1,11 @@
 """What a target is: lines over an axis, as plain records, and what was published there."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from graphveil import _check
+from graphveil.errors import ConfigError
 
 Mode = Literal["paper", "strict"]
 Keywords = Mapping[str, Any]
@@ -84,6 +85,16 @@ class Axis:
     values: tuple[float, ...]  # whole numbers are given as such
     quick: tuple[float, ...]
     log: bool = True
+
+    @property
+    def chosen(self) -> bool:
+        """Whether its places were chosen by hand: then ``quick`` leaves none out."""
+        return self.values == self.quick
+
+    def at(self, places: Collection[float]) -> "Axis":
+        """Return the axis with these of its places alone."""
+        kept = tuple(x for x in self.values if x in places)
+        return replace(self, values=kept, quick=kept)
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,24 @@ class Target:
     def on(self, datasets: Sequence[str]) -> "Target":
         """Return the target on other data sets."""
         return replace(self, datasets=tuple(datasets)) if datasets else self
+
+    def at(self, places: Sequence[float]) -> "Target":
+        """Return the target at some places of its axis alone, whatever ``--quick`` would leave out.
+
+        Raises:
+            ConfigError: there is no axis, or a place is not on it.
+        """
+        if not places:
+            return self
+        if self.axis is None:
+            raise ConfigError(f"{self.name} has no axis, so no places can be chosen")
+        kept, unknown = self.axis.at(places), sorted(set(places) - set(self.axis.values))
+        if unknown:
+            known = ", ".join(f"{x:g}" for x in self.axis.values)
+            raise ConfigError(
+                f"{self.axis.label} {unknown[0]:g} is no place of {self.name}, which has {known}"
+            )
+        return replace(self, axis=kept)
 
 
 def table_of(

@@ -69,7 +69,7 @@ def _received(end: Connection) -> Any:
     """Return what a worker found, or raise what went wrong with it."""
     try:
         done, problem = end.recv()
-    except EOFError:
+    except (EOFError, ConnectionError):
         raise RunError("a worker died, of too little memory perhaps; try again with fewer --jobs") from None
     if problem is not None:
         raise problem
@@ -83,7 +83,7 @@ def _serve(end: Connection, do: Callable[[Any], Any]) -> None:
     while True:
         try:
             task = end.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the latter where an answer was left unread
             return
         answer: tuple[Any, GraphveilError | None]
         try:

@@ -8,12 +8,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from graphveil import _check
 from graphveil.train import checkpoint as checkpoints
 from graphveil.train.adam import Adam
 from graphveil.train.checkpoint import Progress, State
+from graphveil.train.heads import ONE_CLASS, Head
 
 Logits = Callable[[Tensor], Tensor]
 Loss = Callable[[Tensor], Tensor]
@@ -68,6 +68,7 @@ def train(
     checkpoint_every: int = 10,
     loss: Loss | None = None,
     hopeless: Callable[[list[EpochRecord]], bool] = lambda history: False,
+    head: Head = ONE_CLASS,
 ) -> list[EpochRecord]:
     """Train in place and leave the network with the selected epoch's weights, in evaluation mode.
 
@@ -75,6 +76,7 @@ def train(
         network: the parameters to train.
         logits: maps node indices to logits (B, C); it calls ``network``.
         labels: classes, int64 (N), or class probabilities (N, C) to imitate; accuracy is then of the mode.
+            What ``head`` reads, if that is another one.
         train_nodes: node indices to fit.
         val_nodes: node indices to select the epoch on; with none of them the last epoch is kept.
         schedule: epochs, learning rate, selection.
@@ -83,14 +85,15 @@ def train(
         checkpoint: where to save the state; a file that is there already is resumed from, and a finished
             one is returned at once.
         checkpoint_every: epochs between two saves.
-        loss: maps a batch of node indices to what a step lowers, by default the mean cross entropy of
-            ``logits``.
+        loss: maps a batch of node indices to what a step lowers, by default the head's own of
+            ``logits``: mean cross entropy.
         hopeless: asked after each epoch whether to leave off; the epoch selected so far is kept.
+        head: what logits mean; accuracy is its score.
 
     Returns:
         One record an epoch.
     """
-    lowered = loss or (lambda batch: _loss(logits(batch), labels[batch]))
+    lowered = loss or (lambda batch: head.loss(logits(batch), labels[batch]))
     optimizer = Adam(network.parameters(), weight_decay=schedule.weight_decay)
     best: State = {}
     progress = Progress()
@@ -100,7 +103,7 @@ def train(
         history = [EpochRecord(**row) for row in rows]
     while progress.epoch < schedule.epochs and not _stopped(schedule, progress) and not hopeless(history):
         train_loss = _epoch(network, lowered, train_nodes, optimizer, schedule, progress.epoch, generator)
-        val_loss, accuracy = evaluate(network, logits, labels, val_nodes)
+        val_loss, accuracy = evaluate(network, logits, labels, val_nodes, head)
         history.append(EpochRecord(progress.epoch, train_loss, val_loss, accuracy))
         score = _scores(history[-1])[schedule.select]
         if len(val_nodes) == 0 or score > progress.best_score:
@@ -117,15 +120,16 @@ def train(
 
 
 @torch.no_grad()
-def evaluate(network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor) -> tuple[float, float]:
+def evaluate(
+    network: torch.nn.Module, logits: Logits, labels: Tensor, nodes: Tensor, head: Head = ONE_CLASS
+) -> tuple[float, float]:
     """Return mean negative log-likelihood and accuracy on some nodes; NaN and 0 without any."""
     if len(nodes) == 0:
         return math.nan, 0.0
     network.eval()
     scores = logits(nodes).contiguous()  # argmax reads rows ten times faster than columns
-    loss = _loss(scores, labels[nodes])
-    wanted = labels[nodes] if labels.ndim == 1 else labels[nodes].argmax(1)
-    return float(loss), float((scores.argmax(1) == wanted).float().mean())
+    wanted = labels[nodes]
+    return float(head.loss(scores, wanted)), head.accuracy(scores, wanted)
 
 
 def _epoch(
@@ -148,12 +152,6 @@ def _epoch(
         optimizer.step(rate=_rate(schedule, (epoch + step / len(batches)) / schedule.epochs))
         total += float(loss.detach()) * len(batch)
     return total / max(1, len(nodes))
-
-
-def _loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross entropy; with the classes in front it costs a quarter of the time on a CPU."""
-    wanted = labels if labels.ndim == 1 else labels.t()
-    return cross_entropy(scores.t().unsqueeze(0), wanted.unsqueeze(0))
 
 
 def _batches(nodes: Tensor, size: int | None, generator: torch.Generator) -> list[Tensor]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from graphveil.reproduce.cells import Cell
 from graphveil.reproduce.grid import Grid
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.workers import Workers
+from graphveil.reproduce.workers import Workers, _serve
 from tests.reproduce.halves import half
 from tests.reproduce.small import SMALL, grid_in
 
@@ -108,6 +109,18 @@ def test_workers_do_every_task_once_and_say_what_failed() -> None:
     assert sorted(Workers(2, half).each([1, 2, 3])) == [(1, 0.5), (2, 1.0), (3, 1.5)]
     with pytest.raises(RunError, match="ValueError"):
         list(Workers(2, half).each([1, 13]))
+
+
+def test_a_worker_whose_answer_nobody_reads_ends_in_silence() -> None:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_serve, args=(theirs, half), daemon=True)
+    worker.start()
+    ours.send(1)
+    assert ours.poll(60)
+    ours.close()
+    worker.join(60)
+    assert worker.exitcode == 0
 
 
 @pytest.mark.slow

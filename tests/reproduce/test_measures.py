@@ -40,6 +40,9 @@ def test_scores_are_those_of_an_independent_library() -> None:
     assert macro_f1(truth, said) == pytest.approx(f1_score(truth, said, average="macro"))
     expected = roc_auc_score(truth, proba, multi_class="ovr", average="macro")
     assert mean_auc(truth, proba) == pytest.approx(expected)
+    sets, proba = rng.random((200, 4)) < 0.3, rng.random((200, 4))
+    assert macro_f1(sets, proba > 0.5) == pytest.approx(f1_score(sets, proba > 0.5, average="macro"))
+    assert mean_auc(sets, proba) == pytest.approx(roc_auc_score(sets, proba, average="macro"))
 
 
 @pytest.mark.parametrize("hops", [2, 5])

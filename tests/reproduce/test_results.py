@@ -101,6 +101,15 @@ def test_a_kept_csv_makes_the_same_page_again() -> None:
     assert again.csv() == made.csv()
 
 
+def test_places_that_were_chosen_are_read_from_the_csv() -> None:
+    target = SMALL.at((1.0,))
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, ASKED))
+    made = Results(target, ASKED, runs)
+    assert {cell.x for cell, _ in runs} == {1.0, None}
+    read = results_of_csv(made.csv(), SMALL, "paper")
+    assert read.target == target and list(read.page()) == list(made.page())
+
+
 def test_a_csv_of_another_target_is_refused() -> None:
     text = results().csv().replace("GAP", "GAPP")
     with pytest.raises(ArtifactError, match="12 of 15 rows"):

@@ -199,7 +199,8 @@ _OTHERS = (
         nodes=56_944,
         features=50,
         classes=2,
-        where="GraphSAGE PPI (Hamilton et al. 2017), first of 121 labels, by download only",
+        where="GraphSAGE PPI (Hamilton et al. 2017), 121 labels a node, the first of which is its class; by "
+        "download only",
         fetch=remote.ppi,
     ),
     Dataset(

@@ -113,7 +113,7 @@ def karate(root: Path, name: str) -> Fields:
 def ppi(root: Path, name: str) -> Fields:
     """Fetch the 24 PPI graphs as one, split by graph.
 
-    A node has 121 labels that do not exclude each other; a graph here has one per node and takes the first.
+    A node has any of 121 labels: they are the label sets, and the first of them is the class.
     """
     parts = {part: _disjoint(_datasets().PPI(str(root / name), part)) for part in ("train", "val", "test")}
     whole = _disjoint(parts.values())
@@ -121,7 +121,8 @@ def ppi(root: Path, name: str) -> Fields:
     place = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
     masks = {f"{part}_mask": place == number for number, part in enumerate(parts)}
     source, target = whole.edge_index
-    return {"x": whole.x, "y": whole.y[:, 0].long(), "source": source, "target": target, **masks}
+    labels = {"y": whole.y[:, 0].long(), "label_sets": whole.y > 0}
+    return {"x": whole.x, **labels, "source": source, "target": target, **masks}
 
 
 def _disjoint(graphs: Any) -> Any:

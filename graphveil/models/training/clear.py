@@ -9,6 +9,7 @@ from graphveil.graph import Graph
 from graphveil.models.membership import nodes_of
 from graphveil.models.session import Session
 from graphveil.train import Schedule, train
+from graphveil.train.heads import ONE_CLASS, Head
 
 
 def fit_in_clear(
@@ -21,6 +22,7 @@ def fit_in_clear(
     stage: str,
     generator: torch.Generator,
     checkpoint: str | None = None,
+    head: Head = ONE_CLASS,
 ) -> None:
     """Train a network on the training nodes, and leave it with the weights of its best epoch.
 
@@ -33,16 +35,18 @@ def fit_in_clear(
         stage: what progress and history call it.
         generator: shuffles batches.
         checkpoint: what the workspace calls it, by default as the stage.
+        head: what logits mean, and which labels are learned.
     """
     history = train(
         network,
         lambda index: logits(index).cpu(),
-        graph.y,
+        head.labels(graph),
         nodes_of(graph.mask("train")),
         nodes_of(graph.mask("val")),
         schedule,
         generator=generator,
         on_epoch=session.epochs(stage, schedule.epochs),
         checkpoint=session.checkpoint(checkpoint or stage),
+        head=head,
     )
     session.record(stage, history)

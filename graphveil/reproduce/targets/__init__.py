@@ -23,6 +23,8 @@ _MODULES = {
     "heterorr": (
         "heterorr:features",
         "heterorr:edges",
+        "heterorr:ppi",
+        "heterorr:flickr-mir",
         "heterorr:linkteller",
         "heterorr:reconstruction",
     ),

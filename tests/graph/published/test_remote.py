@@ -81,7 +81,7 @@ def test_reddit(tmp_path):
     assert graph.adjacency.edge_index().tolist() == [[1, 0], [0, 1]]
 
 
-def test_ppi_is_one_graph_with_the_first_label(tmp_path):
+def test_ppi_is_one_graph_with_label_sets_and_the_first_as_class(tmp_path):
     raw = tmp_path / "ppi" / "raw"
     raw.mkdir(parents=True)
     for part, label in (("train", 0), ("valid", 1), ("test", 1)):
@@ -94,6 +94,8 @@ def test_ppi_is_one_graph_with_the_first_label(tmp_path):
         (raw / f"{part}_graph.json").write_text(json.dumps(content))
     graph = load_dataset("ppi", tmp_path, recipe="planetoid")
     assert graph.y.tolist() == [0, 0, 1, 1, 1, 1] and graph.num_features == 2
+    assert graph.label_sets is not None
+    assert graph.label_sets.int().tolist() == [[0, 1], [0, 0], [1, 1], [1, 0], [1, 1], [1, 0]]
     assert graph.mask("test").tolist() == [False] * 4 + [True] * 2
     assert graph.adjacency.edge_index().tolist() == [[1, 0, 3, 2, 5, 4], [0, 1, 2, 3, 4, 5]]
 
