@@ -1,78 +1,167 @@
-"""How fast is one hop in memory, un-noised and private?
+"""How fast is one hop in memory, un-noised and private, with torch and compiled (extra ``fast``)?
 
-    python benchmarks/hop.py [--large] [--rounds 7]
+    python benchmarks/hop.py [--large] [--rounds 7] [--sizes 26k 117k] [--pushes]
 
-One thread, 16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its
-speed is given as a multiple of a copy of memory in the same process. A private hop truncates, sums, adds
-noise and normalises for the next hop; a push also reads every source's own list. The last columns set each
-against the plain sum of the same round.
+16 columns, random ids (the worst case for locality). A hop moves E (4 + 4 d) + 4 N d bytes; its speed is
+given as a multiple of a copy of memory in the same process, also where the compiled sum reads rows of half
+the size. A private hop truncates, sums, adds noise and normalises for the next hop; a push also reads every
+source's own list. The runs take turns, and a figure is the median of its rounds: processor time of one
+thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock.
 """
 
 import argparse
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
-from _measure import fastest, memcpy, peak_rss_mb
+from _measure import medians, memcpy, peak_rss_mb
 
+from graphveil._llvm import can_compile
 from graphveil._random import RowStream
 from graphveil.graph import Adjacency, EdgeSet
+from graphveil.graph.blocks import blocks
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleasePlan, sum_in_neighbors
+from graphveil.release.compact import CompactRows
 from graphveil.release.plan import hops
 from graphveil.release.pushes import LEVEL
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}
-SAMPLERS: tuple[type[IntegerNoise], ...] = (DiscreteGaussian, RoundedGaussian)
 MU = calibrate_mu(1.0, 1e-7)
+BARS = {  # compiled sum / memcpy, compiled hop / compiled sum
+    "26k": (2.5, 2.1),
+    "117k": (1.7, 1.3),
+    "1.8M": (0.45, 1.4),
+}
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="also 1.8M nodes and 81M edges (2 GB)")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=None)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--pushes", action="store_true", help="also pushes")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"d = {DIM}, one thread, processor time, best of {options.rounds} rounds")
+    print(f"d = {DIM}, one thread, processor time, medians of {options.rounds} rounds in turns")
     noise(options.rounds)
     print(
-        f"{'size':>5} {'hop':>26} {'seconds':>8} {'ns/edge':>8} {'x memcpy':>9} {'x plain':>8} {'RSS MB':>7}"
+        f"{'size':>5} {'hop':>26} {'seconds':>8} {'ns/edge':>8} {'x memcpy':>9} {'x torch sum':>12} "
+        f"{'RSS MB':>7}"
     )
-    for name, (nodes, edges) in SIZES.items():
-        if name != "1.8M" or options.large:
-            hop(name, random_graph(nodes, edges), options.rounds)
+    for name in options.sizes or list(SIZES)[: 3 if options.large else 2]:
+        hop(name, random_graph(*SIZES[name]), options.rounds, options.pushes)
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Work as if llvmlite were not installed."""
+    found = sys.modules.get("llvmlite.binding")
+    sys.modules["llvmlite.binding"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if found is None:
+            del sys.modules["llvmlite.binding"]
+        else:
+            sys.modules["llvmlite.binding"] = found
+
+
+def plainly(run: Callable[[], object]) -> Callable[[], object]:
+    """Return a run without the compiler."""
+
+    def plain() -> object:
+        with without_compiler():
+            return run()
+
+    return plain
 
 
 def noise(rounds: int) -> None:
     """Print the nanoseconds of one noise sample."""
     rows, stream = np.arange(1 << 16), RowStream(bytes(32))
-    laws = {sampler.__name__: sampler(6776.3) for sampler in SAMPLERS}
-    runs = {name: lambda law=law: law.draw(stream, rows, DIM) for name, law in laws.items()}
-    for name, seconds in fastest(runs, 2 * rounds).items():
-        print(f"noise {name}: {seconds / (len(rows) * DIM) * 1e9:.1f} ns a sample")
+    exact, rounded = (sampler(6776.3) for sampler in (DiscreteGaussian, RoundedGaussian))
+    runs: dict[str, Callable[[], object]] = {
+        "exact, compiled": lambda: exact.draw(stream, rows, DIM),
+        "exact, NumPy": plainly(lambda: exact.draw(stream, rows, DIM)),
+        "rounded": lambda: rounded.draw(stream, rows, DIM),
+    }
+    if not can_compile():
+        del runs["exact, compiled"]
+    taken = medians(runs, 3 * rounds)
+    for name, seconds in taken.items():
+        print(
+            f"noise {name:>16}: {seconds / (len(rows) * DIM) * 1e9:.2f} ns a sample, "
+            f"{seconds / taken['exact, NumPy']:.2f} x NumPy"
+        )
 
 
-def hop(name: str, graph: Adjacency, rounds: int) -> None:
+def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
     """Print the lines of one size."""
     edges, x = len(graph.indices), torch.rand(graph.num_nodes, DIM)
     copy, copied = memcpy()
-    runs: dict[str, Callable[[], object]] = {"memcpy": copy, "plain sum": lambda: sum_in_neighbors(graph, x)}
-    for sampler in SAMPLERS:
-        runs[f"private, {sampler.__name__}"] = private(graph, sampler, rounds).__next__
-    runs["push"] = pushes(graph, (LEVEL,), rounds).__next__
-    runs["push, four levels"] = pushes(graph, (4, 8, LEVEL, 32), rounds).__next__
-    least = fastest(runs, rounds)
-    rate = copied / least.pop("memcpy")
+    runs: dict[str, Callable[[], object]] = {"memcpy": copy, "torch sum": lambda: sum_in_neighbors(graph, x)}
+    runs["private, torch"] = plainly(private(graph, DiscreteGaussian, rounds + 1).__next__)
+    if can_compile():
+        runs["compiled sum"] = compiled_sum(graph, x)
+        runs["private, compiled"] = private(graph, DiscreteGaussian, rounds + 1).__next__
+    if with_pushes:
+        runs["push"] = pushes(graph, (LEVEL,), rounds + 1).__next__
+        runs["push, four levels"] = pushes(graph, (4, 8, LEVEL, 32), rounds + 1).__next__
+    for run in runs.values():
+        run()  # memory is fresh and programs are compiled
+    taken = medians(runs, rounds)
+    rate = copied / taken.pop("memcpy")
     moved = edges * (4 + 4 * DIM) + 4 * graph.num_nodes * DIM
-    for line, seconds in least.items():
+    for line, seconds in taken.items():
         print(
             f"{name:>5} {line:>26} {seconds:8.4f} {seconds / edges * 1e9:8.2f} {moved / seconds / rate:9.2f} "
-            f"{seconds / least['plain sum']:8.2f} {peak_rss_mb():7.0f}"
+            f"{seconds / taken['torch sum']:12.2f} {peak_rss_mb():7.0f}"
         )
+    if can_compile():
+        ratios(name, graph, x, taken, moved / rate)
+
+
+def ratios(name: str, graph: Adjacency, x: torch.Tensor, taken: dict[str, float], copy: float) -> None:
+    """Print the ratios and their bars."""
+    summed, whole, (at_least, at_most) = taken["compiled sum"], taken["private, compiled"], BARS[name]
+    threads = two_threads(graph, x)
+    print(f"{name:>5} compiled sum {copy / summed:.2f} x memcpy (at least {at_least})")
+    print(f"{name:>5} private hop {whole / summed:.2f} x compiled sum (at most {at_most})")
+    print(f"{name:>5} private hop {whole / taken['torch sum']:.2f} x torch sum (at most 1.0)")
+    print(f"{name:>5} private hop, two threads {threads:.2f} x as fast as one, by the clock (at least 1.8)")
+
+
+def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
+    """Return the compiled sum of rows of 16-bit integers, which are there."""
+    rows = CompactRows.empty(graph.num_nodes, DIM, 10)
+    rows.fill(x / x.norm(dim=1, keepdim=True), torch.tensor([[1024.0]], dtype=torch.float64), None)
+    (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
+    return lambda: rows.add_sums(block, None, out)
+
+
+def two_threads(graph: Adjacency, x: torch.Tensor, rounds: int = 5) -> float:
+    """Return how many times as fast a private hop is with two threads as with one, by the clock."""
+    runs: dict[str, Callable[[], object]] = {}
+    for threads in (1, 2):
+        asked = private(graph, DiscreteGaussian, rounds + 1)
+
+        def run(threads: int = threads, asked: Iterator[torch.Tensor] = asked) -> None:
+            torch.set_num_threads(threads)
+            next(asked)
+
+        runs[str(threads)] = run
+        run()
+    taken = medians(runs, rounds, time.perf_counter)
+    torch.set_num_threads(1)
+    return taken["1"] / taken["2"]
 
 
 def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Iterator[torch.Tensor]:

@@ -7,12 +7,14 @@ them. A :class:`RowStream` is keyed, addressed by row, and serves every draw tha
 import hashlib
 import secrets
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from graphveil._aes import round_keys
 
 KEY_BYTES = 32
 _BLOCK_BYTES = 16  # one AES block holds two 64-bit words
@@ -79,6 +81,12 @@ class RowStream:
         # AES-CTR's keystream is the encryption of the counter; ECB over explicit counters yields the
         # same bytes and lets one call serve many separate rows.
         self._cipher = Cipher(algorithms.AES256(key), modes.ECB())
+        self._key = key
+
+    @cached_property
+    def round_keys(self) -> npt.NDArray[np.uint8]:
+        """The cipher's round keys, (15, 16), for a compiled pass that uses words where it makes them."""
+        return round_keys(self._key)
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""

@@ -19,6 +19,8 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_escape",
         "_random",
         "_files",
+        "_aes",
+        "_llvm",
         "_local_words",
         "_named",
         "_notebook",

@@ -6,12 +6,12 @@ from functools import cache
 
 import numpy as np
 
+from graphveil._llvm import can_compile
 from graphveil._random import RowStream
 from graphveil.dendrogram import moves
 from graphveil.dendrogram.translate import Floats, Ints, compiled
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.mechanisms._draws import below
-from graphveil.weights.compiled.llvm import can_compile
 
 STEPS = 1 << 14  # drawn for at a time; a row of the stream each
 NEVER = 1 << 62

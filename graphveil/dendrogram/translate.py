@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.weights.compiled.llvm import Compiled, compile_for_host
+from graphveil._llvm import Compiled, compile_for_host
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -45,11 +45,14 @@ class Edges:
     def pieces(self, rows: int, edges: int) -> Iterator["Edges"]:
         """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
         for first, last in _cuts(self.offsets, rows, edges):
-            bounds = self.offsets[first : last + 1]
-            some = slice(int(bounds[0]), int(bounds[-1]))
-            weights = None if self.weights is None else self.weights[some]
-            offsets = bounds - bounds[0]
-            yield Edges(self.start + first, self.start + last, offsets, self.sources[some], weights)
+            yield self.rows(first, last)
+
+    def rows(self, first: int, last: int) -> "Edges":
+        """Return some of the block's rows, counted from its own first one."""
+        bounds = self.offsets[first : last + 1]
+        some = slice(int(bounds[0]), int(bounds[-1]))
+        weights = None if self.weights is None else self.weights[some]
+        return Edges(self.start + first, self.start + last, bounds - bounds[0], self.sources[some], weights)
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:

@@ -18,12 +18,13 @@ point decides nothing that it could get wrong. The strips end at 14 s; beyond li
 import decimal
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from graphveil._random import Integers, RowStream, Words
+from graphveil.mechanisms._exact_compiled import Tables, compiled_pass
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
 MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
@@ -51,7 +52,17 @@ def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: in
     The first attempts of a row are the halves of its first words. Coordinate c owns the blocks from
     _OWN + c _SPAN on: block a is attempt a and its further bits (attempt 0 only reads the latter).
     """
-    strips = _strips(numerator, AMBIGUOUS)
+    fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
+    if fast is None:
+        return _drawn_plainly(strips, stream, rows, dim)
+    out, again = fast.draw(stream.round_keys, rows, dim, strips.compiled, strips.place_bits, strips.bits)
+    for some in again:
+        out[some] = _drawn_plainly(strips, stream, rows[some], dim)
+    return out
+
+
+def _drawn_plainly(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:
+    """Return the samples of some rows with NumPy, ties in arbitrary precision: the oracle."""
     out = np.empty((len(rows), dim), dtype=np.int32)
     flat = out.reshape(-1)
     pending, words = _first_attempts(strips, stream, rows, out)
@@ -112,6 +123,7 @@ class _Strips:
     """The tables of one s, indexed by slot, and the two ways to decide about a word."""
 
     numerator: int
+    ambiguous: float
     scale: int
     place_bits: int  # log2 of the width of a narrow strip
     offset: npt.NDArray[np.int32]  # the strip's first integer less slot << place_bits, modulo 2^32
@@ -120,6 +132,13 @@ class _Strips:
     more: Words  # the mask of the further bits that the place in a wide strip takes
     count: Integers  # the slots that the strip owns
     share: Floats  # scale ratio / count
+
+    @cached_property
+    def compiled(self) -> Tables:
+        """The tables that the compiled pass reads."""
+        numbers = np.array([DENOMINATOR / self.numerator, 2.0**-self.bits, self.ambiguous])
+        first = np.stack([self.offset, self.sure.view(np.int32)], axis=1)
+        return first, self.start.astype(np.int32), self.more, self.share, numbers
 
     @property
     def bits(self) -> int:
@@ -179,6 +198,7 @@ def _strips(numerator: int, ambiguous: float) -> _Strips:
     strip = np.repeat(np.arange(len(count)), count)
     return _Strips(
         numerator,
+        ambiguous,
         scale,
         place_bits,
         (start[strip] - (np.arange(len(strip)) << place_bits)).astype(np.int32),

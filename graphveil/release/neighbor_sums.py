@@ -12,6 +12,7 @@ from graphveil.errors import ConfigError, NotYetError, ReleaseError
 from graphveil.graph import Features
 from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
 from graphveil.privacy.unit import NodePromise
+from graphveil.release.compact import CompactRows, can_compact
 from graphveil.release.group_weights import GroupWeights
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.private_sums import NoisyRows, Sums
@@ -127,8 +128,14 @@ class NeighborSumQuery(Query):
         """Return noisy rows."""
         vectors, public = data.arrays[0], data.public
         groups = public.groups if self.groups > 1 else None
-        table = private.memory(self.groups * len(vectors), self.dim)
-        table = grid_table(vectors, groups, self, table)  # a copy of N rows for each group of destinations
+        rows = self.groups * len(vectors)  # a copy of all for each group of destinations
+        compact = data.pairs is None and can_compact(self.dim, self.grid_bits)
+        memory = (
+            private.compact_memory(rows, self.dim, self.grid_bits)
+            if compact
+            else private.memory(rows, self.dim)
+        )
+        table = grid_table(vectors, groups, self, memory)
         noise = RowNoise(
             groups,
             tuple(public.sampler(sigma * self.steps) for sigma in self.sigma),
@@ -216,9 +223,12 @@ class NeighborSumQuery(Query):
 
 
 def grid_table(
-    vectors: Tensor, groups: Tensor | None, query: NeighborSumQuery, table: Tensor | None = None
-) -> Tensor:
-    """Return the weighted contributions as integers in float32, one copy a destination group.
+    vectors: Tensor,
+    groups: Tensor | None,
+    query: NeighborSumQuery,
+    table: Tensor | CompactRows | None = None,
+) -> Tensor | CompactRows:
+    """Return the weighted contributions as integers, one copy a destination group.
 
     Truncation toward zero never lengthens a row; a row still over its bound contributes nothing. The memory
     of a ``table`` of the same shape is written over.
@@ -226,6 +236,9 @@ def grid_table(
     count = len(vectors)
     table = torch.empty((query.groups * count, query.dim)) if table is None else table
     weights = np.array(query.weights.table) * query.vector_steps
+    if isinstance(table, CompactRows):
+        table.fill(vectors, torch.from_numpy(weights), groups)
+        return table
     at_once = max(1, _ENTRIES // query.dim)
     scratch = np.empty((min(count, at_once), query.dim))
     for first in range(0, count, at_once):

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphveil._threads import all_threads
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Ids
+from graphveil.release.compact import CompactRows
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.in_memory import InMemoryEngine
 from graphveil.release.keys import keyed_digest
@@ -27,7 +28,7 @@ class PrivateEdges:
     def __init__(self, adjacency: Adjacency, engine: Engine | None = None) -> None:
         """Take the edges, and who schedules their blocks."""
         self._adjacency, self._engine = adjacency, engine or InMemoryEngine()
-        self._memory: Tensor | None = None
+        self._memory: Tensor | CompactRows | None = None
 
     def __repr__(self) -> str:
         """Show public sizes only."""
@@ -106,8 +107,14 @@ class PrivateEdges:
 
         Fresh memory costs as much as filling it does.
         """
-        if self._memory is None or self._memory.shape != (rows, dim):
+        if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
             self._memory = torch.empty((rows, dim))
+        return self._memory
+
+    def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:
+        """Return memory for a table of entries of so many bits, as :meth:`memory` does."""
+        if not isinstance(self._memory, CompactRows) or not self._memory.fits(rows, dim, bits):
+            self._memory = CompactRows.empty(rows, dim, bits)
         return self._memory
 
 

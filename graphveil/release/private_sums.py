@@ -1,7 +1,8 @@
 """Where private row sums exist: they are formed for one block at a time, and leave it with their noise.
 
-Contributions stand in a table of integers, one row a source. A block of rows is summed exactly, the integer
-noise of each row is added, and only then is anything scaled or returned.
+Contributions stand in a table of integers, one row a source. The integer noise of some rows is drawn, their
+exact sums are added to it, and only then is anything scaled or returned. Where sums are compiled they are
+added in registers, and are never written down without their noise.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
 from graphveil.graph.blocks import Edges
+from graphveil.release.compact import CompactRows, in_parts
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.row_noise import RowKinds, RowNoise, noise_rows
@@ -21,6 +23,7 @@ from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
 from graphveil.weights.tables import PairWeights
 
 _ENTRIES = 1 << 18  # of sums at a time: they stay in the cache,
+_ROWS_A_THREAD = 1 << 10
 _EDGES = 1 << 22
 _WEIGHED_EDGES = 1 << 18  # with a weight for each
 _INT32_EXACT = 1 << 31  # what fused sums stay below
@@ -28,7 +31,7 @@ _INT32_EXACT = 1 << 31  # what fused sums stay below
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sums:
-    """What is summed along the edges: a table of integers in float32, one row a source.
+    """What is summed along the edges: a table of integers in float32 or in 16 bits, one row a source.
 
     ``longest`` is how many rows float32 adds exactly. With a ``stride`` the table has a copy for each kind of
     destination, and a source's row in the copy for kind k stands at source + k * stride. With ``pairs`` each
@@ -36,11 +39,21 @@ class Sums:
     table's entries fit 16 bits, a compiled pass may do both at once.
     """
 
-    table: Tensor
+    rows: Tensor | CompactRows
     longest: int
     stride: int = 0
     pairs: PairWeights | None = None
     short: bool = False
+
+    @cached_property
+    def table(self) -> Tensor:
+        """The table in float32."""
+        return self.rows.plain if isinstance(self.rows, CompactRows) else self.rows
+
+    @property
+    def dim(self) -> int:
+        """The number of columns."""
+        return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
 
     @cached_property
     def fused(self) -> FusedSum | None:
@@ -49,7 +62,7 @@ class Sums:
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is sent: a compiled pass is made anew elsewhere."""
-        return {name: part for name, part in vars(self).items() if name != "fused"}
+        return {name: part for name, part in vars(self).items() if name not in ("fused", "table")}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,15 +79,36 @@ class NoisyRows(BlockWork):
         Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
         addition sees the exact noisy sum only: it is post-processing.
         """
-        sums, dim = self.sums, self.sums.table.shape[1]
-        rows = noise_rows(edges, self.noise, RowStream(self.key), dim)
+        out = torch.empty((len(edges), self.sums.dim))
+        if isinstance(self.sums.rows, CompactRows):
+            in_parts(
+                lambda first, last: self._fill(edges.rows(first, last), out[first:last]),
+                len(edges),
+                _ROWS_A_THREAD,
+            )
+        else:
+            self._fill(edges, out)
+        return out
+
+    def _fill(self, edges: Edges, out: Tensor) -> None:
+        """Write the noisy rows of a block, some at a time."""
+        sums = self.sums
         at_once = _EDGES if sums.pairs is None or sums.fused is not None else _WEIGHED_EDGES
-        for piece in edges.pieces(max(1, _ENTRIES // dim), at_once):
-            part = rows[piece.start - edges.start : piece.stop - edges.start]
+        for piece in edges.pieces(max(1, _ENTRIES // sums.dim), at_once):
+            rows = noise_rows(piece, self.noise, RowStream(self.key), sums.dim)
             kinds = self.noise.of(piece)
-            part.add_(exact_sum(piece, sums, kinds))
-            self.noise.scale(part, kinds)
-        return rows.to(torch.float32)
+            if not _added_compiled(piece, sums, kinds, rows):
+                rows.add_(exact_sum(piece, sums, kinds))
+            self.noise.scale(rows, kinds)
+            out[piece.start - edges.start : piece.stop - edges.start] = rows
+
+
+def _added_compiled(edges: Edges, sums: Sums, kinds: RowKinds | None, rows: Tensor) -> bool:
+    """Add the exact sums to rows of noise by a compiled pass, if there is one for them; whether there was."""
+    if not isinstance(sums.rows, CompactRows) or rows.dtype != torch.float32:
+        return False
+    shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
+    return sums.rows.add_sums(edges, shift, rows)
 
 
 def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:

@@ -17,7 +17,7 @@ from contracts import checks
 from graphveil import _random
 from graphveil.experiment import data_fingerprint
 from graphveil.graph.blocks import Edges
-from graphveil.mechanisms import DiscreteGaussian
+from graphveil.mechanisms import DiscreteGaussian, _exact
 from graphveil.models.inference import own_graph
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge, calibration, gaussian
 from graphveil.privacy import accountant as accounting
@@ -42,6 +42,7 @@ from graphveil.release import (
     pushes,
     release,
 )
+from graphveil.release.compact import CompactRows
 from graphveil.release.keys import keyed_digest
 from graphveil.release.private_edges import PrivateEdges
 
@@ -413,8 +414,40 @@ def noise_is_addressed_by_the_place_in_its_block(patch: Patch) -> None:
 @caught_by(checks.every_row_has_its_groups_noise)
 def neighbouring_rows_share_words(patch: Patch) -> None:
     counters = _random._counters
+    patch.setattr(_exact, "compiled_pass", lambda: None)  # which makes its own counters
     patch.setattr(_random, "_counters", lambda rows, offsets: counters(rows * 0, rows | offsets))
     patch.setattr(_random, "_is_run", lambda rows: False)
+
+
+def _compact(patch: Patch, broken: Callable[..., bool]) -> None:
+    pytest.importorskip("llvmlite", minversion="0.45")
+    add = CompactRows.add_sums
+    patch.setattr(CompactRows, "add_sums", lambda self, *args: broken(add, self, *args))
+
+
+@caught_by(checks.sums_depend_on_nothing_but_the_edges)
+def a_compact_sum_takes_the_next_edge(patch: Patch) -> None:
+    def next_edge(add: Callable[..., bool], rows: CompactRows, edges: Edges, *args: Any) -> bool:
+        return add(rows, replace(edges, sources=edges.sources.roll(1)), *args)
+
+    _compact(patch, next_edge)
+
+
+@caught_by(checks.every_row_has_its_groups_noise)
+def a_compact_sum_is_written_over_its_noise(patch: Patch) -> None:
+    def without_noise(
+        add: Callable[..., bool], rows: CompactRows, edges: Edges, shift: Any, out: Tensor
+    ) -> bool:
+        return add(rows, edges, shift, out.zero_())
+
+    _compact(patch, without_noise)
+
+
+@caught_by(checks.a_long_row_counts_for_nothing)
+def compact_rows_are_shortened_before_they_are_checked(patch: Patch) -> None:
+    pytest.importorskip("llvmlite", minversion="0.45")
+    fill = CompactRows.fill
+    patch.setattr(CompactRows, "fill", lambda self, x, *args: fill(self, 0.99 * x, *args))
 
 
 def _quieter(data: Any, share: float) -> Any:
@@ -510,6 +543,7 @@ def contributions_stay_off_the_grid(patch: Patch) -> None:
 
 @caught_by(checks.a_hub_is_summed_exactly)
 def long_rows_are_summed_in_float32(patch: Patch) -> None:
+    patch.setattr(neighbor_sums, "can_compact", lambda *_: False)  # those are summed in whole numbers
     patch.setattr(neighbor_sums, "FLOAT32_EXACT", 1 << 40)
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from dendrogram.trees import all_trees, dendrogram, ends, shape_of
+from graphveil._llvm import can_compile
 from graphveil._random import RowStream
 from graphveil.dendrogram import chain as chains
 from graphveil.dendrogram import moves
 from graphveil.dendrogram.chain import Chain, Schedule, none
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.errors import ConfigError
-from graphveil.weights.compiled.llvm import can_compile
 
 STREAM = RowStream(bytes(31) + b"c")
 SCHEDULES = {

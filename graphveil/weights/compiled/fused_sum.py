@@ -26,10 +26,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil.graph.blocks import Edges
 from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel
 from graphveil.weights.compiled.layout import Keyed, keyed_by, power_of_two
-from graphveil.weights.compiled.llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil.weights.tables import PairWeights
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16

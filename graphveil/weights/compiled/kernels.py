@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graphveil._llvm import Code
 from graphveil.weights.compiled import tanh as _tanh
-from graphveil.weights.compiled.llvm import Code
 from graphveil.weights.tables import FULL, HALF
 
 TOGETHER = 4  # edges whose weights are computed in the same instructions

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.weights.compiled.llvm import Code
+from graphveil._llvm import Code
 
 STEPS = 1 << 12  # in an argument of one: 16 bits go as far as 8
 ONE = 1 << 11  # steps in a value of one, which none passes

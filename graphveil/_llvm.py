@@ -123,6 +123,13 @@ def can_compile() -> bool:
     return hasattr(llvm, "create_pass_builder")  # from 0.45
 
 
+def host_features() -> dict[str, bool]:
+    """Return which instructions the processor at hand has, by LLVM's names for them."""
+    import llvmlite.binding as llvm
+
+    return {str(name): bool(there) for name, there in llvm.get_host_cpu_features().items()}
+
+
 def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
     """Compile a program's function ``run`` of some 64-bit numbers and then some addresses."""
     import llvmlite.binding as llvm

@@ -1,0 +1,300 @@
+"""Contributions in 16 bits and their sums, compiled: the integers of the plain way in half of its memory.
+
+A sum over neighbours waits for memory. Contributions are whole numbers of at most 2^14, so a source's row in
+16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
+rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
+in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end
+anywhere. Where the table is larger than the cache, memory is asked for rows ahead of their turn.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil.graph.blocks import Edges
+
+MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
+MAX_WIDTH = 128  # columns whose sums stay in registers
+_STEP = 8  # columns are filled up to a multiple of so many
+_TOGETHER = 8  # edges
+_SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
+_CACHE = 1 << 24  # bytes of a table from which memory is asked ahead,
+_AHEAD = 32  # so many edges
+_LINE = 32  # 16-bit integers that memory brings in together
+_ROWS_A_THREAD, _SHARES = 1 << 12, 4
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompactRows:
+    """Contributions as whole numbers: int16 (count + 1, width), filled up with columns and a row of zeros."""
+
+    rows: Tensor
+    dim: int
+    bits: int
+
+    @classmethod
+    def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
+        """Return memory for so many rows; NumPy asks for large pages, where they are found sooner."""
+        rows = np.empty((count + 1, -(-dim // _STEP) * _STEP), dtype=np.int16)
+        rows[-1] = 0
+        return cls(torch.from_numpy(rows), dim, bits)
+
+    def fits(self, count: int, dim: int, bits: int) -> bool:
+        """Whether this is memory for such rows."""
+        return (len(self.rows), self.dim, self.bits) == (count + 1, dim, bits)
+
+    @property
+    def plain(self) -> Tensor:
+        """The contributions in float32, (count, dim)."""
+        return self.rows[:-1, : self.dim].to(torch.float32)
+
+    def fill(self, vectors: Tensor, bounds: Tensor, kinds: Tensor | None) -> None:
+        """Write truncated contributions: a copy of all for each column of the bounds.
+
+        Row i of copy h is trunc(bounds[kind of i, h] vectors[i]); one that is longer than its bound, which
+        only a vector longer than one or without a length is, counts for nothing.
+
+        Args:
+            vectors: floats, (N, dim).
+            bounds: float64, (kinds, copies).
+            kinds: the sources' kinds, int64 (N); None for 0.
+        """
+        double = vectors.dtype == torch.float64
+        vectors = vectors.to(torch.float64 if double else torch.float32).contiguous()
+        count, bounds = len(vectors), bounds.contiguous()
+        kinds = torch.zeros(count, dtype=torch.int64) if kinds is None else kinds.contiguous()
+        run = _filling(self.rows.shape[1], self.dim, double)
+
+        def part(first: int, last: int) -> None:
+            given = (vectors[first:], bounds, kinds[first:], self.rows[first:])
+            run(last - first, count, bounds.shape[1], *(each.data_ptr() for each in given))
+
+        in_parts(part, count, _ROWS_A_THREAD)
+
+    def add_sums(self, edges: Edges, shift: Tensor | None, out: Tensor) -> bool:
+        """Add the sums over a block's edges to its rows of noise; whether it did: not if a row is too long.
+
+        Args:
+            edges: the block.
+            shift: what is added to the sources of each row's edges, int32 (rows); None for nothing.
+            out: whole numbers in float32, (rows, dim): noise, and afterwards noisy sums, rounded once.
+        """
+        most = int(edges.degrees.max())
+        if most << self.bits >= 1 << _SUM_BITS or not can_compile():
+            return False
+        ahead = _AHEAD if self.rows.numel() * self.rows.element_size() > _CACHE else 0
+        run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None, ahead)
+        given = (edges.offsets, edges.sources, edges.offsets if shift is None else shift, self.rows, out)
+        run(len(edges), len(edges.sources), len(self.rows) - 1, *(part.data_ptr() for part in given))
+        return True
+
+
+def can_compact(dim: int, bits: int) -> bool:
+    """Whether sums of such rows are compiled here."""
+    return dim <= MAX_WIDTH and bits <= MAX_BITS and can_compile()
+
+
+def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
+    """Do work on rows from one to another, shared by the threads that torch has here."""
+    threads = max(1, min(torch.get_num_threads(), count // least))
+    if threads == 1:
+        part(0, count)
+        return
+    shares = _SHARES * threads  # more than threads, since some rows are longer
+    cuts = [count * place // shares for place in range(shares + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, cuts[:-1], cuts[1:]))
+
+
+@lru_cache(maxsize=64)
+def _summing(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> Compiled:
+    """Return the sum for rows of some width, of which ``dim`` columns are there."""
+    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 3, 5)
+
+
+@lru_cache(maxsize=64)
+def _filling(width: int, dim: int, double: bool) -> Compiled:
+    """Return what fills rows of some width from vectors of a type."""
+    return compile_for_host(_fill_program(width, dim, "double" if double else "float"), 3, 4)
+
+
+def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> str:
+    """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time."""
+    own, some, rest, end = parts = Code("o"), Code("e"), Code("l"), Code("d")
+    shift = own.load("i32", own.at("%shifts", "i32", "%v")) if shifted else "0"
+    sources = [_source(some, f"add nuw i64 %edge, {k}", shift) for k in range(_TOGETHER)]
+    if ahead:
+        for k in range(_TOGETHER):
+            _ask(some, k + ahead, shift, width)
+    through = _added(some, "%before", [some.at("%table", "%row", each) for each in sources], width, bits)
+    places = []
+    for k in range(_TOGETHER):
+        place = rest(f"add nuw i64 %rest, {k}")
+        inside = rest(f"icmp ult i64 {place}, %stop")
+        source = _source(rest, f"select i1 {inside}, i64 {place}, i64 %rest", shift)
+        places.append(rest.at("%table", "%row", rest(f"select i1 {inside}, i64 {source}, i64 %nothing")))
+    total = _added(rest, "%most", places, width, bits)
+    _finished(end, "%sum", width, dim)
+    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    return f"""
+%row = type [{width} x i16]
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+{declared}
+define void @run(i64 %rows, i64 %edges, i64 %nothing, ptr %offsets, ptr %sources, ptr %shifts,
+                 ptr noalias %table, ptr noalias %out) {{
+start:
+  %last = sub i64 %edges, 1
+  %any = icmp ult i64 0, %rows
+  br i1 %any, label %target, label %end
+target:
+  %v = phi i64 [0, %start], [%next, %done]
+  %next = add nuw i64 %v, 1
+  %bounds = getelementptr i32, ptr %offsets, i64 %v
+  %first32 = load i32, ptr %bounds
+  %bound = getelementptr i32, ptr %bounds, i64 1
+  %stop32 = load i32, ptr %bound
+  %first = zext i32 %first32 to i64
+  %stop = zext i32 %stop32 to i64
+  %degree = sub nuw i64 %stop, %first
+  %whole = and i64 %degree, -{_TOGETHER}
+  %rest = add nuw i64 %first, %whole
+  {own}
+  %some = icmp ult i64 %first, %rest
+  br i1 %some, label %eight, label %after
+eight:
+  %edge = phi i64 [%first, %target], [%later, %eight]
+  %before = phi <{width} x i32> [zeroinitializer, %target], [{through}, %eight]
+  {some}
+  %later = add nuw i64 %edge, {_TOGETHER}
+  %more = icmp ult i64 %later, %rest
+  br i1 %more, label %eight, label %after
+after:
+  %most = phi <{width} x i32> [zeroinitializer, %target], [{through}, %eight]
+  %remain = icmp ult i64 %rest, %stop
+  br i1 %remain, label %left, label %done
+left:
+  {rest}
+  br label %done
+done:
+  %sum = phi <{width} x i32> [%most, %after], [{total}, %left]
+  {end}
+  %again = icmp ult i64 %next, %rows
+  br i1 %again, label %target, label %end
+end:
+  ret void
+}}
+"""
+
+
+def _source(code: Code, place: str, shift: str) -> str:
+    """Return the row of an edge's source, the edge's place being that of an operation."""
+    source = code.load("i32", code.at("%sources", "i32", code(place)))
+    return code(f"zext i32 {source if shift == '0' else code(f'add i32 {source}, {shift}')} to i64")
+
+
+def _ask(code: Code, ahead: int, shift: str, width: int) -> None:
+    """Ask memory for the row of a later edge's source; behind the last edge for the last one's again."""
+    place = code.call("i64", "umin.i64", ("i64", code(f"add nuw i64 %edge, {ahead}")), ("i64", "%last"))
+    row = code.at("%table", "%row", _source(code, f"add i64 {place}, 0", shift))
+    for start in range(0, width, _LINE):
+        code.do(f"call void @llvm.prefetch.p0(ptr {code.at(row, 'i16', start)}, i32 0, i32 3, i32 1)")
+
+
+def _added(code: Code, total: str, rows: list[str], width: int, bits: int) -> str:
+    """Return the total with some rows in it: added in pairs, in 16 bits up to the sum that they hold."""
+    values, short = [code.load(f"<{width} x i16>", row) for row in rows], True
+    while len(values) > 1:
+        if short and bits == MAX_BITS:
+            values, short = [code.wide(value, width) for value in values], False
+        kind = f"<{width} x {'i16' if short else 'i32'}>"
+        values = [code(f"add {kind} {a}, {b}") for a, b in zip(values[::2], values[1::2], strict=True)]
+        bits += short
+    wide = code.wide(values[0], width) if short else values[0]
+    return code(f"add <{width} x i32> {total}, {wide}")
+
+
+def _finished(code: Code, total: str, width: int, dim: int) -> None:
+    """Add a row's sum to its noise, in integers, and write it back in float32."""
+    at = code.at("%out", "float", code(f"mul nuw i64 %v, {dim}"))
+    kind, real = f"<{width} x i32>", f"<{width} x float>"
+    noise = code(f"fptosi {real} {_columns(code, at, 'float', width, dim)} to {kind}")
+    noisy = code(f"sitofp {kind} {code(f'add {kind} {noise}, {total}')} to {real}")
+    if width == dim:
+        code.do(f"store {real} {noisy}, ptr {at}, align 4")
+        return
+    flags, store = f"<{width} x i1>", f"@llvm.masked.store.v{width}f32.p0"
+    code.declared.add(f"declare void {store}({real}, ptr, i32, {flags})")
+    code.do(f"call void {store}({real} {noisy}, ptr {at}, i32 4, {flags} {_there(width, dim)})")
+
+
+def _columns(code: Code, at: str, kind: str, width: int, dim: int) -> str:
+    """Return a row of floats, filled up with zeros."""
+    real, size = f"<{width} x {kind}>", 4 if kind == "float" else 8
+    if width == dim:
+        return code(f"load {real}, ptr {at}, align {size}")
+    flags, name = f"<{width} x i1>", f"masked.load.v{width}f{8 * size}.p0"
+    fixed = ("i32", str(size)), (flags, _there(width, dim)), (real, "zeroinitializer")
+    return code.call(real, name, ("ptr", at), *fixed)
+
+
+def _there(width: int, dim: int) -> str:
+    """Return which columns are there."""
+    return f"<{', '.join(f'i1 {str(column < dim).lower()}' for column in range(width))}>"
+
+
+def _fill_program(width: int, dim: int, kind: str) -> str:
+    """Return the truncation in LLVM's assembly language: a loop over sources, and one over copies."""
+    row, copy = parts = Code("r"), Code("c")
+    real, short = f"<{width} x double>", f"<{width} x i16>"
+    values = _columns(row, row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}")), kind, width, dim)
+    if kind == "float":
+        values = row(f"fpext <{width} x float> {values} to {real}")
+    bounds = row.at(
+        "%bounds", "double", row(f"mul i64 {row.load('i64', row.at('%kinds', 'i64', '%v'))}, %copies")
+    )
+    bound = copy.load("double", copy.at(bounds, "double", "%h"))
+    grid = copy(f"fmul {real} {values}, {copy.all(bound, 'double', width)}")
+    grid = copy.call(real, f"trunc.v{width}f64", (real, grid))
+    copy.declared.add(f"declare double @llvm.vector.reduce.fadd.v{width}f64(double, {real})")
+    squares = copy(
+        f"fmul {real} {grid}, {grid}"
+    )  # whole numbers: of a row within its bound every sum is exact
+    norm = copy(f"call reassoc double @llvm.vector.reduce.fadd.v{width}f64(double 0.0, {real} {squares})")
+    fits = copy(f"fcmp ole double {norm}, {copy(f'fmul double {bound}, {bound}')}")
+    kept = copy(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")
+    place = copy(f"add nuw i64 %v, {copy('mul nuw i64 %h, %count')}")
+    whole = copy(f"fptosi {real} {kept} to {short}")
+    copy.do(f"store {short} {whole}, ptr {copy.at('%table', '%row', place)}, align 2")
+    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    return f"""
+%row = type [{width} x i16]
+{declared}
+define void @run(i64 %rows, i64 %count, i64 %copies, ptr %vectors, ptr %bounds, ptr %kinds,
+                 ptr noalias %table) {{
+start:
+  %any = icmp ult i64 0, %rows
+  br i1 %any, label %source, label %end
+source:
+  %v = phi i64 [0, %start], [%next, %done]
+  %next = add nuw i64 %v, 1
+  {row}
+  br label %copy
+copy:
+  %h = phi i64 [0, %source], [%next_copy, %copy]
+  %next_copy = add nuw i64 %h, 1
+  {copy}
+  %more = icmp ult i64 %next_copy, %copies
+  br i1 %more, label %copy, label %done
+done:
+  %again = icmp ult i64 %next, %rows
+  br i1 %again, label %source, label %end
+end:
+  ret void
+}}
+"""

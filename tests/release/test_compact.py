@@ -1,0 +1,184 @@
+"""Compiled sums of 16-bit rows against the torch sums of the same contributions: the same bytes."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges, blocks
+from graphveil.mechanisms import DiscreteGaussian
+from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.propagation import safe_unit
+from graphveil.release import (
+    GroupWeights,
+    NeighborSumData,
+    NeighborSumQuery,
+    Release,
+    ReleaseKey,
+    ReleasePlan,
+)
+from graphveil.release import compact as _compact
+from graphveil.release.compact import CompactRows, can_compact
+from graphveil.release.neighbor_sums import grid_table
+from graphveil.release.plan import hops
+from graphveil.release.private_sums import NoisyRows, Sums
+from graphveil.release.row_noise import RowNoise
+
+pytest.importorskip("llvmlite", minversion="0.45")
+
+NODES = 300
+KEY = bytes(range(32))
+
+
+@contextmanager
+def no_compiler() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "llvmlite.binding", None)
+        yield
+
+
+def graph(edges: int = 4000) -> Adjacency:
+    rng = np.random.default_rng(edges)
+    ends = np.minimum(rng.integers(NODES, size=(2, edges)), rng.integers(NODES, size=(2, edges)))
+    return Adjacency.from_edges(*ends, num_nodes=NODES, directed=True)
+
+
+def rows_of(dim: int, bits: int = 10, copies: int = 1, count: int = NODES) -> CompactRows:
+    rng = np.random.default_rng(dim)
+    rows = CompactRows.empty(copies * count, dim, bits)
+    rows.rows.zero_()[:-1, :dim] = torch.from_numpy(
+        rng.integers(-(1 << bits), (1 << bits) + 1, (copies * count, dim)).astype(np.int16)
+    )
+    return rows
+
+
+def noisy(rows: CompactRows | Tensor, edges: Edges, kinds: Tensor | None = None, stride: int = 0) -> Tensor:
+    law = DiscreteGaussian(3000.5)
+    noise = RowNoise(kinds, (law,) * 3, (0.25,) * 3) if kinds is not None else RowNoise(None, (law,), (0.25,))
+    return NoisyRows(Sums(rows, 1 << 14, stride=stride), noise, KEY)(edges)
+
+
+def block(adjacency: Adjacency) -> Edges:
+    (one,) = blocks(adjacency, adjacency.num_nodes)
+    return one
+
+
+@pytest.mark.parametrize("bits", [10, 12, 14])
+@pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 17, 33, 40, 64, 128])
+def test_rows_of_any_width_and_size_have_the_same_bytes(dim: int, bits: int) -> None:
+    rows, edges = rows_of(dim, bits), block(graph())
+    assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
+
+
+@pytest.mark.parametrize("degree", [*range(18), 63, 64, 65])
+def test_rows_of_any_length_have_the_same_bytes(degree: int) -> None:
+    sources = torch.arange(degree, dtype=torch.int32) * 7 % NODES
+    edges = Edges(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
+    rows = rows_of(16)
+    assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
+
+
+def test_memory_that_is_asked_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, edges = rows_of(40), block(graph())
+    near = noisy(rows, edges)
+    monkeypatch.setattr(_compact, "_CACHE", 0)
+    assert torch.equal(noisy(rows, edges), near)
+
+
+def test_every_kind_of_row_reads_its_own_copy() -> None:
+    kinds, edges = torch.arange(NODES) % 3, block(graph())
+    rows = rows_of(6, copies=3)
+    own = noisy(rows, edges, kinds, NODES)
+    assert torch.equal(own, noisy(rows.plain, edges, kinds, NODES))
+    assert not torch.equal(own, noisy(rows, edges, kinds, 0))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, edges = rows_of(9), block(graph())
+    alone = noisy(rows.plain, edges)
+    monkeypatch.setattr("graphveil.release.private_sums._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.release.compact._ROWS_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert torch.equal(noisy(rows, edges), alone)
+    filled = CompactRows.empty(NODES, 9, 10)
+    filled.fill(torch.ones(NODES, 9) / 4, torch.tensor([[1000.0]], dtype=torch.float64), None)
+    assert filled.plain.eq(250).all() and not filled.rows[-1].any() and not filled.rows[:, 9:].any()
+
+
+def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = CompactRows.empty(2, 2, 14)
+    rows.rows.zero_()[:2, :2] = torch.tensor([[1, -1], [1, 0]], dtype=torch.int16) * (1 << 14)
+    for count, compiled in (((1 << 16) - 1, True), (1 << 16, False)):
+        edges = Edges(
+            0, 1, torch.tensor([0, count], dtype=torch.int32), torch.zeros(count, dtype=torch.int32)
+        )
+        assert rows.add_sums(edges, None, torch.zeros(1, 2)) is compiled
+        assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
+@pytest.mark.parametrize("dim", [1, 5, 8, 20])
+def test_truncated_contributions_are_the_same(dtype: torch.dtype, weights: GroupWeights, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    vectors = torch.from_numpy(rng.normal(size=(NODES, dim)))
+    vectors *= torch.from_numpy(rng.uniform(0.9, 1.1, (NODES, 1))) / vectors.norm(dim=1, keepdim=True)
+    vectors[0], vectors[1], vectors[2], vectors[3] = 0.0, torch.inf, torch.nan, -1e30
+    vectors[4], vectors[5] = 1.0 / np.sqrt(dim), -1.0 / np.sqrt(dim)
+    vectors[6, 0] = torch.inf
+    vectors = vectors.to(dtype)
+    query = NeighborSumQuery(weights, (1.0,) * weights.groups, dim)
+    groups = None if weights.groups == 1 else torch.arange(NODES) % 3
+    made = grid_table(vectors, groups, query, CompactRows.empty(weights.groups * NODES, dim, 10))
+    assert isinstance(made, CompactRows)
+    plain = grid_table(vectors, groups, query)
+    assert isinstance(plain, Tensor) and torch.equal(made.plain, plain)
+    assert bool(plain.any(dim=1).any()) and not bool(plain.any(dim=1).all())
+
+
+@pytest.mark.parametrize("weights", [GroupWeights.one(), GroupWeights.steered()])
+def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: GroupWeights) -> None:
+    groups = torch.arange(NODES) % 3 if weights.groups > 1 else None
+    query = NeighborSumQuery(weights, (3.0, 2.0, 1.5)[: weights.groups], 16)
+    plan = ReleasePlan(UndirectedEdge(), (query, replace(query, dim=5)), delta=1e-3)
+    adjacency = Adjacency.from_edges(
+        *np.random.default_rng(3).integers(NODES, size=(2, 3000)), num_nodes=NODES, directed=False
+    )
+    rows = safe_unit(torch.from_numpy(np.random.default_rng(4).normal(size=(NODES, 16))))
+
+    def asked() -> list[Tensor]:
+        key = ReleaseKey.from_seed(0, "compact")
+        release = Release(plan, adjacency, groups, budget=MemoryLedger(), key=key)
+        return [release.ask(NeighborSumData(rows)), release.ask(NeighborSumData(safe_unit(rows[:, :5])))]
+
+    fast = asked()
+    with no_compiler():
+        assert not can_compact(16, 10)
+        slow = asked()
+    assert all(torch.equal(one, other) for one, other in zip(fast, slow, strict=True))
+
+
+def test_a_plain_hop_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    add = CompactRows.add_sums
+    monkeypatch.setattr(CompactRows, "add_sums", lambda *args: calls.append(add(*args)) or calls[-1])
+    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 4), delta=1e-3)
+    release = Release(
+        plan, Adjacency.from_edges([0], [1], num_nodes=3, directed=False), budget=MemoryLedger()
+    )
+    release.ask(NeighborSumData(safe_unit(torch.ones(3, 4))))
+    assert calls == [True]
+
+
+def test_some_widths_and_grids_are_left_to_torch() -> None:
+    assert can_compact(128, 14)
+    assert not can_compact(129, 10) and not can_compact(4, 15)
