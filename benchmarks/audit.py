@@ -3,7 +3,8 @@
     python benchmarks/audit.py [--only WORD] [--out audit.csv]
 
 Plans are those of 5,000 nodes, 100 features, 6 classes and 3,000 training nodes at delta 1e-5; noise is
-fresh. Rows that are in the CSV already are not run again. Exits with 1 if a bound is above its claim.
+fresh. Methods that train a module of one's own have a linear one, and a method is registered as anybody's
+would be. Rows that are in the CSV already are not run again. Exits with 1 if a bound is above its claim.
 """
 
 import argparse
@@ -11,14 +12,20 @@ import csv
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from graphveil import METHODS
+import torch
+
+from graphveil import GAP, METHODS, register
 from graphveil.audit import audit_plan, plant_features, plant_labels
 from graphveil.errors import PrivacyError
 from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, SubsetSelection
+from graphveil.models.private_hops import plan_hops
+from graphveil.models.terms import Terms
+from graphveil.privacy import parse_unit
 from graphveil.release import ReleasePlan
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -30,7 +37,29 @@ UNITS: dict[str, dict[str, Any]] = {
 }
 SIZES = {"num_nodes": 5000, "num_classes": 6, "num_features": 100, "num_training": 3000}
 GRAPHS = ("edge-rand", "lap-graph", "arr", "edge-rr")
+EDGES = ("undirected-edge", "directed-edge")
 HEAD = ("method", "unit", "claim", "certified", "share", "bounds", "without canaries", "seconds")
+
+
+class OnStars(torch.nn.Linear):
+    """A module for ``gnn`` that reads the root's row alone: its plan depends on its size."""
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        """Return logits."""
+        return super().forward(x)
+
+
+MODULES: dict[str, dict[str, Any]] = {"gnn": {"module": OnStars}, "module": {"module": torch.nn.Linear}}
+
+
+@register
+@dataclass(kw_only=True, eq=False)
+class OneHop(GAP):
+    """The registered method of ``docs/own_models.md``."""
+
+    method: ClassVar[str] = "one-hop"
+
+    hops: int = 1
 
 
 def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
@@ -39,12 +68,20 @@ def plans(epsilon: float) -> list[tuple[str, str, ReleasePlan]]:
     for name, method in METHODS.items():
         for unit, flags in UNITS.items():
             try:
-                plan = method(unit=unit, epsilon=epsilon, delta=1e-5, **flags).plan(**SIZES)
+                own = MODULES.get(name, {})
+                plan = method(unit=unit, epsilon=epsilon, delta=1e-5, **flags, **own).plan(**SIZES)
             except PrivacyError:
                 continue
             if plan is not None:
                 found.append((name, unit, plan))
-    return [*found, *_graphs(epsilon)]
+    return [*found, *_hops(epsilon), *_graphs(epsilon)]
+
+
+def _hops(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
+    """Yield what two noisy hops of anybody's rows ask."""
+    for unit in EDGES:
+        terms = Terms(unit=parse_unit(unit), epsilon=epsilon, delta=1e-5)
+        yield "private_hops", unit, plan_hops(terms, SIZES["num_nodes"], 2, SIZES["num_classes"])
 
 
 def _graphs(epsilon: float) -> Iterator[tuple[str, str, ReleasePlan]]:
@@ -74,6 +111,7 @@ def of_report(name: str, epsilon: float) -> dict[str, object]:
         "subset selection": lambda: plant_labels(SubsetSelection(epsilon=epsilon, classes=7)),
         "multi-bit": lambda: plant_features(MultiBit(epsilon=epsilon, dim=16)),
         "FeatureRR": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=16)),
+        "FeatureRR, 1,433 features": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=1433)),
     }[name]()
     assert bound is not None
     return _row(name, "node-features", epsilon, bound.epsilon, bound.how, "-")
@@ -94,7 +132,7 @@ def _row(name: str, unit: str, claim: float, bound: float, how: str, silent: str
 def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]]]]:
     """Return what is audited at a budget."""
     found = [(name, unit, partial(of_plan, name, unit, plan)) for name, unit, plan in plans(epsilon)]
-    local = ("label response", "subset selection", "multi-bit", "FeatureRR")
+    local = ("label response", "subset selection", "multi-bit", "FeatureRR", "FeatureRR, 1,433 features")
     return [*found, *((name, "node-features", partial(of_report, name, epsilon)) for name in local)]
 
 

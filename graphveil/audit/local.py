@@ -4,14 +4,16 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
+from graphveil.mechanisms.local.feature_rr import Bins
 
 PEOPLE = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time
-_FEWEST, _MOST = 1 << 16, 1 << 22  # features of one law, on either side
-_NEEDED = 4000  # over epsilon squared: for a bound some 6 % below
+_FEWEST, _MOST = 1 << 16, 1 << 26  # features of one law, on either side
+_NEEDED = 4000  # over epsilon squared: for a bound some 8 % below
 _MOST_LAWS = 4
 
 
@@ -76,26 +78,46 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise) -> L
     laws = list(dict.fromkeys(mechanism.features))
     if len(laws) > _MOST_LAWS:
         return None
-    bounds = []
-    for number, law in enumerate(laws):
-        count = mechanism.features.count(law)
-        alone = FeatureRR(epsilon=law.epsilon, dim=1, k=law.k, mode=law.mode, decode=law.decode)
-        stream, heard = noise.stream(f"features {number}"), []
-        people = min(_MOST, max(_FEWEST, math.ceil(_NEEDED / law.epsilon**2)))
-        for start in range(0, 2 * people, _NUMBERS):
-            rows = np.arange(start, min(2 * people, start + _NUMBERS))
-            told = alone.perturb((rows % 2 == 0)[:, None].astype(float), stream=stream, rows=rows).values
-            heard.append(told[:, 0] == law.k - 1)
-        inside = np.arange(2 * people) % 2 == 0
-        found = _counted(np.concatenate(heard), inside, 1 - (1 - confidence) / len(laws))
-        bounds.append((count, found))
+    which = np.array([laws.index(law) for law in mechanism.features])
+    sizes = np.bincount(which)
+    people = max(math.ceil(_told(law) / size) for law, size in zip(laws, sizes.tolist(), strict=True))
+    heard = _highest(mechanism, which, people, noise)
+    significance = (1 - confidence) / len(laws)
+    bounds = [
+        repeated_runs(hits, people * size, alarms, people * size, confidence=1 - significance)
+        for size, hits, alarms in zip(sizes.tolist(), *heard.tolist(), strict=True)
+    ]
     return replace(
-        bounds[0][1],
-        epsilon=sum(count * bound.epsilon for count, bound in bounds),
+        bounds[0],
+        epsilon=float(sum(size * bound.epsilon for size, bound in zip(sizes, bounds, strict=True))),
         confidence=confidence,
-        ceiling=sum(count * bound.ceiling for count, bound in bounds),
+        ceiling=float(sum(size * bound.ceiling for size, bound in zip(sizes, bounds, strict=True))),
         how="counts of runs, feature by feature",
     )
+
+
+def _told(law: Bins) -> int:
+    """Return how many features of a law are told by either of the worst records."""
+    if not law.epsilon:
+        return _FEWEST
+    return min(_MOST, max(_FEWEST, math.ceil(_NEEDED / law.epsilon**2)))
+
+
+def _highest(
+    mechanism: FeatureRR, which: npt.NDArray[np.int64], people: int, noise: LocalNoise
+) -> npt.NDArray[np.int64]:
+    """Return how often highest and lowest records told a feature's highest bin, law by law: (2, laws)."""
+    stream, top = noise.stream("features"), mechanism.sizes - 1
+    low, high = (np.broadcast_to(end, mechanism.dim) for end in (mechanism.bounds.low, mechanism.bounds.high))
+    heard = np.zeros((2, mechanism.dim), dtype=np.int64)
+    block = max(2, _NUMBERS // mechanism.dim)
+    for start in range(0, 2 * people, block):
+        rows = np.arange(start, min(2 * people, start + block))
+        for side, record in enumerate((high, low)):
+            own = rows[rows % 2 == side]
+            x = np.broadcast_to(record, (len(own), mechanism.dim))
+            heard[side] += (mechanism.perturb(x, stream=stream, rows=own).values == top).sum(axis=0)
+    return np.stack([np.bincount(which, weights=told).astype(np.int64) for told in heard])
 
 
 def _counted(heard: np.ndarray, inside: np.ndarray, confidence: float) -> LowerBound:

@@ -158,7 +158,7 @@ def private_hops(
     _check.integer_at_least(1, hops=hops)
     check_unit(terms, graph, reads_edges=True)
     sent = _rows(graph, x, normalize=normalize)
-    plan = _plan(terms, graph.num_nodes, hops, sent.shape[1])
+    plan = plan_hops(terms, graph.num_nodes, hops, sent.shape[1])
     guarantee = _guarantee(terms, plan, graph)
     session = Session(
         streams=PublicStreams(0), plan=plan, guarantee=guarantee, label="hops", noise_seed=unsafe_noise_seed
@@ -211,7 +211,9 @@ def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool)
     return rows
 
 
-def _plan(terms: Terms, nodes: int, hops: int, dim: int) -> ReleasePlan:
+def plan_hops(terms: Terms, nodes: int, hops: int, dim: int) -> ReleasePlan:
+    """Return what :func:`private_hops` asks of a graph of so many nodes, for rows of this width."""
+
     def queries(mu: float) -> tuple[Query, ...]:
         return equal_hops(mu, hops, dim, terms.unit)
 

@@ -161,6 +161,12 @@ def test_features_told_one_by_one_keep_their_budget() -> None:
     features_told_one_by_one_keep_their_budget()
 
 
+def test_as_many_features_are_counted_as_a_small_budget_of_each_needs() -> None:
+    bound = plant_features(FeatureRR(epsilon=9.0, dim=1433), noise=LocalNoise(unsafe_noise_seed=3))
+    assert bound is not None
+    assert 0.8 * 9 < bound.epsilon <= 9
+
+
 def kinds_of(base: type) -> set[type]:
     return {kind for one in base.__subclasses__() for kind in ({one} | kinds_of(one))}
 

@@ -19,6 +19,8 @@ import torch
 from audit import test_planted
 from collect import test_message, test_server
 from dendrogram import test_chain, test_privacy
+from experiment import test_sweep
+from ledger import test_book, test_totals
 from mechanisms import (
     test_discrete_laplace,
     test_edge_response,
@@ -41,10 +43,10 @@ from models import (
     test_replay_weights,
 )
 from models.lpgnn import test_mixture
-from perturb import test_budgets, test_edge_rr, test_mechanisms
+from perturb import test_budgets, test_edge_rr, test_flaws, test_mechanisms, test_paper
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
-from serve import test_entitled
+from serve import test_entitled, test_releases
 from torch import Tensor
 from train import test_dpsgd
 
@@ -502,6 +504,12 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_mlp_on_records.BUGS),
     *_all(test_planted.BUGS),
     *_all(test_entitled.BUGS),
+    *(Seeded(bug, check, slow=bug not in test_releases.QUICK) for bug, check in test_releases.BUGS),
+    *_all(test_flaws.BUGS),
+    *_all(test_paper.BUGS),
+    *_all(test_totals.BUGS),
+    *_all(test_book.BUGS),
+    *_all(test_sweep.BUGS),
     *OF_TRAINING,
     *OF_KEYS,
     *OF_REPORTS,

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import BudgetError, ConfigError, UnitError
 from graphveil.experiment import sweep as sweeps
 from graphveil.experiment.artifacts import RunFolder
+from graphveil.experiment.ledger_account import RunAccount
+from graphveil.experiment.preview import Preview, together
 from graphveil.experiment.results import Summary
 from graphveil.experiment.source import Source
 from graphveil.experiment.sweep import Sweep, plan_sweep
@@ -233,3 +235,48 @@ def test_the_figure_is_one_svg_with_every_series_its_intervals_and_levels() -> N
     (ends,) = ([pair.split(",") for pair in one.get("points", "").split()] for one in levels)
     assert ends[0][1] == ends[1][1]
     assert sweep_chart([Series.of("mlp", [(None, three)])]) is None
+
+
+def test_a_grid_that_does_not_fit_as_a_whole_spends_nothing(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/team.sqlite"
+    ledger = Ledger(place)
+    ledger.init("friends", "undirected-edge", epsilon="4.05", delta="1e-7")
+    graph = gv.load_dataset("synthetic/tiny", recipe=None)
+    with pytest.raises(BudgetError):  # 1 and 4 fit, each on its own
+        swept(
+            graph, tmp_path / "s", runs=1, settings={"epochs": (2,), "hops": (1,)}, ledger=f"{place}#friends"
+        )
+    spent = len(ledger.data_set("friends"))
+    ledger.close()
+    assert spent == 0, f"{spent} cells were run"
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+Patch = pytest.MonkeyPatch
+
+
+def a_sweep_costs_its_dearest_cell(patch: Patch) -> None:
+    def dearest(previews: list[Preview]) -> Guarantee:
+        return max((one.guarantee for one in previews), key=lambda one: one.epsilon)
+
+    patch.setattr(sweeps, "total_of", dearest)
+
+
+def all_runs_of_a_cell_cost_one(patch: Patch) -> None:
+    def once(previews: list[Preview]) -> Guarantee:
+        return together([one.guarantee for one in previews if one.guarantee.releases])
+
+    patch.setattr(sweeps, "total_of", once)
+
+
+def nobody_asks_whether_a_grid_fits(patch: Patch) -> None:
+    patch.setattr(RunAccount, "check_room", lambda self, guarantee: None)
+
+
+PRICE = test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to
+BUGS = (
+    (a_sweep_costs_its_dearest_cell, PRICE),
+    (all_runs_of_a_cell_cost_one, PRICE),
+    (nobody_asks_whether_a_grid_fits, test_a_grid_that_does_not_fit_as_a_whole_spends_nothing),
+)
