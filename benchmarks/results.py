@@ -59,7 +59,7 @@ def page(results: Results, path: Path) -> Iterator[str]:
     yield from ("", f"```console\n$ {command(results)}\n```", "")
     drawn = dict.fromkeys(point.place[0] for point in results.points if point.mean is not None)
     for dataset in drawn if results.target.figure else ():
-        yield from (f"![{results.target.title}]({path.stem}.{dataset.replace('/', '-')}.svg)", "")
+        yield from (f"![{results.target.title}]({path.stem}.{dataset.replace('/', '-')}.svg){{.wide}}", "")
     yield from "\n".join(rest).strip().split("\n")
 
 

@@ -1,13 +1,12 @@
 """The page of several runs: what it says, what it refuses, and how it looks in a browser."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, said_by
 from command import Invoke
 
 from graphveil.cli import main
@@ -16,12 +15,11 @@ from graphveil.experiment.figures import interactive_available
 from graphveil.experiment.finished_run import FinishedRun, interval
 
 TODAY = date(2026, 1, 2)
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-# Writes into the page's title what a test asks about its layout.
+# Posts what a test asks about its layout.
 PROBE = """<script>window.onload = () => {
   const sizes = [...document.querySelectorAll("svg text")].map(t => parseFloat(getComputedStyle(t).fontSize));
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  document.title = `wide ${wide} smallest ${Math.min(...sizes)}`;
+  top.postMessage(`${innerWidth} wide, ${wide} beyond, smallest ${Math.min(...sizes)}`, "*");
 }</script>"""
 
 
@@ -105,25 +103,9 @@ def test_interactive_figures_are_whole_in_the_page(runs: list[FinishedRun]) -> N
 @pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_fits_a_phone_and_a_desk(runs: list[FinishedRun], width: int, tmp_path: Path) -> None:
-    assert BROWSER is not None
     page = tmp_path / "page.html"
     page.write_text(compared_page(runs, today=TODAY).replace("</body>", PROBE + "</body>"))
-    shown = subprocess.run(
-        [
-            BROWSER,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            f"--window-size={width},900",
-            "--dump-dom",
-            page.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
-    found = re.search(r"<title>wide (-?\d+) smallest ([\d.]+)</title>", shown)
-    assert found is not None
+    said = said_by(page.as_uri(), width=width, folder=tmp_path)
+    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+)", said)
+    assert found is not None, said
     assert int(found[1]) <= 0 and float(found[2]) >= 11
