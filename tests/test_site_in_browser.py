@@ -1,9 +1,5 @@
-"""The documentation site in a browser: it fits a phone and a desk, light or dark, and all of it loads.
+"""The documentation site in a browser: it fits a phone and a desk, light or dark, and all of it loads."""
 
-With ``axe_core_python`` installed, axe-core looks for what people with disabilities cannot use.
-"""
-
-import importlib.util
 import os
 import subprocess
 import sys
@@ -18,27 +14,17 @@ from browser import BROWSER, said_by
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("", "start/engineer/", "methods/", "reproduce/", "results/graphveil-frontier.strict/", "audit/")
-# Posts what a test asks: width, overflow, colours, what failed, what axe-core found.
+# Posts what a test asks: width, overflow, colours, what failed.
 PROBE = """<script>
 const failed = [];
 addEventListener("error", e => failed.push(e.message || e.target.src || e.target.href), true);
 console.error = (...words) => failed.push(words.join(" "));
-addEventListener("load", async () => {
+addEventListener("load", () => {
   const page = document.documentElement, wide = page.scrollWidth - page.clientWidth;
   const colours = document.body.getAttribute("data-md-color-scheme");
-  const found = window.axe ? (await axe.run()).violations : [];
-  const serious = found.filter(v => ["serious", "critical"].includes(v.impact)).map(v => v.id);
-  top.postMessage(`${innerWidth} wide, ${wide} beyond, ${colours}: ${failed.concat(serious)}`, "*");
+  top.postMessage(`${innerWidth} wide, ${wide} beyond, ${colours}: ${failed}`, "*");
 });
 </script>"""
-
-
-def axe() -> str:
-    """Return axe-core, if there is any."""
-    spec = importlib.util.find_spec("axe_core_python")
-    if spec is None or spec.origin is None:
-        return ""
-    return f"<script>{(Path(spec.origin).parent / 'axe.min.js').read_text('utf-8')}</script>"
 
 
 class Probed(SimpleHTTPRequestHandler):
@@ -49,7 +35,7 @@ class Probed(SimpleHTTPRequestHandler):
         if not path.is_file():
             super().do_GET()
             return
-        page = path.read_text("utf-8").replace("<head>", f"<head>{PROBE}{axe()}", 1).encode()
+        page = path.read_text("utf-8").replace("<head>", f"<head>{PROBE}", 1).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
