@@ -4,13 +4,16 @@
 
 A file is called TARGET.MODE.csv, or TARGET.MODE.quick.csv, with a dash for the target's colon; `graphveil
 reproduce TARGET --mode MODE` made it. Beside each this writes TARGET.MODE.md and a figure for each data set
-as SVG, and then README.md, which lists them. Nothing is measured.
+as SVG, and then README.md, which lists them, and trends.md. Nothing is measured.
 """
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import trends
+
+from graphveil.reproduce.cells import Asked, cells_of
 from graphveil.reproduce.figures import figures_of
 from graphveil.reproduce.outputs import Results
 from graphveil.reproduce.reread import results_of_csv
@@ -21,7 +24,7 @@ HEAD = """# Results
 
 Tables and figures of papers, made again on the graphs at hand: [how](../reproduce.md). Each page is made
 from the CSV file beside it by `python benchmarks/results.py docs/results`; the command that made that file
-stands on the page.
+stands on the page. [Which trends of the papers hold](trends.md) is made from them too.
 """
 
 
@@ -41,14 +44,15 @@ def main() -> None:
 def pages(folder: Path) -> dict[str, str]:
     """Return every page by its name."""
     found, lines = dict[str, str](), []
-    for path in sorted(folder.glob("*.csv")):
-        results = kept(path)
+    read = {path: kept(path) for path in sorted(folder.glob("*.csv"))}
+    for path, results in read.items():
         found[f"{path.stem}.md"] = "\n".join(page(results, path)) + "\n"
         asked, target = results.asked, results.target
         lines.append(
             f"* [`{target.name}`, {asked.mode} mode]({path.stem}.md): {target.title} "
             f"({', '.join(target.datasets)}; {asked.runs} run{'s' * (asked.runs > 1)})"
         )
+    found["trends.md"] = trends.page({path.stem: results for path, results in read.items()})
     return {"README.md": "\n".join([HEAD, *lines]) + "\n", **found}
 
 
@@ -56,11 +60,22 @@ def page(results: Results, path: Path) -> Iterator[str]:
     """Yield the lines of a page: its command, figures, tables."""
     title, *rest = results.page()
     yield title
-    yield from ("", f"```console\n$ {command(results)}\n```", "")
+    yield from ("", f"```console\n$ {command(results)}\n```", "", whole(results), "")
     drawn = dict.fromkeys(point.place[0] for point in results.points if point.mean is not None)
     for dataset in drawn if results.target.figure else ():
         yield from (f"![{results.target.title}]({path.stem}.{dataset.replace('/', '-')}.svg){{.wide}}", "")
     yield from "\n".join(rest).strip().split("\n")
+
+
+def whole(results: Results) -> str:
+    """Say how much of the target's grid this is."""
+    asked, target = results.asked, TARGETS[results.target.name]
+    cells = len(cells_of(target, Asked(mode=asked.mode, runs=3)))
+    minutes = target.minutes[0 if asked.mode == "paper" else 2]
+    return (
+        f"{len(results.runs):,} cells. The whole of it, on {', '.join(target.datasets)} with three runs, is "
+        f"{cells:,}, about {minutes:g} minutes of two cores."
+    )
 
 
 def command(results: Results) -> str:

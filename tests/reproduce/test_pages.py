@@ -17,4 +17,5 @@ def test_pages_are_made_from_the_results_beside_them(monkeypatch: pytest.MonkeyP
     assert {path.name for path in FOLDER.glob("*.md")} == set(pages)
     for name, text in pages.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, f"{name}: python benchmarks/results.py"
-    del sys.modules["results"]
+    assert pages["trends.md"].count("\n| [") > 10
+    del sys.modules["results"], sys.modules["trends"]

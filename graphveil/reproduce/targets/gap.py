@@ -150,7 +150,7 @@ TABLE2 = Target(
         "on Berkeley13 the authors' public code has, over three runs: GAP-∞ 77.2, SAGE-∞ 75.9, GAP-EDP 73.2, "
         "SAGE-EDP 49.3, MLP 49.8, GAP-NDP 58.1 and MLP-DP 49.5",
     ),
-    minutes=(16, 4, 2),
+    minutes=(14, 2, 1),
 )
 FIGURE6 = Target(
     name="gap:figure6",
@@ -179,7 +179,7 @@ FIGURE6 = Target(
     ),
     needs=NEEDS,
     deviations=DEVIATIONS,
-    minutes=(40, 8, 6),
+    minutes=(12, 1.5, 2),
 )
 FIGURE7 = Target(
     name="gap:figure7",
@@ -215,7 +215,7 @@ FIGURE7 = Target(
     ),
     needs=NEEDS,
     deviations=DEVIATIONS,
-    minutes=(60, 10, 10),
+    minutes=(9, 1, 1),
 )
 
 
@@ -253,7 +253,7 @@ FIGURE8 = Target(
         "at node level D is 100 for every K, and without privacy nothing is bounded; the paper does not say "
         "its D",
     ),
-    minutes=(4, 2, 2),
+    minutes=(2, 1, 1.5),
 )
 FIGURE9 = Target(
     name="gap:figure9",
@@ -283,6 +283,6 @@ FIGURE9 = Target(
         "paper mode keeps a sample of D edges a node, as the paper; in strict mode no edge is dropped: a "
         "node of more than D edges shares the weight of D among them",
     ),
-    minutes=(8, 3, 4),
+    minutes=(3, 0.5, 0.5),
 )
 TARGETS = {target.name: target for target in (TABLE1, TABLE2, FIGURE6, FIGURE7, FIGURE8, FIGURE9)}

@@ -24,8 +24,8 @@ NEEDS_FLICKR = (
 )
 NEEDS = f"the source runs on PPI and on FLICKR-MIR. {NEEDS_PPI}, and {NEEDS_FLICKR}"
 DEVIATIONS = (
-    "other data: Facebook pages and Twitch, where the source has PPI and FLICKR-MIR; its figures are "
-    "plots without tables, and it says F1 on PPI and ROC-AUC on FLICKR-MIR, so all three scores are here",
+    "other data, where the source has PPI and FLICKR-MIR; its figures are plots without tables, and it "
+    "says F1 on PPI and ROC-AUC on FLICKR-MIR, so all three scores are here",
     "all mechanisms have the same budget for a whole record; the source counts its own per feature",
 )
 _LEARNING: Keywords = {
