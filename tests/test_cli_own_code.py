@@ -1,5 +1,8 @@
 """``--module FILE.py:NAME``: a module or a method of the user's own, and refusals in our words."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +105,24 @@ def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, 
     models._REGISTERED.clear()
     refused = invoke("train", "mine", *DATA, *edges)
     assert refused.code == 2 and "METHOD" in refused.err
+
+
+def test_a_module_is_calibrated_and_swept(invoke: Invoke, own: Path, tmp_path: Path) -> None:
+    asked = invoke("calibrate", "gnn", *OWNER, "--module", f"{own}:MyGNN", "--json")
+    assert asked.code == 0, asked.err
+    assert 7 < asked.json["epsilon"] <= 8
+    grid = ["gnn,mlp", *DATA[:2], *OWNER, "--module", f"{own}:MyGNN", "--out", str(tmp_path / "s"), "--json"]
+    done = invoke("sweep", *grid)
+    assert done.code == 0, done.err
+    assert [cell["method"] for cell in done.json["cells"]] == ["gnn", "mlp"]
+
+
+@pytest.mark.slow
+def test_workers_run_the_file_for_themselves(own: Path, tmp_path: Path) -> None:
+    grid = [*DATA[:2], *OWNER, "--epsilon", "4,8", "--module", f"{own}:MyGNN", "--out", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "graphveil", "sweep", "gnn", *grid, "--jobs", "2", "--json"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    assert [cell["epsilon"] for cell in json.loads(done.stdout)["cells"]] == [4, 8]
 
 
 @pytest.mark.parametrize(

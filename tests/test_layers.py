@@ -26,6 +26,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_notebook",
         "_tensors",
         "_threads",
+        "_workers",
     },
     {"tables"},
     {"privacy", "graph"},

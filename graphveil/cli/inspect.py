@@ -125,15 +125,17 @@ def calibrate(
             rich_help_panel="Data",
         ),
     ] = None,
+    module: options.Module = None,
     set: options.Set = None,
     json: options.Json = False,
 ) -> None:
     """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
-    from graphveil.cli.train import configuration
+    from graphveil.cli.train import configuration, own_module
     from graphveil.experiment import calibration
     from graphveil.privacy import parse_unit
 
     parse_unit(unit, max_degree=assured_max_degree)
+    own = None if module is None else own_module(module)
     flags = {
         "unit": unit,
         "epsilon": epsilon,
@@ -142,6 +144,7 @@ def calibrate(
         "max_units": max_units,
         "degree_budget": degree_budget,
         "assured_max_degree": assured_max_degree,
+        "module": own,
         "replace_one": replace_one or None,
         "private_metrics": private_metrics or None,
     }

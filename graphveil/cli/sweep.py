@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphveil import _check
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import done_anyway, resumable
-from graphveil.cli.train import HETERO, SYNTHETIC
+from graphveil.cli.train import HETERO, SYNTHETIC, own_module
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ Ceiling = Annotated[
 ]
 SweepOut = Annotated[
     Path, typer.Option("--out", help="A new folder for cells, table and figure.", rich_help_panel="Run")
+]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", help="Cells side by side, each with a copy of the graph.", rich_help_panel="Run"),
 ]
 Continue = Annotated[
     bool, typer.Option("--resume", help="Finish the sweep that --out holds.", rich_help_panel="Run")
@@ -88,6 +93,8 @@ def sweep(
     seed: options.Seed = 0,
     ceiling: Ceiling = False,
     set: Grid = None,
+    jobs: Jobs = 1,
+    module: options.Module = None,
     resume: Continue = False,
     json: options.Json = False,
 ) -> None:
@@ -128,21 +135,23 @@ def sweep(
         node_ids=node_ids,
         classes=None if classes is None else parse_classes(classes),
     )
-    names = tuple(_items(methods))
+    names, own = tuple(_items(methods)), None if module is None else own_module(module)
     if not resume:
         origin.look(unit=unit, private_records=HETERO in names)
     grid = Sweep(
         methods=names,
         source=origin,
         epsilons=tuple(parse_value("epsilon", text, float) for text in _items(epsilon or "")),
-        settings=parse_grid(names, set or []),
+        settings=parse_grid(names, set or []) | ({} if own is None else {"module": (own,)}),
         parameters={name: value for name, value in privacy.items() if value is not None},
         recipe=recipe,
         runs=runs,
         seed=seed,
         ceiling=ceiling,
     )
-    _sweep(grid, out, Screen(as_json=json), resume=resume, ledger=ledger)
+    _check.integer_at_least(1, jobs=jobs)
+    files = () if module is None else (module,)
+    _sweep(grid, out, Screen(as_json=json), resume=resume, ledger=ledger, jobs=jobs, own=files)
 
 
 def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -177,7 +186,16 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _sweep(grid: "Sweep", out: Path, screen: Screen, *, resume: bool, ledger: str | None) -> None:
+def _sweep(
+    grid: "Sweep",
+    out: Path,
+    screen: Screen,
+    *,
+    resume: bool,
+    ledger: str | None,
+    jobs: int,
+    own: tuple[str, ...],
+) -> None:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.sweep import account_of, plan_sweep, run_sweep
 
@@ -190,7 +208,7 @@ def _sweep(grid: "Sweep", out: Path, screen: Screen, *, resume: bool, ledger: st
     screen.facts("Plan of the whole grid, before anything is spent", _facts(plan, folder, account))
     with resumable(folder.root):
         with screen.bars() as bars:
-            result = run_sweep(plan, folder, bars, account, resume=resume)
+            result = run_sweep(plan, folder, bars, account, resume=resume, jobs=jobs, own=own)
         with done_anyway(folder.root):
             _show(result, screen)
 

@@ -14,13 +14,14 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One series: its name, its points, its style class in the page, intervals (x, low, high), dots."""
+    """One series: name, points, style class in the page, intervals (x, low, high), dots, a band."""
 
     name: str
     points: Sequence[Point]
     style: str
     intervals: Sequence[tuple[float, float, float]] = ()
     dot: str = ""  # the colour of a dot at each point; none without one
+    band: tuple[float, float, str] | None = None  # from, to, and its colour, across the whole chart
 
 
 def line_chart(
@@ -55,9 +56,11 @@ def plot(
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
     ys += [end for line in lines for _, low, high in line.intervals for end in (low, high)]
+    ys += [end for line in lines if line.band is not None for end in line.band[:2]]
     names = dict(x_names or {})
     scale = _Scale(sorted(names) or nice_ticks(min(xs), max(xs)), nice_ticks(min(ys), max(ys)), names)
-    body = [*_grid(scale), *_axis_labels(x_label, y_label)]
+    body = [_band(line.band, scale) for line in lines if line.band is not None]
+    body += [*_grid(scale), *_axis_labels(x_label, y_label)]
     body += [bar for line in lines for bar in _bars(line, scale)]
     body += [_path(line, scale) for line in lines]
     body += [dot for line in lines if line.dot for dot in _dots(line, scale)]
@@ -120,6 +123,15 @@ def _axis_labels(x_label: str, y_label: str) -> list[str]:
         f'<text class="label" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">'
         f"{html(y_label)}</text>",
     ]
+
+
+def _band(band: tuple[float, float, str], scale: _Scale) -> str:
+    """Return an interval of a level, as high as a hair at least."""
+    low, high, colour = band
+    top = scale.y(high)
+    tall = max(scale.y(low) - top, 0.5)
+    wide = WIDTH - _LEFT - _RIGHT
+    return f'<rect x="{_LEFT}" y="{top:.1f}" width="{wide}" height="{tall:.1f}" fill="{colour}"/>'
 
 
 def _path(line: Line, scale: _Scale) -> str:

@@ -106,6 +106,11 @@ class Experiment:
 
         return isinstance(self.model(0).protected_unit, NodeUnit)
 
+    @property
+    def preparation(self) -> tuple[str | None, bool, bool]:
+        """What experiments on one graph have in common whose prepared graphs are alike."""
+        return self.recipe_name, self.records or self.local, self.paper
+
     def model(self, run: int) -> "Estimator":
         """Return the unfitted model of a run."""
         return method_class(self.method)(**self._parameters(run))

@@ -69,7 +69,8 @@ def _drawn(element: ElementTree.Element, style: Style) -> list[str]:
     if kind == "text":
         return _text(element, style)
     if kind == "rect":
-        return [_colour(style["fill"], "rg"), f"0 0 {at['width']} {at['height']} re f"]
+        x, y = at.get("x", "0"), at.get("y", "0")
+        return [_colour(style["fill"], "rg"), f"{x} {y} {at['width']} {at['height']} re f"]
     if kind == "circle":
         return [_colour(style["fill"], "rg"), _circle(float(at["cx"]), float(at["cy"]), float(at["r"])), "f"]
     if kind == "line":

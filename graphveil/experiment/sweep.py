@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,8 @@ from graphveil.experiment.run import MLP, OnProgress, run
 from graphveil.experiment.source import GivenGraph, Source
 from graphveil.experiment.sweep_cell import Cell
 from graphveil.experiment.sweep_results import SweepResult, write_results
-from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger
+from graphveil.experiment.sweep_workers import side_by_side
+from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger, ledger_of
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -202,11 +203,10 @@ def plan_sweep(sweep: Sweep) -> SweepPlan:
     graphs, previews = [], []
     for cell in sweep.cells:
         one = cell.experiment
-        alike = (one.recipe_name, one.records or one.local, one.paper)
-        if alike not in prepared:
-            prepared[alike] = one.prepared(raw)
-        graphs.append(prepared[alike])
-        previews.append(preview(one, prepared[alike]))
+        if one.preparation not in prepared:
+            prepared[one.preparation] = one.prepared(raw)
+        graphs.append(prepared[one.preparation])
+        previews.append(preview(one, graphs[-1]))
     return SweepPlan(
         sweep=sweep, raw=raw, graphs=tuple(graphs), previews=tuple(previews), total=total_of(previews)
     )
@@ -248,24 +248,26 @@ def run_sweep(
     account: RunAccount | None = None,
     *,
     resume: bool = False,
+    jobs: int = 1,
+    own: Sequence[str] = (),
 ) -> SweepResult:
-    """Run the cells of a plan one after the other, skipping finished ones, and write table and figure.
+    """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
 
     The sweep's folder is opened like a run's: one process at a time, the configuration and the data of the
-    first call. Public posteriors are learned once, in its working folder.
+    first call. Public posteriors are learned once, in its working folder. How many jobs there are changes no
+    byte, and may change on resuming; ``own`` are the user's own files, which each of them needs.
 
     Raises:
         ConfigError: the folder belongs to something else, or to another process.
         BudgetError: the ledger has no room for the cells that have not begun. Nothing was spent on them.
     """
+    _check.integer_at_least(1, jobs=jobs)
     fresh = not folder.root.exists()
     with folder.opened(plan.sweep.as_dict(), resume=resume):
         try:
             check_data(folder, plan.raw)
             _check_room(plan, folder, account)
-            metrics = [
-                _run_cell(plan, index, folder, on_progress, account) for index in range(len(plan.sweep.cells))
-            ]
+            metrics = _run_cells(plan, folder, on_progress, account, jobs, own)
         except (InputError, PrivacyError, MissingDependencyError):
             if not resume and not _begun(folder):
                 forget_data(folder)
@@ -278,6 +280,29 @@ def run_sweep(
     return result
 
 
+def _run_cells(
+    plan: SweepPlan,
+    folder: RunFolder,
+    show: OnProgress,
+    account: RunAccount | None,
+    jobs: int,
+    own: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Return the figures of all cells, in the order of the grid."""
+    cells, runner = plan.sweep.cells, partial(run_cell, folder=folder, count=len(plan.sweep.cells))
+    left = [
+        (cell, ledger_of(graph.edge_set))
+        for cell, graph in zip(cells, plan.graphs, strict=True)
+        if not cell_folder(folder, cell).complete
+    ]
+    if min(jobs, len(left)) > 1:
+        side_by_side(left, plan.raw, runner, show, account, jobs, own)  # which leaves them finished
+    return [
+        runner(cell, one, graph, show, account)
+        for cell, one, graph in zip(cells, plan.previews, plan.graphs, strict=True)
+    ]
+
+
 def _check_room(plan: SweepPlan, folder: RunFolder, account: RunAccount | None) -> None:
     """Refuse now what the ledger would refuse in the middle of the grid."""
     pairs = zip(plan.sweep.cells, plan.previews, strict=True)
@@ -286,11 +311,17 @@ def _check_room(plan: SweepPlan, folder: RunFolder, account: RunAccount | None) 
         account.check_room(to_come)
 
 
-def _run_cell(
-    plan: SweepPlan, index: int, folder: RunFolder, show: OnProgress, account: RunAccount | None
+def run_cell(
+    cell: Cell,
+    plan: Preview,
+    graph: "Graph",
+    show: OnProgress,
+    account: RunAccount | None,
+    *,
+    folder: RunFolder,
+    count: int,
 ) -> dict[str, Any]:
-    """Return the figures of one cell, from its folder if it was finished before."""
-    cell = plan.sweep.cells[index]
+    """Return the figures of one of ``count`` cells, from its folder if it was finished before."""
     own = cell_folder(folder, cell)
     begun = own.lock.is_file()
     if not begun:  # killed before its configuration was locked: nothing can have been asked
@@ -298,13 +329,13 @@ def _run_cell(
     own.check(cell.experiment.as_dict(), resume=begun)
     if own.complete:
         return read_json(own.metrics)
-    prefix = f"cell {index + 1}/{len(plan.sweep.cells)} "
+    prefix = f"cell {cell.number}/{count} "
     outcome = run(
-        plan.previews[index],
-        plan.graphs[index],
+        plan,
+        graph,
         own,
         lambda stage, done, total: show(prefix + stage, done, total),
-        None if account is None or not plan.previews[index].guarantee.releases else account.from_here(),
+        None if account is None or not plan.guarantee.releases else account.from_here(),
         resume=begun,
         shared=folder.work / "public",
     )
@@ -329,6 +360,7 @@ def sweep(
     ceiling: bool = False,
     ledger: str | None = None,
     resume: bool = False,
+    jobs: int = 1,
     on_plan: Callable[[SweepPlan], object] = lambda plan: None,
     on_progress: OnProgress = lambda stage, done, total: None,
     **parameters: Any,
@@ -350,6 +382,9 @@ def sweep(
         ceiling: also run each method without privacy, exact and for reference only.
         ledger: the registered data set to charge: ``NAME``, ``URL`` or ``URL#NAME``.
         resume: finish the sweep that ``out`` holds; finished cells are neither run nor charged again.
+        jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes
+            no byte. Ledgers stay in this process. A script calls it under ``if __name__ == "__main__":``, and
+            registers methods of its own above that line.
         on_plan: called with the plan, ``plan.total`` among it, before anything is spent.
         on_progress: called with a stage, what is done, and the total.
         **parameters: keywords of all methods: ``unit``, ``delta``, ``mode``, ...
@@ -366,6 +401,7 @@ def sweep(
     >>> [row["epsilon"] for row in found.rows], round(found.total.epsilon, 2)
     ([1.0, 4.0], 4.17)
     """
+    _check.integer_at_least(1, jobs=jobs)
     grid = Sweep(
         methods=tuple(methods),
         source=GivenGraph.of(graph),
@@ -382,7 +418,7 @@ def sweep(
     plan = plan_sweep(grid)
     account = None if ledger is None else account_of(plan, ledger)
     on_plan(plan)
-    return run_sweep(plan, folder, on_progress, account, resume=resume)
+    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs)
 
 
 def _begun(folder: RunFolder) -> bool:

@@ -19,6 +19,7 @@ _LEGEND_WIDE, _LETTER, _KEY = (
 )  # pixels: a row, a letter, a key beside its name
 _ROOM = 0.04  # of the axis' width, beside the first and the last budget
 _SHIFT = 0.012  # of the axis' width, so that intervals at one epsilon stand side by side
+_INTERVALS = "bars and bands: 95 % intervals of the mean over the runs"
 _STYLE = """
 text { font-family: system-ui, "Segoe UI", Roboto, sans-serif; fill: #333; }
 .grid { stroke: #e3e6ea; stroke-width: 1; }
@@ -32,7 +33,7 @@ polyline, .bar { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 
 @dataclass(frozen=True)
 class Series:
-    """One line: its points (epsilon, accuracy), or its level where epsilon decides nothing."""
+    """One line: its points (epsilon, accuracy), or a level where epsilon decides nothing."""
 
     name: str
     points: tuple[tuple[float, Summary], ...]
@@ -72,12 +73,13 @@ def sweep_chart(series: Sequence[Series], *, title: str = "Test accuracy over ep
         x_names=names,
     )
     rows = _legend_rows(series)
-    height = HEIGHT + _LEGEND_ROW * len(rows) + 10
+    said = _INTERVALS if any(line.intervals or line.band for line in lines) else ""
+    height = HEIGHT + _LEGEND_ROW * (len(rows) + bool(said)) + 10
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}" '
         f'role="img" aria-label="{html(title)}"><title>{html(title)}</title>'
         f"<style>{_STYLE}{_strokes(series)}</style>"
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(rows)}</svg>\n'
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{body}{_legend(rows, said)}</svg>\n'
     )
 
 
@@ -85,9 +87,11 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
     """Return a series in percent, each a little aside of the others that have points."""
     low, high = min(names), max(names)
     if one.level is not None:
-        level = one.level.mean
+        level, between = one.level.mean, one.level.ci95
         ends = [] if level is None else [(low, 100 * level), (high, 100 * level)]
-        return Line(one.name, ends, f"l{number} level")
+        pale = _pale(_COLOURS[number % len(_COLOURS)])
+        band = None if between is None else (100 * between[0], 100 * between[1], pale)
+        return Line(one.name, ends, f"l{number} level", band=band)
     aside = (place - (count - 1) / 2) * _SHIFT / max(1, count / 4) * (high - low)
     there = [(math.log2(x) + aside, y) for x, y in one.points]
     return Line(
@@ -97,6 +101,12 @@ def _line(number: int, one: Series, place: int, count: int, names: dict[float, s
         [(x, 100 * y.ci95[0], 100 * y.ci95[1]) for x, y in there if y.ci95 is not None],
         _COLOURS[number % len(_COLOURS)],
     )
+
+
+def _pale(colour: str) -> str:
+    """Return a colour at a fifth of its strength on white: pages of PDF know no transparency here."""
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{255 - (255 - part) // 5:02x}" for part in parts)
 
 
 def _strokes(series: Sequence[Series]) -> str:
@@ -125,8 +135,11 @@ def _legend_rows(series: Sequence[Series]) -> list[list[tuple[int, str, float]]]
     return rows
 
 
-def _legend(rows: Sequence[Sequence[tuple[int, str, float]]]) -> str:
-    return "".join(
+def _legend(rows: Sequence[Sequence[tuple[int, str, float]]], said: str) -> str:
+    """Return the keys, and below them what bars and bands are."""
+    below = HEIGHT + 16 + _LEGEND_ROW * len(rows)
+    note = f'<text class="key" x="{_LEGEND_LEFT}" y="{below}">{said}</text>' if said else ""
+    return note + "".join(
         f'<polyline class="l{number}" points="{x:g},{y} {x + 24:g},{y}"/>'
         f'<text class="key" x="{x + 32:g}" y="{y + 4}">{html(name)}</text>'
         for place, row in enumerate(rows)

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from graphveil._workers import Ask, Workers
 from graphveil.errors import ArtifactError
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
 from graphveil.reproduce.cells import Asked, Cell, Work, cells_of
 from graphveil.reproduce.measures import measure
 from graphveil.reproduce.measures.found import Found, Places
 from graphveil.reproduce.target import Target
-from graphveil.reproduce.workers import Workers
 
 CELLS, SECONDS = "cells", "seconds"
 
@@ -121,7 +121,7 @@ class Grid:
             file.write(f"{work.name},{seconds:.2f}\n")
 
 
-def _timed(work: Work, *, places: Places) -> tuple[Found, float]:
+def _timed(work: Work, _: Ask, *, places: Places) -> tuple[Found, float]:
     """Measure a cell in a folder of its own, and its processor time."""
     assert places.work is not None and places.cache is not None
     own, began = places.work / work.name, time.process_time()

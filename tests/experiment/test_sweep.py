@@ -1,6 +1,11 @@
 """Sweeps: the grid, its price, and that a kill changes nothing."""
 
 import csv
+import os
+import signal
+import subprocess
+import sys
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +16,7 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.errors import BudgetError, ConfigError, UnitError
+from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
 from graphveil.experiment import sweep as sweeps
 from graphveil.experiment.artifacts import RunFolder
 from graphveil.experiment.ledger_account import RunAccount
@@ -20,9 +25,10 @@ from graphveil.experiment.results import Summary
 from graphveil.experiment.source import Source
 from graphveil.experiment.sweep import Sweep, plan_sweep
 from graphveil.experiment.sweep_chart import Series, sweep_chart
+from graphveil.experiment.sweep_workers import LedgerElsewhere, Progress, Question, answered_by
 from graphveil.graph import Graph
 from graphveil.ledger import Ledger
-from graphveil.privacy import Entry, Guarantee, UndirectedEdge, ledger_of
+from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.privacy.events import PureDP
 
 TINY = Source(dataset="synthetic/tiny")
@@ -193,6 +199,88 @@ def test_a_killed_sweep_resumes_to_the_same_bytes(
     assert [one["test_accuracy"] for one in resumed.cells] == [one["test_accuracy"] for one in whole.cells]
 
 
+def test_side_by_side_gives_the_same_bytes_and_one_ledger(tmp_path: Path) -> None:
+    booked = []
+    for out, jobs in (("one", 1), ("two", 2)):
+        graph = gv.load_dataset("synthetic/tiny", recipe=None)
+        brief = {"epsilon": [1, 4], "settings": {"epochs": (2,)}, "ceiling": True, **PAPER}
+        gv.sweep(["gap"], graph, out=tmp_path / out, jobs=jobs, **brief)
+        booked.append(sorted((one.label, str(one.event)) for one in ledger_of(graph.edge_set).entries))
+    assert published(tmp_path / "one") == published(tmp_path / "two")
+    assert booked[0] == booked[1] and len(booked[0]) == 2
+
+
+def test_workers_share_a_limit_and_keep_their_own_bookings_apart() -> None:
+    limit = MemoryLedger(epsilon=2.0, delta=1e-7)
+    shown: list[tuple[str, int, int]] = []
+    ask = answered_by([limit], lambda *told: shown.append(told))
+    one, two = LedgerElsewhere(ask, 0), LedgerElsewhere(ask, 0)
+    one.record(Entry("a", "rows", PureDP(1.5)))
+    with pytest.raises(BudgetError, match="the limit is 2"):
+        two.record(Entry("b", "rows", PureDP(1.5)))
+    assert (len(one), len(two), len(limit), two.holds("b")) == (1, 1, 1, False)
+    one.commit("a")
+    assert not one.withdraw("a")
+    ask(Progress("encoder", 1, 2))
+    assert shown == [("encoder", 1, 2)]
+    with pytest.raises(ConfigError, match="no question to a ledger"):
+        ask(Question(0, "__class__"))
+
+
+def test_of_the_receipts_of_all_workers_each_sees_its_own(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.init("friends", "undirected-edge")
+    ask = answered_by([ledger.data_set("friends")], lambda *told: None)
+    one, two = LedgerElsewhere(ask, 0), LedgerElsewhere(ask, 0)
+    for name, worker in (("a", one), ("b", two)):
+        worker.record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
+    assert [[receipt.release for receipt in worker.receipts] for worker in (one, two)] == [["a"], ["b"]]
+    assert two.holds("a") and len(two.receipts) == 2  # a resumed run finds what it booked before
+    assert (one.name, one.accounts[0].releases) == ("friends", 2)
+
+
+@pytest.mark.slow
+def test_a_killed_command_resumes_with_other_jobs_to_the_same_bytes(tmp_path: Path) -> None:
+    def command(out: Path, jobs: int, *more: str) -> list[str]:
+        flags = "--dataset synthetic/tiny --unit undirected-edge --delta 1e-7 --mode paper"
+        grid = [
+            "--epsilon",
+            "0.5,1,2,4",
+            "--runs",
+            "2",
+            "--set",
+            "epochs=5",
+            "--ceiling",
+            "--unsafe-noise-seed",
+            "7",
+        ]
+        run = [sys.executable, "-m", "graphveil", "sweep", "gap,mlp", *flags.split(), *grid]
+        return [*run, "--ceiling", "--out", str(out), "--jobs", str(jobs), *more]
+
+    killed = tmp_path / "killed"
+    process = subprocess.Popen(command(killed, 2), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(killed.glob("cells/*/release")):
+        time.sleep(0.02)
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (killed / "sweep.csv").exists()
+    time.sleep(1)  # until the system has ended its workers, whose pipe is gone
+    subprocess.run(command(killed, 1, "--resume"), check=True, capture_output=True)
+    subprocess.run(command(tmp_path / "whole", 2), check=True, capture_output=True)
+    assert published(killed) == published(tmp_path / "whole")
+
+
+def test_jobs_are_a_number_and_a_grown_graph_is_not_sent(graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="jobs"):
+        swept(graph, tmp_path / "s", jobs=0)
+    x = graph.x[:1] if isinstance(graph.x, torch.Tensor) else graph.x[:1].toarray()
+    grown = graph.grow(x, None, [graph.num_nodes], [0])
+    with pytest.raises(GraphError, match="has grown"):
+        swept(grown, tmp_path / "s", jobs=2)
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_cell_that_was_killed_before_its_configuration_is_begun_anew(graph: Graph, tmp_path: Path) -> None:
     one = {"epsilon": [1], "runs": 1, "settings": {"epochs": [2]}}
     whole = swept(graph, tmp_path / "s", **one)
@@ -234,6 +322,9 @@ def test_the_figure_is_one_svg_with_every_series_its_intervals_and_levels() -> N
     levels = [one for one in root.iter(f"{svg}polyline") if "level" in one.get("class", "")]
     (ends,) = ([pair.split(",") for pair in one.get("points", "").split()] for one in levels)
     assert ends[0][1] == ends[1][1]
+    _, band = root.iter(f"{svg}rect")  # the background, and the interval of the level
+    top, tall = float(band.get("y", "")), float(band.get("height", ""))
+    assert top < float(ends[0][1]) < top + tall and "%" in "".join(map(str, words))
     assert sweep_chart([Series.of("mlp", [(None, three)])]) is None
 
 

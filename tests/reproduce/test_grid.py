@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from graphveil._workers import Workers, _serve
 from graphveil.errors import ConfigError, RunError
 from graphveil.reproduce.cells import Cell
 from graphveil.reproduce.grid import Grid
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
-from graphveil.reproduce.workers import Workers, _serve
-from tests.reproduce.halves import half
+from tests.reproduce.halves import half, told
 from tests.reproduce.small import SMALL, grid_in
 
 
@@ -121,6 +121,21 @@ def test_a_worker_whose_answer_nobody_reads_ends_in_silence() -> None:
     ours.close()
     worker.join(60)
     assert worker.exitcode == 0
+
+
+def test_workers_ask_the_first_process_and_are_told_its_refusals() -> None:
+    for jobs in (1, 2):
+        assert sorted(Workers(jobs, told, lambda number: 2 * number).each([1, 2, 3])) == [
+            (1, 2),
+            (2, 4),
+            (3, 6),
+        ]
+
+    def refuse(number: int) -> None:
+        raise ConfigError(f"not {number}")
+
+    with pytest.raises(ConfigError, match="not"):
+        list(Workers(2, told, refuse).each([1, 2]))
 
 
 @pytest.mark.slow
