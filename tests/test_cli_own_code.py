@@ -88,6 +88,18 @@ def test_a_module_is_trained_and_its_run_explained_without_it(
     assert gv.load_model(out).get_params()["module"] == "MyGNN"
 
 
+def test_private_weights_leave_a_run_without_predictions(invoke: Invoke, own: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    given = ["--set", "reads=neighbours", "--module", f"{own}:MyGNN"]
+    done = invoke("train", "gnn", *DATA, *OWNER, *given, "--out", str(out))
+    assert done.code == 0, done.err
+    assert "the released weights are" in done.json["statement"] and not done.json["test_accuracy"]["mean"]
+    assert (out / "release" / "model.safetensors").exists() and not (out / "per_node").exists()
+    refused = invoke("predict", str(out), "--nodes", "1", "--out", str(tmp_path / "p.csv"))
+    assert refused.code == 2
+    assert "MODEL_CARD.md" in {path.name for path in (out / "release").iterdir()}
+
+
 def test_a_method_of_ones_own_is_trained_by_its_name(invoke: Invoke, own: Path, tmp_path: Path) -> None:
     edges = [
         "--unit",

@@ -60,7 +60,7 @@ class GuaranteeRecord(Record):
     one_way: bool
     replace_one: bool = False
     max_degree: int | None = Field(default=None, ge=1, le=MAX_INTEGER)
-    edge_use: Literal["never", "asked", "read"] = "asked"
+    edge_use: Literal["never", "asked", "read", "neighbours"] = "asked"
     edge_mu: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     received: bool = False
     graph: bool = False

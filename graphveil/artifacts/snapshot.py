@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
 
 
@@ -51,9 +51,10 @@ class Snapshot:
 
         Raises:
             ArtifactError: they are withheld from the release, and not at hand.
+        UnitError: the guarantee covers no predictions, and there are none.
         """
         if self.proba is None:
-            raise no_predictions(self.guarantee.unit)
+            raise no_predictions(self.guarantee)
         return self.proba
 
     @property
@@ -62,10 +63,22 @@ class Snapshot:
         return self.class_names or tuple(str(number) for number in range(self.classes))
 
 
-def no_predictions(unit: str) -> ArtifactError:
+def no_predictions(guarantee: Guarantee) -> ArtifactError | UnitError:
     """Return what is said where a release holds no predictions."""
+    if guarantee.edge_use == "neighbours":
+        return uncovered()
     return ArtifactError(
-        f"this release holds no predictions: under unit {unit!r} the prediction for a node is only for "
-        "someone entitled to its record. Load the run folder that has per_node/ beside release/, or name "
+        f"this release holds no predictions: under unit {guarantee.unit!r} the prediction for a node is only "
+        "for someone entitled to its record. Load the run folder that has per_node/ beside release/, or name "
         "that folder: load_model(..., per_node=...)"
+    )
+
+
+def uncovered() -> UnitError:
+    """Return what is said where weights were trained on exact neighbours, and no prediction is covered."""
+    return UnitError(
+        "this model was trained on exact neighbours, and its guarantee covers the weights alone: a "
+        "prediction reads the records of all nodes that reach its own, and nothing hides them. Run "
+        "model.module_ where whoever sees the result is entitled to all of these records, or fit with "
+        "reads='published', whose predictions are covered"
     )

@@ -216,6 +216,8 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
     """Return the exact accuracies, of which a unit of records lets none fail for want of a label."""
+    if model.proba_ is None:  # nothing covers a prediction, so there is none
+        return dict.fromkeys(("test", "val"))
     return {part: _there(model.score(split, part)) for part in ("test", "val")}
 
 
@@ -267,7 +269,7 @@ def _stage_release(
             compared=record.baseline_guarantee is not None,
         ),
     )
-    kept_back = per_node if withheld(model.guarantee.unit) else None
+    kept_back = per_node if withheld(model.guarantee.unit) and model.proba_ is not None else None
     save_fitted(model.fitted, release, card, per_node=kept_back)
     if model.own_graph is not None:
         write_record(workspace / own_graph.FILE, model.own_graph.as_record())

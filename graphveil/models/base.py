@@ -230,7 +230,8 @@ class Estimator(Manners, ABC):
             seconds={**session.seconds, "total": time.perf_counter() - started},
         )
         self._take(fitted, graph.edge_set, OwnGraph.of(graph))
-        self._books.keep(graph, self._known_of(fitted))
+        if fitted.proba is not None:
+            self._books.keep(graph, self._known_of(fitted))
         _log.info("%s: fitted; %s", self.method, self._facts()[-1][1])
         return self
 

@@ -29,7 +29,7 @@ class Fitted:
         plan: what was asked of it; None for nothing, or for a model from a file.
         guarantee: what the fit promises.
         trained: answers for other graphs.
-        proba: probabilities (N, C); None where a release does not hold them.
+        proba: probabilities (N, C); None where a release does not hold them, or no guarantee covers them.
         released: noisy answers by name.
         rows: what was released, for tables.
         sampler: the name of the noise's sampler.
@@ -64,7 +64,8 @@ class Fitted:
 
         Raises:
             ArtifactError: they are withheld from the release that this fit was read from.
+        UnitError: the guarantee covers no predictions, and there are none.
         """
         if self.proba is None:
-            raise no_predictions(self.guarantee.unit)
+            raise no_predictions(self.guarantee)
         return self.proba

@@ -72,14 +72,14 @@ class Outcome:
 
     Args:
         trained: answers for other graphs.
-        proba: probabilities (N, C) of the fitted graph.
+        proba: probabilities (N, C) of the fitted graph; None where the guarantee covers none.
         released: noisy answers by name, which may be published as far as the unit lets them.
         private_accuracy: accuracies from booked noisy counts, by part of the split.
         learned: further attributes of the estimator that end in an underscore.
     """
 
     trained: Trained
-    proba: Tensor
+    proba: Tensor | None
     released: State = field(default_factory=dict)
     private_accuracy: Mapping[str, float] = field(default_factory=dict)
     learned: Mapping[str, Any] = field(default_factory=dict)

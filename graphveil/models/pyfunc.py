@@ -48,7 +48,7 @@ class ReleasedModel:
             raise ConfigError(f"a release takes no parameters, and was given {', '.join(sorted(params))}")
         model = self.model
         if model.proba_ is None:
-            raise no_predictions(model.guarantee.unit)
+            raise no_predictions(model.guarantee)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
         if model_input is not None:
             table = table.take(_places(table.column(NODE).to_pylist(), _ids(model_input)))

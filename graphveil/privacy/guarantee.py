@@ -115,7 +115,8 @@ class Guarantee:
             notes: what the statement says besides.
             one_way: False marks rows alone, of equal weights and noise in both directions of an edge.
             edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers
-                alone, or also ``read`` where a prediction is made, from its node's own list.
+                alone, or also ``read`` where a prediction is made, from its node's own list; or those of
+                ``neighbours`` are read, too, so that weights alone are covered and no prediction.
             edge_mu: under ``node-owner``: a bound on the mu of one mutual edge, which stands in two records;
                 None if there is no such bound.
             received: under ``node-features``: only reports arrived here, and nobody randomised them here.
@@ -259,7 +260,7 @@ class Guarantee:
         """Epsilon of one mutual edge under ``node-owner``, None where no figure is proved."""
         if self.edge_use == "never":
             return 0.0
-        if self.edge_mu is None or self.edge_use == "read":
+        if self.edge_mu is None or self.edge_use in ("read", "neighbours"):
             return None
         return epsilon_of(self.edge_mu, self._left) if self._left > 0 else math.inf
 
@@ -436,6 +437,8 @@ def _not_covered(unit: Unit, edge_use: EdgeUse, *, labels_public: bool, alone: b
     """Return what a guarantee says nothing about."""
     if labels_public:
         return wording.FEATURES_NOT_COVERED
+    if edge_use == "neighbours":
+        return wording.WEIGHTS_ALONE
     if edge_use == "read":
         return wording.LIST_NOT_COVERED
     return unit.not_covered if alone else wording.SLOTS_NOT_COVERED

@@ -19,7 +19,8 @@ from scipy.stats import hypergeom
 
 from graphveil.errors import CalibrationError, PrivacyError
 from graphveil.privacy.accountant import Total, totals_of
-from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian, PureDP
+from graphveil.privacy.events import Event, NonPrivate, PoissonGaussian, PoissonRoots, PureDP
+from graphveil.privacy.root_loss import RootPair
 
 Conversion = Literal["plain", "improved"]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -141,7 +142,9 @@ def subgraph_multiplier_of(
 
 
 def _of_total(total: Total, delta: float, conversion: Conversion) -> float:
-    training = {part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian)}
+    training = {
+        part: count for part, count in total.rest.items() if isinstance(part, PoissonGaussian | PoissonRoots)
+    }
     pure = {part.epsilon: count for part, count in total.rest.items() if isinstance(part, PureDP)}
     for part in total.rest:
         if isinstance(part, NonPrivate):
@@ -185,8 +188,10 @@ def _pure(epsilon: float, alpha: float) -> float:
     return float(logsumexp(alpha * losses, b=1 / (1 + np.exp(losses)))) / (alpha - 1)
 
 
-def _sampled(part: PoissonGaussian, alpha: float) -> float:
+def _sampled(part: PoissonGaussian | PoissonRoots, alpha: float) -> float:
     """Return the divergence of one sampled step, in the larger one of its two directions."""
+    if isinstance(part, PoissonRoots):
+        return _of_roots(part, alpha)
     mu = 1 / part.noise_multiplier
     x = np.arange(-_REACH, alpha * mu + _REACH, _STEP)  # the integrand peaks below alpha mu
     one, other = _log_density(part, x), np.zeros_like(x)
@@ -194,6 +199,17 @@ def _sampled(part: PoissonGaussian, alpha: float) -> float:
         other = _log_density(part, -x)
     whole = logsumexp(alpha * one + (1 - alpha) * other - x**2 / 2) + _LOG_WEIGHT
     return max(0.0, float(whole)) / (alpha - 1)
+
+
+def _of_roots(part: PoissonRoots, alpha: float) -> float:
+    """Return the divergence of the pair that dominates one step on roots."""
+    furthest = alpha * part.change / part.noise_multiplier + _REACH
+    x = np.arange(-furthest, furthest, _STEP)
+    one, other = RootPair.of(part).log_densities(x)
+    whole = max(
+        float(logsumexp(alpha * p + (1 - alpha) * q - x**2 / 2)) for p, q in ((one, other), (other, one))
+    )
+    return max(0.0, whole + _LOG_WEIGHT) / (alpha - 1)
 
 
 def _log_density(part: PoissonGaussian, x: Floats) -> Floats:

@@ -61,6 +61,10 @@ class RootPair:
         below, down = _log_mixture(self.below, x, -self.unit)
         return above - below, up - down
 
+    def log_densities(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return log P/N(0, 1) and log Q/N(0, 1) at x."""
+        return _log_mixture(self.above, x, self.unit)[0], _log_mixture(self.below, x, -self.unit)[0]
+
     def removed(self, epsilons: Floats) -> Floats:
         """Return the divergence of P against Q: P(x > t) - e^epsilon Q(x > t), log P/Q = epsilon at t."""
         at = self._where(epsilons)
@@ -151,10 +155,7 @@ def expected_loss(event: PoissonRoots) -> float:
     x = np.linspace(*pair.reach, _QUADRATURE)
     ratio = pair.log_ratio(x)[0]
     width, normal = x[1] - x[0], -(x**2) / 2 - math.log(2 * math.pi) / 2
-    p, q = (
-        np.exp(normal + _log_mixture(weights, x, unit)[0])
-        for weights, unit in ((pair.above, pair.unit), (pair.below, -pair.unit))
-    )
+    p, q = (np.exp(normal + density) for density in pair.log_densities(x))
     return float(max((p * ratio).sum(), -(q * ratio).sum())) * float(width)
 
 

@@ -11,8 +11,8 @@ from graphveil._local_words import HELD, in_full
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, Unit
 
-EdgeUse = Literal["never", "asked", "read"]
-EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read")  # each one tells more than those before it
+EdgeUse = Literal["never", "asked", "read", "neighbours"]
+EDGE_USES: tuple[EdgeUse, ...] = ("never", "asked", "read", "neighbours")  # each tells more than those before
 
 _ANSWERS = (
     "all outputs of this object (noisy aggregates, trained weights, predictions for every node, and scores "
@@ -91,13 +91,33 @@ _OWNER_NEVER = (
     "({epsilon}, {delta})-indistinguishable. No edge was read: nothing that this object gives out depends on "
     f"who declares which edges. {_OWN_FEATURES}"
 )
-OWNER = {"never": _OWNER_NEVER, "asked": _OWNER_ASKED, "read": _OWNER_READ}  # by what reads the edges
+_UNCOVERED = (
+    "The prediction for v would be computed from the exact records of v and of all nodes that reach v along "
+    "edges within the layers of the module: it is not covered by this statement, and may only be shown to "
+    "parties entitled to all of these records."
+)
+_OWNER_NEIGHBOURS = (
+    f"{_RECORD}the released weights are ({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} {_OTHERS}, "
+    "and no separate figure is given for one friendship."
+)
+OWNER = {  # by what reads the edges
+    "never": _OWNER_NEVER,
+    "asked": _OWNER_ASKED,
+    "read": _OWNER_READ,
+    "neighbours": _OWNER_NEIGHBOURS,
+}
 EDGE_FIGURE = "at eps = {epsilon}"
 NO_EDGE_FIGURE = "and no separate figure is given for one friendship"
 PROMISE = (
     "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
     "that differ in one node q with all its edges, features and label, everything except q's own row and "
     "prediction is ({epsilon}, {delta})-indistinguishable. If the assurance is false there is no guarantee."
+)
+PROMISE_NEIGHBOURS = (
+    "Conditional on the data owner's assurance that no node has degree above {degree}: for any two graphs "
+    "that differ in one node q with all its edges, features and label, the released weights are "
+    f"({{epsilon}}, {{delta}})-indistinguishable. {_UNCOVERED} If the assurance is false there is no "
+    "guarantee."
 )
 PROMISE_NEVER = (
     "For any two graphs that differ in one node q with all its edges, features and label, everything except "
@@ -124,6 +144,10 @@ LOCAL_ADDS_UP = (
     "Other releases that randomise the same records again add up: r of them have r times the budgets."
 )
 
+WEIGHTS_ALONE = (
+    "who is in the data, the split, edges that others declare towards the node, and all predictions, which "
+    "are computed from the exact records of other nodes"
+)
 LIST_NOT_COVERED = (
     "who is in the data, the split, edges that others declare towards the node, and the node's own "
     "prediction, which is for those entitled to its features and to its edge list"
@@ -197,7 +221,7 @@ def of_records(
     """
     bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta)}
     if isinstance(unit, NodePromise):
-        text = PROMISE_NEVER if edge_use == "never" else PROMISE
+        text = {"never": PROMISE_NEVER, "neighbours": PROMISE_NEIGHBOURS}.get(edge_use, PROMISE)
         first = [text.format(degree=unit.max_degree, **bound), PUBLIC]
     else:
         words = NO_EDGE_FIGURE if edge is None else EDGE_FIGURE.format(epsilon=figure_up(edge))

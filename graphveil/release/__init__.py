@@ -32,6 +32,7 @@ from graphveil.release.seeded_slots import SeededCellsQuery, SeededResponseQuery
 from graphveil.release.top_slots import TopSlotsData, TopSlotsQuery
 from graphveil.release.training_steps import DPSGDData, DPSGDQuery
 from graphveil.release.tree_search import TreeSearchData, TreeSearchQuery
+from graphveil.release.tree_steps import TreeStepsQuery
 
 __all__ = [
     "AccuracyCountData",
@@ -83,6 +84,7 @@ __all__ = [
     "TopSlotsQuery",
     "TreeSearchData",
     "TreeSearchQuery",
+    "TreeStepsQuery",
     "calibrate_plan",
     "sum_in_neighbors",
     "weighted_sum_in_neighbors",

@@ -98,10 +98,9 @@ def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]
 
     def cost(scale: float, *, interval: float) -> float:
         try:
-            asked = queries(scale)
+            event = compose(*(query.event(unit) for query in queries(scale)))
         except (ConfigError, CalibrationError):  # no grid holds so little noise, or so much
             return math.inf
-        event = compose(*(query.event(unit) for query in asked))
         return privacy_curve(event, interval=interval).epsilon(delta)
 
     return cost

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil._random import RowStream
 from graphveil.graph import Adjacency
+from graphveil.release.bounded_lists import NOBODY as NOBODY  # in place of a leaf
+from graphveil.release.bounded_lists import cut_lists
 from graphveil.release.private_edges import PrivateEdges
-
-NOBODY = -1  # in place of a leaf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,8 +32,7 @@ class OwnStars:
 def read_own_stars(adjacency: Adjacency, most: int, key: bytes) -> OwnStars:
     """Return every node's own list, cut to ``most`` entries by one coin for each ordered pair (v, u).
 
-    Coins are addressed by both numbers, and the smallest ones are kept: nobody's list, nor its length,
-    moves the coins of another one. They may be public.
+    What is kept are the smallest ones (:func:`~graphveil.release.bounded_lists.cut_lists`).
 
     Guarantee: none of its own; row v depends on v's own record alone (the stored edges that v sends).
 
@@ -52,20 +50,4 @@ def read_own_stars(adjacency: Adjacency, most: int, key: bytes) -> OwnStars:
     listed, starts = (part.numpy() for part in PrivateEdges(adjacency).own_lists())
     lengths = np.diff(starts)
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    kept = np.ones(len(listed), dtype=bool)
-    long = np.flatnonzero((lengths > most)[owner])
-    if long.size:
-        coins = RowStream(key).blocks(owner[long], listed[long])[:, 0]
-        order = np.lexsort((listed[long], coins, owner[long]))
-        rank = np.empty(long.size, dtype=np.int64)
-        rank[order] = _places(owner[long][order])
-        kept[long] = rank < most
-    leaves = np.full((len(lengths), most), NOBODY, dtype=np.int32)
-    leaves[owner[kept], _places(owner[kept])] = listed[kept]
-    return OwnStars(torch.from_numpy(leaves), torch.from_numpy(lengths))
-
-
-def _places(owner: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return how many entries of the same owner come before each, where owners come in order."""
-    first = np.searchsorted(owner, owner, side="left")
-    return np.arange(len(owner)) - first
+    return OwnStars(cut_lists(owner, listed, len(lengths), most, key), torch.from_numpy(lengths))

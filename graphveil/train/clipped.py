@@ -44,6 +44,10 @@ class ClippedSum(ABC):
         self.weights = torch.cat(flat)
         self.sums = torch.zeros_like(self.weights)
 
+    # Most gradients are the same function of the weights in every step.
+    def begin(self, step: int) -> None:  # noqa: B027
+        """Prepare for a step: what is public and changes from step to step is drawn for it."""
+
     @abstractmethod
     def add(self, index: Tensor, clip: float) -> None:
         """Add these records' clipped gradients at the current weights to ``sums``."""

@@ -201,6 +201,7 @@ def train_clipped(
 def _noisy_mean(gradients: ClippedSum, clip: float, noise: StepNoise, step: int) -> Tensor:
     """Return a step's noisy mean gradient; the clipped sum is overwritten by it and never seen outside."""
     sums = gradients.sums.zero_()
+    gradients.begin(step)
     gradients.add(noise.batch(step, gradients.count), clip)
     grid = sums.mul_(noise.steps / clip).numpy()
     np.trunc(grid, out=grid)  # in one vector instruction, which torch's own is not

@@ -30,6 +30,7 @@ class StarSum(ClippedSum):
         stars: returns some records' stars.
         labels: classes, (N), a value that is no class for a record that teaches nothing.
         width: W.
+        begin: is told the number of each step before its batch is added.
         route: ``"vmap"`` runs the stars of a chunk at once, which some modules cannot do, ``"loop"``
             one after the other.
 
@@ -44,16 +45,27 @@ class StarSum(ClippedSum):
     """
 
     def __init__(
-        self, module: nn.Module, stars: Stars, labels: Tensor, width: int, *, route: Route = "vmap"
+        self,
+        module: nn.Module,
+        stars: Stars,
+        labels: Tensor,
+        width: int,
+        *,
+        route: Route = "vmap",
+        begin: Callable[[int], None] = lambda step: None,
     ) -> None:
         """Copy the weights."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         super().__init__(list(named.values()), labels, len(labels))
-        self._stars, self._width = stars, width
+        self._stars, self._width, self._begin = stars, width, begin
         self._sum_views = self._views(self.sums)
         self._parameters = dict(zip(named, self._views(self.weights), strict=True))
         one = grad(_loss_of(module))
         self._gradients = vmap(one, in_dims=(None, 0, 0, 0)) if route == "vmap" else _looped(one)
+
+    def begin(self, step: int) -> None:
+        """Let whoever makes the stars know."""
+        self._begin(step)
 
     def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk, each of a size that follows from public numbers."""

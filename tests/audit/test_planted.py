@@ -42,6 +42,7 @@ from graphveil.release import (
     ReleasePlan,
     TopSlotsQuery,
     TreeSearchQuery,
+    TreeStepsQuery,
 )
 from graphveil.release.plan import hops
 from graphveil.release.query import Query
@@ -86,6 +87,9 @@ PLANS = {
     ),
     "steps": ReleasePlan(
         OWNER, (DPSGDQuery(parameters=9, steps=60, noise_multiplier=1.1, sampling_rate=0.125),), DELTA
+    ),
+    "steps on trees": ReleasePlan(
+        OWNER, (TreeStepsQuery(parameters=9, steps=20, noise_multiplier=9.0, slots=2, depth=1),), DELTA
     ),
     "all records": ReleasePlan(OWNER, (DPSGDQuery(parameters=9, steps=20, noise_multiplier=4.0),), DELTA),
 }

@@ -15,6 +15,7 @@ from graphveil.privacy import Composed, Gaussian, PoissonGaussian, PoissonRoots,
 from graphveil.privacy.accountant import NoPrivacyCurve
 from graphveil.privacy.events import Relation
 from graphveil.privacy.loss import added, removed, replaced
+from graphveil.privacy.renyi import epsilon_of_event
 from graphveil.privacy.root_loss import RootPair, expected_loss, step_loss
 
 from .golden import ROOT_STEP_EPSILONS, ROOT_STEPS, ROOTS
@@ -208,6 +209,14 @@ def test_the_expected_loss_and_the_hopeless() -> None:
         assert isinstance(privacy_curve(event), NoPrivacyCurve)
     with pytest.raises(ConfigError, match="roots"):
         PoissonRoots(1.0, 0.1, 1, 0)
+
+
+def test_a_renyi_bound_lies_above_the_exact_figure_and_not_far() -> None:
+    for event in (PoissonRoots(4.0, 0.05, 100, 3), PoissonRoots(6.0, 0.05, 100, 3, "replace")):
+        exact, bound = privacy_curve(event).epsilon(1e-5), epsilon_of_event(event, 1e-5)
+        assert exact < bound < 1.2 * exact
+    one, record = PoissonRoots(2.0, 0.05, 50, 1), PoissonGaussian(2.0, 0.05, 50)
+    assert epsilon_of_event(one, 1e-5) == epsilon_of_event(record, 1e-5)
 
 
 # -- against an independent recomputation ------------------------------------------------------------------

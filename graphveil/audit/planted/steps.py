@@ -11,7 +11,7 @@ from graphveil.audit.summed import largest_multiplier
 from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, Gaussian, PoissonGaussian, privacy_curve
 from graphveil.privacy.events import Relation
-from graphveil.release import DPSGDQuery, EdgeAttentionQuery
+from graphveil.release import DPSGDQuery, EdgeAttentionQuery, TreeStepsQuery
 from graphveil.release.query import Query
 
 _COORDINATES = 1 << 11
@@ -21,6 +21,10 @@ _MOST_SCORES = 1 << 24
 @plant.register
 def _of_records(query: DPSGDQuery, asking: Asking) -> Planted | str:
     """Records whose clipped gradients are the axes."""
+    if isinstance(query, TreeStepsQuery) and query.sampling_rate < 1:
+        return (
+            "its price is that of opposite gradients at several roots, of which a batch holds a random number"
+        )
     if query.groups > 1 and not query.pays[asking.group]:
         return "records of this group are not trained on"
     if query.reach and query.sampling_rate < 1:
@@ -30,6 +34,8 @@ def _of_records(query: DPSGDQuery, asking: Asking) -> Planted | str:
         )
     wide = replace(query, parameters=_COORDINATES)  # the same law, with room for canaries
     noise = wide.randomness(asking.key().query_key({"audit": query.stage}))
+    if isinstance(query, TreeStepsQuery):
+        return _of_all(query, asking, noise, query.sensitivity(asking.unit) / query.clip)
     if query.sampling_rate == 1:
         own = 2 * query.reach + query.pays[asking.group if query.groups > 1 else 0]
         return _of_all(query, asking, noise, own * getattr(asking.unit, "change", 1.0))

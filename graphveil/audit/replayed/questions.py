@@ -61,6 +61,7 @@ _WITHIN = (0.0, 0.4, 1.0, 1.0, 1.0)
 
 NOT_REPLAYED = {  # kinds of queries, and why they have no neighbours on small graphs
     "DPSGDQuery": "what its steps read is the method's; they are replayed where it trains",
+    "TreeStepsQuery": "what its steps read is the method's; trees are replayed where they are drawn",
     "TopSlotsQuery": "cells compete for places, which no single cell's law says",
     "TreeSearchQuery": "a random walk, whose law is enumerated elsewhere",
     "ChunkDensityQuery": "as published, and known not to keep its claim",

@@ -11,18 +11,20 @@ from graphveil.models.base import Estimator
 from graphveil.models.fitted import Fitted
 from graphveil.models.gnn.method import StarGnn
 from graphveil.models.gnn.trained import TrainedStars
+from graphveil.models.gnn.tree_method import TrainedTrees, TreeGnn
 from graphveil.models.learned import Learned, nothing
 from graphveil.models.own.code import Factory, check_factory
 from graphveil.privacy import NodeOwner, NodePromise, NodeUnit
 from graphveil.train import PrivateSchedule
 
 _LEAST_SHARE, _LEAST_PUSH, _MOST_SUGGESTED = 0.001, 0.05, 0.4
+_LEAVES, _HEARD = 128, 4  # leaves of a star, and of a tree for each slot
 _AVERAGED = 0.3  # of the steps, whose iterates are averaged
 
 
 def _module_of(fit: Fitted) -> nn.Module | None:
     """Return the trained module, None where a file was read."""
-    return fit.trained.module if isinstance(fit.trained, TrainedStars) else None
+    return fit.trained.module if isinstance(fit.trained, TrainedStars | TrainedTrees) else None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -49,16 +51,28 @@ class PrivateGNN(Estimator):
     prediction for q reads q's features and list, and is for those entitled to both. Proof:
     ``docs/guarantees.md``, section 9.
 
+    **Private weights** (``reads="neighbours"``): the module is trained on trees of exact neighbours, of
+    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, anew for each
+    pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
+    roots, and the noise pays for all (Theorem A; ``node-promise`` has a larger N). The guarantee covers the
+    weights and nothing else: a prediction would read other people's exact records, so there are none, and
+    ``module_`` is for those who may read these records, such as on a graph of their own.
+
     A module that mixes the rows of a batch, draws at random, changes as it runs, or holds long tensors that
     are not trained is refused before anything is booked (``docs/own_models.md`` lists what, and what to take
     instead). A function that closes over a tensor of the graph cannot be seen: do not write one.
 
     Args:
         module: builds the module; or the name that it was registered under (:func:`graphveil.register`).
-        reads: what lies on leaves: ``"published"`` rows.
+        reads: what lies on leaves: ``"published"`` rows; or the exact features of ``"neighbours"``, which
+            covers the weights alone (see below).
         encoder_share: the encoder's share of mu^2; None for what budget and public sizes suggest.
         module_share: the module's; the push has the rest.
-        leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins.
+        leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
+            and under ``reads="neighbours"`` four times ``out_slots``.
+        layers, out_slots: r and D of ``reads="neighbours"``.
+        accept_noise: train two layers and more although each node fills more than two slots, which takes the
+            noise for seven roots and more.
         epochs: expected passes of the module over labelled records.
         batch_size: labelled records expected in a batch; None for a twentieth of them.
         clip: the norm that a star's gradient is clipped to.
@@ -67,7 +81,8 @@ class PrivateGNN(Estimator):
 
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        UnitError, NotYetError: the unit is not ``"node-owner"``; it says what to use.
+        UnitError, NotYetError: the unit does not go with ``reads``; it says what to use. On ``predict`` and
+            the like after ``reads="neighbours"``: no guarantee covers a prediction.
 
     >>> import torch
     >>> from graphveil.graph import RECIPES, synthetic
@@ -87,13 +102,16 @@ class PrivateGNN(Estimator):
     """
 
     method: ClassVar[str] = "gnn"
-    node_units: ClassVar[tuple[str, ...]] = ("node-owner",)
+    node_units: ClassVar[tuple[str, ...]] = ("node-owner", "node-promise")
 
     module: Factory | str = ""
-    reads: Literal["published"] = "published"
+    reads: Literal["published", "neighbours"] = "published"
     encoder_share: float | None = None
     module_share: float = 0.15
-    leaves: int = 128
+    leaves: int | None = None
+    layers: int = 1
+    out_slots: int = 1
+    accept_noise: bool = False
     epochs: int = 10
     batch_size: int | None = None
     clip: float = 1.0
@@ -114,8 +132,22 @@ class PrivateGNN(Estimator):
                 "classes) and called as module(x, edge_index) (--module FILE.py:NAME)"
             )
         check_factory(self.module)
-        _check.one_of(("published",), reads=self.reads)
-        _check.integer_at_least(1, leaves=self.leaves)
+        if self.leaves is not None:
+            _check.integer_at_least(1, leaves=self.leaves)
+        _check.integer_at_least(1, layers=self.layers, out_slots=self.out_slots)
+        if self.reads == "neighbours":
+            self._check_trees()
+        else:
+            self._check_stars()
+        self._configured()
+
+    def _check_stars(self) -> None:
+        """Refuse shares that leave too little, and what has no meaning on stars."""
+        if self.layers > 1 or self.out_slots > 1:
+            raise ConfigError(
+                f"layers={self.layers} and out_slots={self.out_slots} are for reads='neighbours'; on a star "
+                "every layer of the module reads the same leaves"
+            )
         encoder = _MOST_SUGGESTED if self.encoder_share is None else self.encoder_share
         _check.within(_LEAST_SHARE, 0.9, encoder_share=encoder, module_share=self.module_share)
         if encoder + self.module_share > 1 - _LEAST_PUSH:
@@ -123,16 +155,35 @@ class PrivateGNN(Estimator):
                 f"encoder_share={encoder:g} and module_share={self.module_share:g} leave the push "
                 f"less than {_LEAST_PUSH:g} of mu^2; make them smaller"
             )
-        self._configured()
+
+    def _check_trees(self) -> None:
+        """Refuse what would predict, and noise that leaves nothing to learn."""
+        if self.private_metrics:
+            raise ConfigError(
+                "private_metrics counts correct predictions, and under reads='neighbours' those of others "
+                "read a record with all of its edges, so that nothing bounds what it changes; drop it"
+            )
+        if self.degree_budget is not None or self.encoder_share is not None:
+            raise ConfigError(
+                "reads='neighbours' pushes nothing and has no encoder: drop degree_budget and encoder_share; "
+                "out_slots is how many of its own list a node tells"
+            )
+        if self.layers > 1 and self.out_slots > 2 and not self.accept_noise:
+            raise ConfigError(
+                f"with layers={self.layers} and out_slots={self.out_slots} one record reaches "
+                f"{sum(self.out_slots**level for level in range(self.layers + 1))} roots, and the noise "
+                "grows like twice that; take out_slots=1 or 2, or pass accept_noise=True"
+            )
 
     def _check_unit(self) -> None:
-        """Refuse a unit under which stars have no proof, with the reason."""
+        """Refuse a unit under which what is read has no proof, with the reason."""
         unit = self.protected_unit
-        if isinstance(unit, NodePromise):
+        _check.one_of(("published", "neighbours"), reads=self.reads)
+        if isinstance(unit, NodePromise) and self.reads == "published":
             raise UnitError(
                 "gnn reads each node's own list, and under unit 'node-promise' an edge belongs to both of "
                 "its ends: without q, q's friends lose a leaf and are predicted otherwise. Use "
-                "'node-owner', or gap"
+                "'node-owner', or gap; or reads='neighbours', whose guarantee covers the weights alone"
             )
         if not isinstance(unit, NodeUnit):
             raise NotYetError(
@@ -141,21 +192,34 @@ class PrivateGNN(Estimator):
                 f"use unit {NodeOwner.name!r}"
             )
 
-    def _configured(self) -> StarGnn:
+    def _configured(self) -> StarGnn | TreeGnn:
+        schedule = PrivateSchedule(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            clip=self.clip,
+            learning_rate=self.learning_rate,
+            decay="cosine",
+            average=_AVERAGED,
+        )
+        terms = self._terms()
+        if self.reads == "neighbours":
+            return TreeGnn(
+                name=self.method,
+                terms=terms,
+                device=self.device,
+                module=self.module,
+                schedule=schedule,
+                layers=self.layers,
+                slots=self.out_slots,
+                cap=self.leaves or _HEARD * self.out_slots,
+            )
         return StarGnn(
             name=self.method,
-            terms=self._terms(),
+            terms=terms,
             device=self.device,
             module=self.module,
-            schedule=PrivateSchedule(
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                clip=self.clip,
-                learning_rate=self.learning_rate,
-                decay="cosine",
-                average=_AVERAGED,
-            ),
+            schedule=schedule,
             shares=(self.encoder_share, self.module_share),
-            leaves=self.leaves,
+            leaves=self.leaves or _LEAVES,
             degree_budget=self.degree_budget or 1,
         )

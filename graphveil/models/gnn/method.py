@@ -14,8 +14,9 @@ from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.gnn.plan import StarPlan
 from graphveil.models.gnn.route import route_of
 from graphveil.models.gnn.stars import StarInputs
+from graphveil.models.gnn.teaching import public_key, scheduled, teachers
 from graphveil.models.gnn.trained import TrainedStars, weights_of
-from graphveil.models.membership import OTHER, members, record_groups
+from graphveil.models.membership import OTHER, record_groups
 from graphveil.models.method import Method, Outcome, State
 from graphveil.models.own.code import Factory, built, is_known
 from graphveil.models.own.probing import refuse_mixing
@@ -62,7 +63,9 @@ class StarGnn(Method):
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
-        return replace(PublicSizes.of(graph), labelled=int(self._teachers(graph).sum()))
+        return replace(
+            PublicSizes.of(graph), labelled=int(teachers(graph, metrics=self.terms.private_metrics).sum())
+        )
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, the push, the steps of the module, and counts."""
@@ -82,7 +85,7 @@ class StarGnn(Method):
             classes=sizes.classes,
             parameters=sum(weight.numel() for weight in module.parameters() if weight.requires_grad),
             records=records,
-            schedule=self._schedule(records),
+            schedule=scheduled(self.schedule, records),
             shares=self.shares,
             metrics=self.terms.private_metrics,
             degree_budget=self.degree_budget,
@@ -106,13 +109,13 @@ class StarGnn(Method):
         first, push, steps = plan.queries[:3]
         assert isinstance(first, DPSGDQuery) and isinstance(push, PushQuery) and isinstance(steps, DPSGDQuery)
         with session.stage("encoder"):
-            labelled = self._teachers(graph)
+            labelled = teachers(graph, metrics=self.terms.private_metrics)
             encoder = ask_encoder(graph, first, labelled, release, session)
             log_posteriors = encoder.log_posteriors(graph.x)
         with session.stage("aggregate"):
             sent = Messages(graph.y, labelled, graph.num_classes, push.bounds[OTHER]).first(log_posteriors)
             rows = release.ask(PushData(sent))
-            stars = read_own_stars(graph.adjacency, self.leaves, _coins(session))
+            stars = read_own_stars(graph.adjacency, self.leaves, public_key(session, "leaves"))
             inputs = StarInputs.of(log_posteriors, rows, push.sigma, sent, stars, push.degree_budget)
         with session.stage("classifier"):
             proba = self._trained(module, inputs, graph, labelled, release, session)
@@ -174,27 +177,6 @@ class StarGnn(Method):
         logits = star_logits(module, inputs.of_nodes, graph.num_nodes, inputs.width, route=route)
         return logits.softmax(dim=1).to(torch.float32)
 
-    def _teachers(self, graph: Graph) -> Tensor:
-        """Return the public members of the groups that teach, with or without a label, bool (N)."""
-        taught = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        for split in ("train",) if self.terms.private_metrics else ("train", "val"):
-            taught[members(graph, split)] = True
-        return taught
-
-    def _schedule(self, records: int) -> PrivateSchedule:
-        asked = self.schedule.batch_size
-        return replace(self.schedule, batch_size=-(-records // 20) if asked is None else asked)
-
     def _widths(self, classes: int) -> tuple[int, int]:
         """Return the numbers that a node of a star has, and the classes."""
         return 2 * classes, classes
-
-
-def _coins(session: Session) -> bytes:
-    """Return the key of the leaves' coins, which is public; a run that is resumed has the first one's."""
-
-    def draw() -> State:
-        drawn = session.streams.numpy("leaves").integers(256, size=32, dtype="uint8")
-        return {"key": torch.from_numpy(drawn)}
-
-    return session.once("leaves", draw)["key"].numpy().tobytes()

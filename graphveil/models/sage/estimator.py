@@ -88,9 +88,9 @@ class SAGE(FullGraphKeywords, Estimator):
             )
         elif self.mode != "paper":
             raise NotYetError(
-                f"{self.method} under unit {self.unit!r} is available in paper mode only: a record changes "
-                "its own gradient by C and up to D others by 2 C each, of which a batch holds a Binomial(D + "
-                "1, q) number, and no accounting of that mixture is proved; use 'classcode' or 'gap', or "
+                f"{self.method} under unit {self.unit!r} is available in paper mode only: which edges are "
+                "sampled of one list depends on others, so nothing bounds the gradients that a record "
+                "changes; use 'classcode' or 'gap', 'gnn' with a SAGE layer of torch_geometric, or "
                 "mode='paper' (--mode paper) to reproduce the paper"
             )
         super()._check_config()

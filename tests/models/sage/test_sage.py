@@ -54,7 +54,7 @@ class TestOverSubgraphs:
     }
 
     def test_strict_mode_says_why_not_yet(self):
-        with pytest.raises(NotYetError, match="no accounting of that mixture is proved; use 'classcode'"):
+        with pytest.raises(NotYetError, match="nothing bounds the gradients that a record"):
             SAGE(**{**self.OPTIONS, "mode": "strict"})
 
     @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+"""A user's module on exact trees: private weights, and predictions that nothing covers."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from torch import nn
+
+from graphveil._random import PublicStreams
+from graphveil.artifacts.snapshot import uncovered
+from graphveil.graph import Graph
+from graphveil.models.gnn.route import route_of
+from graphveil.models.gnn.teaching import public_key, scheduled, teachers
+from graphveil.models.gnn.trained import MODULE, weights_of
+from graphveil.models.gnn.tree_inputs import TreeInputs
+from graphveil.models.inference.cache import Answer
+from graphveil.models.membership import record_groups
+from graphveil.models.method import Method, Outcome, State, Trained
+from graphveil.models.own.code import Factory, built, is_known
+from graphveil.models.own.probing import refuse_mixing
+from graphveil.models.own.types import refuse_types
+from graphveil.models.session import Session
+from graphveil.models.sizes import PublicSizes
+from graphveil.models.training.private import Training, fit_sums
+from graphveil.privacy import NodeUnit, PoissonRoots
+from graphveil.privacy.wording import EdgeUse
+from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calibrate_plan
+from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.release.tree_steps import MOST_SHIFT, Reach
+from graphveil.train import PrivateSchedule
+from graphveil.train.stars import StarSum
+
+_STAGE = "module"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeGnn(Method):
+    """A module on bounded trees of exact neighbours, for units of records.
+
+    Args:
+        module: builds it from two public sizes, or the name of what does.
+        schedule: of its steps; ``batch_size`` None for 5 % of the records that teach.
+        layers: r, the depth of a tree.
+        slots: D, the places on its own list that a node fills.
+        cap: M, the neighbours that a node hears at most.
+    """
+
+    module: Factory | str = field(repr=False)
+    schedule: PrivateSchedule
+    layers: int
+    slots: int
+    cap: int
+
+    def check(self, graph: Graph) -> None:
+        """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
+        super().check(graph)
+        sizes = self.sizes_of(graph)
+        module = self.built(sizes, PublicStreams(0))
+        refuse_types(module)
+        refuse_mixing(module, sizes.width, sizes.classes)
+
+    def sizes_of(self, graph: Graph) -> PublicSizes:
+        """Return public sizes, with the number of records that teach."""
+        return replace(PublicSizes.of(graph), labelled=int(teachers(graph).sum()))
+
+    def plan(self, sizes: PublicSizes) -> ReleasePlan:
+        """Return the steps, calibrated by Theorem A, or with the least noise if that costs less."""
+        terms, delta = self.terms, self.terms.delta_for(sizes.nodes)
+        asked = self.asked(sizes)
+        least = ReleasePlan(asked.unit, asked.queries(math.inf), delta)
+        if least.epsilon <= terms.budget:
+            return least
+        return calibrate_plan(asked.unit, terms.budget, delta, asked.queries, num_nodes=sizes.nodes)
+
+    def asked(self, sizes: PublicSizes) -> "TreePlan":
+        """Return the question, before the size of its noise is chosen."""
+        unit = self.terms.unit
+        assert isinstance(unit, NodeUnit)
+        return TreePlan(unit=unit, training=self.training(sizes), slots=self.slots, depth=self.layers)
+
+    def training(self, sizes: PublicSizes) -> Training:
+        """Return the steps, before the size of their noise is chosen."""
+        module, records = self.built(sizes, PublicStreams(0)), sizes.labelled or sizes.records
+        return Training(
+            schedule=scheduled(self.schedule, records),
+            parameters=sum(weight.numel() for weight in module.parameters() if weight.requires_grad),
+            records=records,
+        )
+
+    def edge_use(self, plan: ReleasePlan) -> EdgeUse:
+        """Return how edges are used: weights were trained on exact neighbours."""
+        return "neighbours"
+
+    def notes(self, graph: Graph) -> tuple[str, ...]:
+        """Return what the statement has to add."""
+        how_many = "1 layer" if self.layers == 1 else f"{self.layers} layers"
+        return (*super().notes(graph), f"the module was trained for {how_many} of messages")
+
+    def built(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
+        """Return the module with new weights."""
+        return built(self.module, sizes.width, sizes.classes, streams.torch(_STAGE)).eval()
+
+    def fit(self, graph: Graph, session: Session) -> Outcome:
+        """Train the module on trees; nothing is predicted."""
+        sizes = self.sizes_of(graph)
+        asked, module = self.asked(sizes), self.built(sizes, session.streams)
+        release = session.open(graph, record_groups(graph))
+        with session.stage("aggregate"):
+            key = public_key(session, "trees")
+            trees = BoundedTrees(
+                graph.adjacency, slots=asked.reach.slots, cap=self.cap, depth=self.layers, key=key
+            )
+        with session.stage("classifier"):
+            self._train(module, graph, trees, asked.training, release, session)
+        release.close()
+        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        return Outcome(trained=TrainedTrees(weights=weights, module=module), proba=None)
+
+    def _train(
+        self,
+        module: nn.Module,
+        graph: Graph,
+        trees: BoundedTrees,
+        training: Training,
+        release: Release,
+        session: Session,
+    ) -> None:
+        """Train the module on the trees of those who teach, which are drawn anew for every pass."""
+        nodes = teachers(graph).nonzero()[:, 0]
+        inputs, labels = TreeInputs(graph.x, nodes, trees), graph.y[nodes]
+        route, code = route_of(module, graph.num_features, graph.num_classes)
+        a_pass = max(1, training.steps // training.schedule.epochs)
+
+        def draw(step: int) -> None:
+            trees.draw(step // a_pass)
+
+        fit_sums(
+            _STAGE,
+            module,
+            lambda: StarSum(module, inputs.of, labels, inputs.width, route=route, begin=draw),
+            (*inputs.tensors, nodes, labels, code),
+            training,
+            release,
+            session,
+        )
+
+    def restore(self, state: State, sizes: PublicSizes, released: State) -> "TrainedTrees":
+        """Return the fit with these weights, and the module where its code is known here."""
+        weights = weights_of(state)
+        if not is_known(self.module):
+            return TrainedTrees(weights=weights)
+        module = self.built(sizes, PublicStreams(0))
+        module.load_state_dict(weights)
+        return TrainedTrees(weights=weights, module=module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePlan:
+    """The steps on trees as a question, for any scale.
+
+    >>> from graphveil.privacy import NodeOwner
+    >>> training = Training(schedule=PrivateSchedule(batch_size=25), parameters=50, records=500)
+    >>> plan = TreePlan(unit=NodeOwner(), training=training, slots=1, depth=1)
+    >>> [query.kind for query in plan.queries(0.5)]
+    ['steps']
+    """
+
+    unit: NodeUnit
+    training: Training
+    slots: int
+    depth: int
+
+    @property
+    def reach(self) -> Reach:
+        """How many roots a record reaches."""
+        return Reach.of(self.unit, slots=self.slots, depth=self.depth)
+
+    def queries(self, mu: float) -> tuple[Query, ...]:
+        """Return the question, which costs about sqrt(T) q (2 N - 1) / z = mu, and exactly that at q = 1.
+
+        Of a large mu it is the one with the least noise that has a price.
+        """
+        training = self.training
+        change = PoissonRoots(1.0, training.rate, 1, self.reach.roots, self.unit.relation).change
+        wanted = math.sqrt(training.steps) * training.rate * change / mu
+        steps = TreeStepsQuery(
+            parameters=training.parameters,
+            steps=training.steps,
+            noise_multiplier=max(wanted, change / MOST_SHIFT),
+            sampling_rate=training.rate,
+            clip=training.schedule.clip,
+            slots=self.slots,
+            depth=self.depth,
+        )
+        return (steps,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedTrees(Trained):
+    """Released weights of the module, by the names that it has for them, and no predictions.
+
+    ``module`` is the module itself, None where a file was read whose code nobody named.
+    """
+
+    weights: State
+    module: nn.Module | None = None
+
+    def plan_for(self, sizes: PublicSizes) -> NoReturn:
+        """Refuse: a prediction would read exact neighbours."""
+        raise uncovered()
+
+    def answer(self, graph: Graph, session: Session, kept: Answer | None) -> NoReturn:
+        """Refuse, as :meth:`plan_for` does."""
+        raise uncovered()
+
+    def state(self) -> State:
+        """Return the weights."""
+        return {f"{MODULE}{name}": part for name, part in self.weights.items()}

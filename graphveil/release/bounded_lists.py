@@ -1,0 +1,50 @@
+"""Lists that are cut to a public length by coins for single pairs."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil._random import RowStream
+
+NOBODY = -1  # in place of an entry
+
+Ids = npt.NDArray[np.int64]
+
+
+def cut_lists(owner: Ids, listed: Ids, count: int, most: int, key: bytes) -> Tensor:
+    """Return every owner's list, cut to ``most`` entries: those with the smallest coins.
+
+    There is one coin for each ordered pair (owner, entry), addressed by both numbers: nobody's list, nor its
+    length, moves the coins of another one, and an entry that goes leaves the order of the others. Coins may
+    be public.
+
+    Shapes: (count, most) int32, entries in the order that they came in, :data:`NOBODY` from the last one on.
+
+    Args:
+        owner, listed: the pairs, (E), owners ascending.
+        count: owners are numbered below it.
+        most: the public bound.
+        key: 32 bytes, which fix the coins.
+
+    >>> cut_lists(np.array([0, 0, 2]), np.array([1, 2, 0]), 3, 2, bytes(32)).tolist()
+    [[1, 2], [-1, -1], [0, -1]]
+    """
+    lengths = np.bincount(owner, minlength=count)
+    kept = np.ones(len(listed), dtype=bool)
+    long = np.flatnonzero((lengths > most)[owner])
+    if long.size:
+        coins = RowStream(key).blocks(owner[long], listed[long])[:, 0]
+        order = np.lexsort((listed[long], coins, owner[long]))
+        rank = np.empty(long.size, dtype=np.int64)
+        rank[order] = _places(owner[long][order])
+        kept[long] = rank < most
+    entries = np.full((count, most), NOBODY, dtype=np.int32)
+    entries[owner[kept], _places(owner[kept])] = listed[kept]
+    return torch.from_numpy(entries)
+
+
+def _places(owner: Ids) -> Ids:
+    """Return how many entries of the same owner come before each, where owners come in order."""
+    first = np.searchsorted(owner, owner, side="left")
+    return np.arange(len(owner)) - first

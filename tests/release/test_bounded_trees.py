@@ -1,0 +1,274 @@
+"""Bounded trees: whose tree one record changes, by brute force, and the orders of choosing that break."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil._random import RowStream
+from graphveil.errors import CalibrationError, ConfigError, UnitError
+from graphveil.graph import Adjacency
+from graphveil.privacy import NodeOwner, NodePromise, NodeUnit, PoissonRoots, UndirectedEdge
+from graphveil.release import TreeStepsQuery
+from graphveil.release.bounded_lists import NOBODY, cut_lists
+from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.release.tree_steps import Reach
+
+Pairs = list[tuple[int, int]]
+
+
+def graph_of(edges: Any, nodes: int) -> Adjacency:
+    source, target = (np.array([edge[end] for edge in edges], dtype=np.int64) for end in (0, 1))
+    return Adjacency.from_edges(source, target, num_nodes=nodes, directed=True)
+
+
+def trees_of(edges: Any, nodes: int, slots: int | None, cap: int, depth: int, number: int = 0) -> np.ndarray:
+    trees = BoundedTrees(graph_of(edges, nodes), slots=slots, cap=cap, depth=depth, key=bytes(32))
+    trees.draw(number)
+    return trees.of_roots(torch.arange(nodes)).numpy()
+
+
+def with_hubs(seed: int, nodes: int) -> Pairs:
+    """Lists of every length: some nodes list nearly all, some are listed by nearly all."""
+    rng = np.random.default_rng(seed)
+    out, into = rng.random(nodes) ** 3, rng.random(nodes) ** 2
+    out[0], into[-1] = 0.9, 0.9
+    there = rng.random((nodes, nodes)) < np.maximum(out[:, None], into[None, :] * rng.random()) * 0.7
+    np.fill_diagonal(there, False)
+    return [(int(u), int(v)) for u, v in np.argwhere(there)]
+
+
+def changed(before: np.ndarray, after: np.ndarray, q: int) -> int:
+    """How many roots but q's own have another tree; a tree without q is the same wherever q is null."""
+    rows = (before != after).any(axis=1)
+    return int(rows.sum()) - int(rows[q])
+
+
+# -- the lemma of reach ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("depth", "slots"), list(product((1, 2, 3), (1, 2, 3))))
+def test_a_nulled_record_changes_no_more_trees_than_its_reach(depth: int, slots: int) -> None:
+    nodes, most = 12, 0
+    reach = Reach.of(NodeOwner(), slots=slots, depth=depth)
+    assert (reach.slots, reach.roots) == (slots, sum(slots**level for level in range(depth + 1)))
+    for seed, cap in product(range(4), (2, nodes)):
+        if cap**depth > 200:
+            cap = 5
+        edges = with_hubs(seed, nodes)
+        before = trees_of(edges, nodes, slots, cap, depth)
+        for q in range(nodes):
+            after = trees_of([edge for edge in edges if edge[0] != q], nodes, slots, cap, depth)
+            most = max(most, changed(before, after, q))
+    assert most <= reach.roots - 1
+    if depth == 1:
+        assert most == reach.roots - 1  # and it is attained
+
+
+def test_the_bound_for_two_layers_is_attained() -> None:
+    edges, most = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)], 0
+    before = trees_of(edges, 7, 2, 4, 2)
+    most = changed(before, trees_of([edge for edge in edges if edge[0] != 0], 7, 2, 4, 2), 0)
+    assert most == Reach.of(NodeOwner(), slots=2, depth=2).roots - 1 == 6
+
+
+def test_a_replaced_record_changes_up_to_twice_as_many() -> None:
+    nodes, slots, most = 12, 2, 0
+    bound = Reach.of(NodeOwner(replace_one=True), slots=slots, depth=1).roots - 1
+    for seed in range(8):
+        edges = with_hubs(seed, nodes)
+        before = trees_of(edges, nodes, slots, nodes, 1)
+        for q in range(nodes):
+            rest = [edge for edge in edges if edge[0] != q]
+            listed = {v for u, v in edges if u == q}
+            others = [(q, v) for v in range(nodes) if v != q and v not in listed]
+            most = max(most, changed(before, trees_of(rest + others, nodes, slots, nodes, 1), q))
+    assert bound - 1 <= most <= bound == 4
+
+
+@pytest.mark.parametrize(
+    ("depth", "slots", "degree"), [(1, 1, 4), (1, 9, 4), (2, 1, 4), (2, 9, 3), (2, 2, 5)]
+)
+def test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised(
+    depth: int, slots: int, degree: int
+) -> None:
+    nodes, most = 14, 0
+    reach = Reach.of(NodePromise(degree), slots=slots, depth=depth)
+    for seed in range(6):
+        edges = list(of_degree(seed, nodes, degree))
+        before = trees_of(edges, nodes, reach.slots, degree, depth)
+        for q in range(nodes):
+            rest = [edge for edge in edges if q not in edge]
+            most = max(most, changed(before, trees_of(rest, nodes, reach.slots, degree, depth), q))
+    assert most <= reach.roots - 1
+    if depth == 1 or slots > degree:
+        assert reach.slots is None
+    if depth == 1:
+        assert most == degree
+
+
+def of_degree(seed: int, nodes: int, degree: int) -> Iterator[tuple[int, int]]:
+    """Yield both directions of friendships, of which nobody has more than ``degree``."""
+    rng, room = np.random.default_rng(seed), [degree] * nodes
+    for u, v in rng.permutation(np.argwhere(np.tri(nodes, k=-1))).tolist():
+        if room[u] and room[v]:
+            room[u], room[v] = room[u] - 1, room[v] - 1
+            yield from ((u, v), (v, u))
+
+
+@pytest.mark.parametrize(
+    ("unit", "slots", "depth", "expected"),
+    [
+        (NodeOwner(), 1, 1, (1, 2)),
+        (NodeOwner(), 2, 3, (2, 15)),
+        (NodeOwner(replace_one=True), 2, 2, (2, 13)),
+        (NodePromise(10), 1, 1, (None, 11)),
+        (NodePromise(10), 1, 2, (1, 23)),  # 1 + 1 + 1 + 10 (1 + 1)
+        (NodePromise(3), 2, 2, (None, 10)),  # 1 + 3 + 3 * 2
+        (NodePromise(10, replace_one=True), 1, 1, (None, 21)),
+    ],
+)
+def test_reach_in_figures(unit: NodeUnit, slots: int, depth: int, expected: tuple[int | None, int]) -> None:
+    found = Reach.of(unit, slots=slots, depth=depth)
+    assert (found.slots, found.roots) == expected
+
+
+# -- orders of choosing that break -------------------------------------------------------------------------
+
+
+def receivers_first(edges: Pairs, nodes: int) -> np.ndarray:
+    """Each node hears one of those that list it; then each source keeps one of those that hear it."""
+    pairs = sorted(edges, key=lambda edge: edge[1])
+    owner, listed = np.array([v for _, v in pairs]), np.array([u for u, _ in pairs])
+    heard = cut_lists(owner, listed, nodes, 1, bytes(32)).numpy()[:, 0]
+    listeners = sorted((int(u), v) for v, u in enumerate(heard) if u != NOBODY)
+    sources, targets = (np.array([pair[end] for pair in listeners], dtype=np.int64) for end in (0, 1))
+    kept = cut_lists(sources, targets, nodes, 1, bytes([1]) * 32).numpy()[:, 0]
+    out = np.full((nodes, 1), NOBODY)
+    for source, target in enumerate(kept):
+        if target != NOBODY:
+            out[target] = source
+    return out
+
+
+def greedy(edges: Pairs, nodes: int) -> np.ndarray:
+    """Edges in order; each is kept while both of its ends have room for one."""
+    out, used = np.full((nodes, 1), NOBODY), set[int]()
+    for source, target in edges:
+        if source not in used and target not in used:
+            used |= {source, target}
+            out[target] = source
+    return out
+
+
+@pytest.mark.parametrize("pairs", [5, 20, 80])
+def test_receivers_that_choose_first_let_a_hub_change_everybody(pairs: int) -> None:
+    """A hub lists both friends of every pair: without it, each friend hears the other instead."""
+    nodes = 2 * pairs + 1
+    friends = [(2 * k + 1 + a, 2 * k + 2 - a) for k in range(pairs) for a in (0, 1)]
+    edges = friends + [(0, v) for v in range(1, nodes)]
+    broken = changed(receivers_first(edges, nodes), receivers_first(friends, nodes), 0)
+    assert broken > pairs / 2 and broken > Reach.of(NodeOwner(), slots=1, depth=1).roots
+    before, after = (trees_of(some, nodes, 1, 1, 1) for some in (edges, friends))
+    assert changed(before, after, 0) <= 1
+
+
+def test_greedy_capping_lets_a_record_change_a_whole_path() -> None:
+    path = [(k, k + 1) for k in range(14)]
+    assert changed(greedy(path, 15), greedy(path[1:], 15), 0) > 6
+    assert changed(trees_of(path, 15, 1, 1, 1), trees_of(path[1:], 15, 1, 1, 1), 0) <= 1
+
+
+def by_position(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
+    """Own slots, by coins for places in the array of edges: another record's length shifts them."""
+    coins = RowStream(bytes(32)).blocks(np.arange(len(edges)), np.zeros(1, dtype=np.int64))[:, 0]
+    kept: Pairs = []
+    for node in range(nodes):
+        own = sorted((int(coin), edge) for coin, edge in zip(coins, edges, strict=True) if edge[0] == node)
+        kept += [edge for _, edge in own[:slots]]
+    return np.array([[(u, v) in kept for u in range(nodes)] for v in range(nodes)])
+
+
+def by_one_generator(edges: Pairs, nodes: int, slots: int) -> np.ndarray:
+    """Own slots, drawn by everybody in turn from one generator, whose state a list's length moves."""
+    rng, there = np.random.default_rng(0), np.zeros((nodes, nodes), dtype=bool)
+    for node in range(nodes):
+        listed = [v for u, v in edges if u == node]
+        if len(listed) > slots:
+            listed = [listed[k] for k in rng.permutation(len(listed))[:slots]]
+        there[listed, node] = True
+    return there
+
+
+@pytest.mark.parametrize("draw", [by_position, by_one_generator])
+def test_coins_that_a_list_shifts_let_a_record_change_strangers(
+    draw: Callable[[Pairs, int, int], np.ndarray],
+) -> None:
+    nodes, slots = 24, 1
+    edges = sorted((u, v) for u in range(nodes) for v in range(nodes) if u != v and (u + v) % 2)
+    shorter = [edge for edge in edges if edge[0] != 0]
+    assert changed(draw(edges, nodes, slots), draw(shorter, nodes, slots), 0) > 3 * slots
+    before, after = (trees_of(some, nodes, slots, 4, 1) for some in (edges, shorter))
+    assert changed(before, after, 0) <= slots
+
+
+# -- the trees ---------------------------------------------------------------------------------------------
+
+
+def test_trees_by_hand() -> None:
+    trees = BoundedTrees(graph_of([(0, 2), (1, 2), (3, 0)], 4), slots=2, cap=2, depth=2, key=bytes(32))
+    assert trees.parents.tolist() == [0, 0, 1, 1, 2, 2] and trees.places == 7
+    found = trees.of_roots(torch.tensor([2, 3])).tolist()
+    assert found == [[2, 0, 1, 3, -1, -1, -1], [3, -1, -1, -1, -1, -1, -1]]
+
+
+def test_rounds_draw_other_trees_and_the_same_ones_again() -> None:
+    edges = [(u, v) for u in range(9) for v in range(9) if u != v]
+    drawn = [trees_of(edges, 9, 2, 3, 2, number).tobytes() for number in (0, 1, 2, 1)]
+    assert len(set(drawn)) == 3 and drawn[1] == drawn[3]
+
+
+def test_each_source_fills_its_slots_and_each_receiver_hears_no_more_than_its_cap() -> None:
+    edges = with_hubs(3, 30)
+    trees = trees_of(edges, 30, 2, 3, 1)
+    heard = [(int(u), v) for v in range(30) for u in trees[v, 1:] if u != NOBODY]
+    assert set(heard) <= set(edges)
+    assert np.bincount([u for u, _ in heard]).max() <= 2 and np.bincount([v for _, v in heard]).max() == 3
+
+
+# -- what they cost ----------------------------------------------------------------------------------------
+
+
+def steps(**changes: Any) -> TreeStepsQuery:
+    fields = {
+        "parameters": 4,
+        "steps": 9,
+        "noise_multiplier": 9.0,
+        "sampling_rate": 0.25,
+        "slots": 2,
+        "depth": 1,
+    }
+    return TreeStepsQuery(**{**fields, **changes})
+
+
+def test_steps_are_priced_for_all_roots_that_a_record_reaches() -> None:
+    assert steps().event(NodeOwner()) == PoissonRoots(9.0, 0.25, 9, 3)
+    assert steps().event(NodeOwner(replace_one=True)) == PoissonRoots(9.0, 0.25, 9, 5, "replace")
+    assert steps().event(NodePromise(4)) == PoissonRoots(9.0, 0.25, 9, 5)
+    assert steps(clip=2.0).sensitivity(NodeOwner()) == 10.0
+    assert steps().sensitivity(NodeOwner(replace_one=True)) == 10.0
+    for unit in (NodeOwner(), NodeOwner(replace_one=True)):
+        assert steps().event(unit).change == steps().sensitivity(unit)
+
+
+def test_unusable_steps_are_refused() -> None:
+    with pytest.raises(UnitError, match="does not protect records"):
+        steps().event(UndirectedEdge())
+    with pytest.raises(CalibrationError, match=r"at least 1\.25"):
+        steps(noise_multiplier=1.0).event(NodeOwner())
+    for changes in ({"slots": 0}, {"depth": 0}, {"reach": 2}, {"pays": (True, False)}):
+        with pytest.raises(ConfigError):
+            steps(**changes)
