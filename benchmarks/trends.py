@@ -21,6 +21,7 @@ benchmarks/results.py docs/results`. The data are not the papers', but for LPGNN
 | the paper's trend | ours | does it hold |
 |---|---|---|
 """
+STAR = r"\*"  # in Markdown two bare ones would set in italics what stands between
 Place = tuple[str, str, str, float | None]  # data set, panel, line, place on the axis
 
 
@@ -247,14 +248,15 @@ class Gain:
     def words(self) -> str:
         """What the page says of it."""
         agreed = all(gain > 0 for gain in self.points) or all(gain < 0 for gain in self.points)
-        return f"{self.label} {self.mean:+.1f}{'*' if agreed else ''}"
+        sign = f"{self.mean:+.1f}".replace("-", "−")
+        return f"{self.label} {sign}{STAR if agreed else ''}"
 
 
 def page(results: Mapping[str, Results]) -> str:
     """Return the page of trends, from the results of files by their names."""
     found = [(trend, list(gains(trend, results[trend.file]))) for trend in TRENDS if trend.file in results]
     rows = (
-        f"| [{trend.claim}]({trend.file}.md) | {', '.join(gain.words for gain in some)} | {verdict(some)} |"
+        f"| [{trend.claim}]({trend.file}.md) | {'; '.join(gain.words for gain in some)} | {verdict(some)} |"
         for trend, some in found
         if some
     )

@@ -48,10 +48,10 @@ th, td { padding: 7px 14px 7px 0; border-bottom: 1px solid var(--line); vertical
 tr:last-child td { border-bottom: 0; }
 blockquote { margin: 0 0 14px; padding: 2px 0 2px 16px; border-left: 3px solid var(--accent); }
 .warning { border-color: var(--warn); color: var(--warn); }
-figure { margin: 0; }
-svg { width: 100%; height: auto; display: block; }
+figure { margin: 0; min-width: 0; }
+svg[role="img"] { width: 100%; height: auto; display: block; }
 .grid { stroke: var(--line); stroke-width: 1; }
-.tick { fill: var(--soft); font-size: 11px; }
+.tick { fill: var(--soft); font-size: 12px; }
 .label { fill: var(--soft); font-size: 12px; }
 polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 polyline.s1 { stroke: var(--accent); }
@@ -70,5 +70,9 @@ polyline.flat { stroke: var(--muted); stroke-dasharray: 2 4; }
 .key .s3 { border-color: var(--third); }
 .key .dash { border-top-style: dashed; }
 .key .flat { border-color: var(--muted); border-top-style: dotted; }
+@media (max-width: 600px) {
+  main { padding: 20px 12px 40px; } section { padding: 16px 14px; }
+  figure { overflow-x: auto; } svg[role="img"] { min-width: 440px; }
+}
 @media print { body { background: none; } section, .tile { break-inside: avoid; } }
 """

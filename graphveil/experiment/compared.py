@@ -24,10 +24,7 @@ td.number, td:first-child { white-space: nowrap; }
 details { margin-top: 10px; } summary { cursor: pointer; color: var(--accent); }
 summary:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .bar { fill: none; stroke-width: 1.2; }
-.tick, .label { font-size: 12px; }
 .figure { max-width: 720px; }
-@media (max-width: 600px) { main { padding: 20px 12px 40px; } section { padding: 16px 14px; }
-  .figure { overflow-x: auto; } .figure svg { min-width: 440px; } }
 @media print { details > *:not(summary) { display: block; } .scroll { overflow: visible; } }
 """
 

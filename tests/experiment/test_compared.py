@@ -17,9 +17,14 @@ from graphveil.experiment.finished_run import FinishedRun, interval
 TODAY = date(2026, 1, 2)
 # Posts what a test asks about its layout.
 PROBE = """<script>window.onload = () => {
-  const sizes = [...document.querySelectorAll("svg text")].map(t => parseFloat(getComputedStyle(t).fontSize));
+  const ours = [...document.querySelectorAll("svg[role=img]")];
+  const scale = svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  const size = (text, svg) => parseFloat(getComputedStyle(text).fontSize) * scale(svg);
+  const sizes = ours.flatMap(svg => [...svg.querySelectorAll("text")].map(text => size(text, svg)));
+  const icons = [...document.querySelectorAll(".modebar svg")].map(svg => svg.getBoundingClientRect().width);
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  top.postMessage(`${innerWidth} wide, ${wide} beyond, smallest ${Math.min(...sizes)}`, "*");
+  const ends = `smallest ${Math.min(99, ...sizes)}, icons ${Math.max(0, ...icons)}`;
+  top.postMessage(`${innerWidth} wide, ${wide} beyond, ${ends}`, "*");
 }</script>"""
 
 
@@ -30,11 +35,16 @@ def trained(method: str, out: Path, *flags: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[FinishedRun]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     for name, epsilon, count in (("one", "1", "1"), ("four", "4", "2")):
         flags = ("--unit", "undirected-edge", "--set", "epochs=3", "--epsilon", epsilon, "--runs", count)
         trained("gap", root / name, *flags)
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(root: Path) -> list[FinishedRun]:
     return [FinishedRun.read(root / name) for name in ("one", "four")]
 
 
@@ -102,10 +112,19 @@ def test_interactive_figures_are_whole_in_the_page(runs: list[FinishedRun]) -> N
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_a_phone_and_a_desk(runs: list[FinishedRun], width: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pictures", "interactive", "of one run"])
+def test_it_fits_a_phone_and_a_desk(
+    root: Path, runs: list[FinishedRun], kind: str, width: int, tmp_path: Path
+) -> None:
+    if kind == "interactive" and not interactive_available():
+        pytest.skip("the extra report (plotly) is not installed")
+    whole = compared_page(runs, today=TODAY, interactive=kind == "interactive")
+    if kind == "of one run":
+        whole = (root / "one" / "internal" / "report.html").read_text()
     page = tmp_path / "page.html"
-    page.write_text(compared_page(runs, today=TODAY).replace("</body>", PROBE + "</body>"))
+    page.write_text(whole.replace("</body>", PROBE + "</body>"))
     said = said_by(page.as_uri(), width=width, folder=tmp_path)
-    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+)", said)
+    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+), icons ([\d.]+)", said)
     assert found is not None, said
-    assert int(found[1]) <= 0 and float(found[2]) >= 11
+    beyond, smallest, icons = map(float, found.groups())
+    assert beyond <= 0 and smallest >= 11 and icons < 40
