@@ -186,7 +186,8 @@ def key_of(line: sa.Connection) -> bytes:
 def _engine(url: str) -> sa.Engine:
     if file_of(url) is None:
         try:
-            return sa.create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=16)
+            # one line a process: bookings wait for each other anyway, and a server has few lines
+            return sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise MissingDependencyError(
                 "a ledger in PostgreSQL needs its driver; install it with `pip install 'graphveil[postgres]'`"

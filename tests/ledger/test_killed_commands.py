@@ -7,11 +7,13 @@ needs; their moments begin anywhere, so that a claim can be shown in pieces.
 """
 
 import json
+import math
 import os
 import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,14 +28,21 @@ GAP = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--no-b
 
 
 def run_command(arguments: list[str], drawn: str) -> None:
-    """Run the command in this process, and note each release before it draws."""
+    """Run the command in this process, and note when it opens a ledger, and each release before it draws."""
     import torch
 
     from graphveil.cli import main
+    from graphveil.ledger.store import Store
     from graphveil.release import Release
 
     torch.set_num_threads(1)  # a copy of a process has none of its threads
-    real = Release._answer
+    real, opening = Release._answer, Store.__init__
+
+    def opened(self: Store, url: str) -> None:
+        mark = _mark(Path(drawn).parent, os.getpid())
+        if not mark.exists():
+            mark.write_text(str(time.process_time()))
+        opening(self, url)
 
     def noted(self: Release, *given: object) -> object:
         with Path(drawn).open("a") as file:
@@ -44,17 +53,28 @@ def run_command(arguments: list[str], drawn: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Release, "_answer", noted)
+        patch.setattr(Store, "__init__", opened)
         main(arguments)
+
+
+def _mark(folder: Path, process: int) -> Path:
+    """Return the file in which a process notes the seconds that it had computed when it opened a ledger."""
+    return folder / f"opened-{process}"
 
 
 @dataclass
 class Killer:
-    """Starts commands, and kills them at moments that are spread over their time."""
+    """Starts commands, and kills them at moments that are spread over their time.
+
+    Two of three moments are after the ledger was opened, which a whole command does in its last tenth. Time
+    is what the command has computed, so that a busy machine does not make all of them early.
+    """
 
     folder: Path
     files: Files
     whole: bool
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of a kind of command, to its end
+    opened: dict[str, float] = field(default_factory=dict)  # and to where it opens the ledger
     names: set[str] = field(default_factory=set)
     started: int = 0
     first: float = field(default_factory=random.random)
@@ -67,13 +87,22 @@ class Killer:
         """Run one command, whose name is the folder or file that it writes."""
         self.names.add(name)
         process = self._start([*self._words(kind), *more, "--out", name])
+        mark = _mark(self.folder, process)
         if kill:
             self.started += 1
-            spread = (self.first + self.started * GOLDEN) % 1
-            part = 0.3 + 0.75 * spread if self.whole else 1.05 * spread  # loading libraries touches no ledger
-            time.sleep(part * self.seconds[kind])
-            os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
+            _kill(process, self._moment(kind, mark))
+        else:
+            self.seconds[kind] = _computed_in_all(process)
+            self.opened[kind] = float(mark.read_text())
+        mark.unlink(missing_ok=True)
+
+    def _moment(self, kind: str, mark: Path) -> Callable[[], float]:
+        """Return when to kill the next command: what it has computed by then."""
+        spread = (self.first + self.started * GOLDEN) % 1
+        if not self.started % 3:
+            return lambda: spread * self.seconds[kind]
+        rest = 1.1 * spread * (self.seconds[kind] - self.opened[kind])
+        return lambda: _read(mark) + rest
 
     def prepare(self) -> None:
         """Run each command to its end, twice where it is copied: only then everything is loaded."""
@@ -86,9 +115,7 @@ class Killer:
                 self.names.add(name)
             names = {kind: f"second-{name}" for kind, name in names.items()}
         for kind, name in names.items():
-            begun = time.monotonic()
             self.run(kind, name, kill=False)
-            self.seconds[kind] = time.monotonic() - begun
 
     def _words(self, kind: str) -> list[str]:
         ends = self.files.flags[:6] + self.files.flags[8:]
@@ -114,6 +141,29 @@ class Killer:
             finally:
                 os._exit(0)
         return child
+
+
+def _computed_in_all(process: int) -> float:
+    """Wait for a process, and return the seconds that it computed."""
+    used = os.wait4(process, 0)[2]
+    return used.ru_utime + used.ru_stime
+
+
+def _read(mark: Path) -> float:
+    """Return what a mark says; one that is not there yet is never reached."""
+    return float(mark.read_text() or "inf") if mark.exists() else math.inf
+
+
+def _kill(process: int, moment: Callable[[], float]) -> None:
+    """Kill a process soon after it has computed for so long."""
+    clock = ~process << 3 | 2  # CPUCLOCK_SCHED of another process, as clock_getcpuclockid of Linux has it
+    while time.clock_gettime(clock) < moment():
+        if os.waitpid(process, os.WNOHANG)[0]:
+            return
+        time.sleep(0.001)
+    time.sleep(0.005 * random.random())  # it may be waiting for the disk, or the database, by then
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
 
 
 @pytest.fixture

@@ -1,0 +1,59 @@
+"""Many processes that know the ledger alone, with threads inside: each books releases of one price.
+
+    python -m ledger.bookers URL EVENTS WORKERS THREADS TRIES SECONDS
+
+EVENTS is the price as the book writes it. They begin once something stands on standard input, pause up to so
+many seconds before each booking, and print how many were granted to each process.
+"""
+
+import json
+import multiprocessing
+import random
+import sys
+import threading
+import time
+
+from graphveil.errors import BudgetError
+from graphveil.ledger import Ledger
+from graphveil.privacy import Entry, UndirectedEdge
+from graphveil.privacy.serialization import events_from_plain
+
+
+def granted(place: str, events: str, worker: int, threads: int, tries: int, seconds: float) -> int:
+    """Book from several threads; how often it was granted."""
+    friends, found = Ledger(place).data_set("friends"), list[bool]()
+    event = events_from_plain(json.loads(events))
+
+    def book(thread: int) -> None:
+        for number in range(tries):
+            time.sleep(seconds * random.random())
+            entry = Entry(f"{worker}-{thread}-{number}", "rows", event, unit=UndirectedEdge())
+            try:
+                friends.record(entry)
+                friends.commit(entry.release_id)
+            except BudgetError:
+                found.append(False)
+            else:
+                found.append(True)
+
+    each = [threading.Thread(target=book, args=(thread,)) for thread in range(threads)]
+    for one in each:
+        one.start()
+    for one in each:
+        one.join()
+    assert len(found) == threads * tries  # nobody gave up for another reason
+    return sum(found)
+
+
+def main(place: str, events: str, *numbers: str) -> None:
+    """Fork the processes, and add up."""
+    workers, threads, tries, seconds = *map(int, numbers[:3]), float(numbers[3])
+    assert "torch" not in sys.modules
+    sys.stdin.readline()
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        jobs = [(place, events, worker, threads, tries, seconds) for worker in range(workers)]
+        sys.stdout.write(json.dumps(pool.starmap(granted, jobs, chunksize=1)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
