@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from ledger.conftest import place, server
 
 from graphveil.serve import Keys, Limits, app_of, read_runs
 from serve.folders import run_of
 
+__all__ = ["place", "server"]  # fixtures of the ledger's tests: an empty ledger in each kind of database
 Ask = Callable[..., TestClient]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger.conftest import KINDS
 
 import graphveil as gv
 from graphveil.ledger import Ledger
@@ -131,13 +132,15 @@ def test_workers_stop_together_and_one_that_cannot_start_ends_all(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_are_killed_while_they_release_book_once_and_draw_once(
+    place: str, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     graph = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
     model = gv.GAP(unit="undirected-edge", epsilon=0.1, delta=1e-7, seed=1, epochs=2, encoder_epochs=2)
     model.fit(graph).save(run / "release")
     (run / "internal").mkdir()
-    place = f"sqlite:///{tmp_path}/team.sqlite"
     Ledger(place).init("callers", "undirected-edge", epsilon="5", delta="1e-6")
     questions = [
         {"records": [{"id": one, "x": [float(number)] * 16} for one in "ab"], "edges": [["a", "b"]]}
