@@ -1,11 +1,17 @@
 """The durable book through the command: budgets, receipts, refusals, and what is given back."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import Files, Invoke, other_of
+from rich.console import Console
+
+from graphveil.cli.console import Screen
+from graphveil.ledger import Ledger
+from graphveil.privacy import Entry, PureDP, UndirectedEdge
 
 GAP = [
     "train",
@@ -171,6 +177,56 @@ def test_the_book_is_listed_exported_and_verified(invoke: Invoke, gap: list[str]
     assert kinds == ["init", "bind", "reserve", "commit"]
     assert invoke("ledger", "export", "friends", "--out", "book.jsonl").code == 2
     assert invoke("ledger", "verify", "--json").json["breaks"] == []
+
+
+def test_a_long_book_is_shown_by_its_end(invoke: Invoke, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    budget: dict[str, Any] = {"epsilon": "2", "delta": "1e-7"}
+    ledger.init("friends", "undirected-edge", **budget, tags={"edges": "e" * 64})
+    for number in range(30):
+        entry = Entry(f"r{number}", f"gap-{number:02}", PureDP(0.01), unit=UndirectedEdge())
+        ledger.data_set("friends").record(entry)
+    ledger.data_set("friends").withdraw("r29")
+    ledger.raise_limit("friends", "undirected-edge", epsilon="4", delta="1e-7", reason="a second study")
+    ledger.init("friends", "undirected-edge", tags={"edges": "e" * 64, "people": "p" * 64})  # the same data
+    ledger.init("friends", "undirected-edge", tags={"edges": "f" * 64, "people": "p" * 64})  # they have grown
+    shown = invoke("ledger", "show", "friends").out
+    listed = [line.split()[3] for line in shown.splitlines() if " gap-" in line]
+    assert listed == [f"gap-{number:02}" for number in range(9, 29)]
+    assert "Not listed: 9 earlier releases, together epsilon 0.0" in shown
+    assert "29 releases, epsilon 0.2206 of 4 at delta 1e-07" in shown  # less than 0.29, as they compose
+    assert ": a second study" in shown and "2 versions of the data share the budgets" in shown
+    assert "Not listed" not in invoke("ledger", "show", "friends", "--last", "29").out
+    record = invoke("ledger", "show", "friends", "--json").json
+    assert (len(record["entries"]), len(record["versions"]), record["raised"][0]["epsilon"]) == (29, 2, 4.0)
+    (last,) = invoke("ledger", "show", "friends", "--last", "1", "--json").json["entries"]
+    assert (last["label"], last["total"]) == ("gap-28", pytest.approx(0.2206, abs=1e-4))
+
+
+def test_without_a_name_every_data_set_is_shown(invoke: Invoke) -> None:
+    assert "No data set is registered" in invoke("ledger", "show").out
+    for name in ("friends", "foes"):
+        assert invoke("ledger", "init", name, "--unit", "undirected-edge").code == 0
+    shown = invoke("ledger", "show").out
+    assert shown.index("foes, unit undirected-edge") < shown.index("friends, unit undirected-edge")
+    assert [one["name"] for one in invoke("ledger", "show", "--json").json["data_sets"]] == [
+        "foes",
+        "friends",
+    ]
+
+
+def test_a_narrow_screen_does_without_bars_and_times() -> None:
+    rows = [("1", "2026-11-22 11:16", "gap", "0.1", "0.1", "█" * 24)]
+    heads = {}
+    for width in (100, 60, 40):
+        with StringIO() as file:
+            screen = Screen(as_json=False)
+            screen.results = Console(file=file, force_terminal=True, width=width, color_system=None)
+            screen.table(("entry", "time", "release", "epsilon", "total so far", "bar"), rows, spare=(5, 1))
+            heads[width] = file.getvalue().splitlines()[0].split()
+    assert heads[100] == ["entry", "time", "release", "epsilon", "total", "so", "far", "bar"]
+    assert heads[60] == ["entry", "time", "release", "epsilon", "total", "so", "far"]
+    assert heads[40] == ["entry", "release", "epsilon", "total", "so", "far"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from graphveil.cli import (
     inspect,
     learn,
     ledger,
+    ledger_show,
     perturb,
     predict,
     report,
@@ -61,7 +62,7 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     ),
     "ledger": (
         "The durable budget book: what was ever released of which data, and how much more may be.",
-        (ledger.init, ledger.list_, ledger.show, ledger.verify, ledger.export, ledger.raise_),
+        (ledger.init, ledger.list_, ledger_show.show, ledger.verify, ledger.export, ledger.raise_),
     ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",

@@ -96,9 +96,9 @@ class Screen:
         """Print a line on what goes on."""
         self.notes.print(terminal(text), style=style)
 
-    def prose(self, text: str) -> None:
+    def prose(self, text: str, *, style: str = "") -> None:
         """Print sentences of result: broken between words on a terminal, one line for another program."""
-        self.results.print(terminal(text), soft_wrap=not self.results.is_terminal)
+        self.results.print(terminal(text), style=style, soft_wrap=not self.results.is_terminal)
 
     def busy(self, text: str) -> Status:
         """Return what turns beside a text while something takes its time."""
@@ -114,13 +114,28 @@ class Screen:
         self.note(title, style="bold")
         self.notes.print(grid, soft_wrap=False)
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-        """Print a table of results; ``right`` are the columns to align on the right."""
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for number, name in enumerate(head):
-            table.add_column(name, justify="right" if number in right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*map(terminal, row))
+    def table(
+        self,
+        head: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        right: Sequence[int] = (),
+        spare: Sequence[int] = (),
+    ) -> None:
+        """Print a table of results.
+
+        Args:
+            head: the names of its columns.
+            rows: their cells.
+            right: the columns to align on the right.
+            spare: those that a narrow screen does without, in the order in which they go.
+        """
+        left = list(range(len(head)))
+        table = _table(head, rows, left, right)
+        for column in spare:
+            if not _fits(table, self.results):
+                left.remove(column)
+                table = _table(head, rows, left, right)
         if len(head) > 2 and not _fits(table, self.results):
             self._records(head, rows)
             return
@@ -202,6 +217,18 @@ class Bars:
         if time.monotonic() - self._told > _SILENCE:
             self._told = time.monotonic()
             self._console.print(terminal(f"{stage}: {done:,} of {total:,}"))
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], right: Sequence[int]
+) -> Table:
+    """Return a table of some of the columns."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(head[column], justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(terminal(row[column]) for column in columns))
+    return table
 
 
 def _fits(table: Table, console: Console) -> bool:

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphveil.cli import options
+from graphveil.cli.budgets import bar_of, epsilon_of, limit_of, plain, shown
 from graphveil.cli.connections import Columns, read_connections
 from graphveil.cli.console import Screen
 from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.ledger import Account, Ledger
+    from graphveil.ledger import Account
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
 AnyName = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="One data set; by default all.", show_default=False)
 ]
-_BAR = 24  # characters of a full budget
+
+NOTHING = "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
 
 
 def init(
@@ -52,7 +54,7 @@ def init(
         raise ConfigError(
             "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"
         )
-    book, tags = Ledger(_place(ledger)), None
+    book, tags = Ledger(place_of(ledger)), None
     if nodes is not None or edges is not None or dataset is not None:
         graph = _read(dataset, root, nodes, edges, id, label, source, target, directed)
         tags = book.fingerprints(parts_of(graph))
@@ -61,79 +63,28 @@ def init(
     screen = Screen(as_json=json)
     known = "bound to these data" if tags else "bound by the first run that names it"
     screen.say(
-        f"{name} is registered under unit {account.unit}: {_limit(account)}; {known}. The book is "
+        f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The book is "
         f"{book.place}"
     )
-    screen.emit({"name": name, "place": book.place, **_plain(account)})
+    screen.emit({"name": name, "place": book.place, **plain(account)})
 
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered data sets, with what is spent of each budget."""
     from graphveil.ledger import Ledger
 
-    book, screen = Ledger(_place(ledger)), Screen(as_json=json)
+    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     found = book.accounts()
     bare = sorted(set(book.names()) - {one.data_set for one in found})
     cells = [(one.data_set, *_cells(one)) for one in found] + [
         (name, "-", "0", "-", "-", "") for name in bare
     ]
     if not cells:
-        screen.say(
-            "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
-        )
+        screen.say(NOTHING)
     else:
-        screen.table(("data set", *_HEAD), cells, right=(2,))
+        screen.table(("data set", *_HEAD), cells, right=(2,), spare=(5,))
     screen.say(f"The book is {book.place}", style="dim")
-    screen.emit({"place": book.place, "data_sets": [{"name": one.data_set, **_plain(one)} for one in found]})
-
-
-def show(
-    name: Name,
-    unit: options.Unit = None,
-    ledger: options.LedgerPlace = None,
-    json: options.Json = False,
-) -> None:
-    """Show what was spent of a data set, release by release."""
-    from graphveil.ledger import Ledger, unit_key
-
-    book, screen = Ledger(_place(ledger)), Screen(as_json=json)
-    found = [one for one in book.accounts(name) if unit is None or one.unit == unit_key(unit)]
-    if not found:
-        raise ConfigError(
-            f"data set {name!r} has no budget and no release under this unit; see `graphveil ledger list`"
-        )
-    lines = [line for one in found for line in _lines(book, one)]
-    for one in found:
-        screen.say(f"{name}, unit {one.unit}", style="bold")
-        screen.say(f"  {_spent(one)}")
-        mine = [line for line in lines if line["unit"] == one.unit]
-        cells = [
-            (
-                str(x["entry"]),
-                x["time"][:16].replace("T", " "),
-                x["label"],
-                _shown(x["epsilon"]),
-                _total(x, one),
-            )
-            for x in mine
-        ]
-        if cells:
-            screen.table(("entry", "time (UTC)", "release", "epsilon", "total so far"), cells, right=(0, 3))
-        screen.say("")
-    if len(found) > 1:
-        screen.say(
-            "What is spent under different units does not add up: they protect different things.", style="dim"
-        )
-    screen.say(f"The book is {book.place}", style="dim")
-    head = {"name": name, "place": book.place}
-    screen.emit(
-        head
-        | (
-            _plain(found[0]) | {"entries": lines}
-            if len(found) == 1
-            else {"units": [_plain(one) for one in found], "entries": lines}
-        )
-    )
+    screen.emit({"place": book.place, "data_sets": [{"name": one.data_set, **plain(one)} for one in found]})
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
@@ -142,7 +93,7 @@ def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: optio
 
     from graphveil.ledger import Ledger
 
-    book, screen = Ledger(_place(ledger)), Screen(as_json=json)
+    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     names, breaks = [name] if name else book.names(), book.verify(name)
     for found in breaks:
         screen.say(f"{found.data_set}, entry {found.entry}: {found.why}")
@@ -165,7 +116,7 @@ def export(
 
     if out.exists():
         raise ArtifactError(f"{out} exists; choose another --out")
-    book, screen = Ledger(_place(ledger)), Screen(as_json=json)
+    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     rows = [json_text.dumps(row, sort_keys=True) for row in book.export(name)]
     write_atomic(out, "".join(f"{row}\n" for row in rows).encode())
     screen.say(f"{len(rows):,} entries of {name} are in {out}")
@@ -186,17 +137,17 @@ def raise_(
 
     if unit is None or epsilon is None or delta is None:
         raise ConfigError("say which limit and how far: pass --unit, --epsilon and --delta")
-    book, screen = Ledger(_place(ledger)), Screen(as_json=json)
+    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     book.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
     (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
-    screen.say(f"{name}, unit {account.unit}: {_limit(account)} from now on")
-    screen.emit({"name": name, "place": book.place, **_plain(account)})
+    screen.say(f"{name}, unit {account.unit}: {limit_of(account)} from now on")
+    screen.emit({"name": name, "place": book.place, **plain(account)})
 
 
 _HEAD = ("unit", "releases", "spent", "limit", "")
 
 
-def _place(named: str | None) -> str | None:
+def place_of(named: str | None) -> str | None:
     """Return the place of a ledger that a flag names: a URL, or a path."""
     from graphveil.ledger import split_name
 
@@ -228,94 +179,4 @@ def _read(
 
 def _cells(account: "Account") -> tuple[str, ...]:
     limit = "none" if account.limit is None else str(account.limit.epsilon)
-    return account.unit, f"{account.releases:,}", _shown(_epsilon(account)), limit, _bar(account)
-
-
-def _epsilon(account: "Account") -> float | None:
-    """Return what is spent, at the limit's delta or at the unit's default one."""
-    found = account.total.epsilon(_delta(account))
-    return found if found < float("inf") else None
-
-
-def _delta(account: "Account") -> float:
-    from graphveil.experiment.ledger_account import unit_delta
-
-    return unit_delta(account.unit) if account.limit is None else float(account.limit.delta)
-
-
-def _shown(epsilon: float | None) -> str:
-    from graphveil.privacy.figures import figure_up
-
-    return "no bound" if epsilon is None else figure_up(epsilon)
-
-
-def _limit(account: "Account") -> str:
-    from graphveil.privacy.figures import delta_up
-
-    if account.limit is None:
-        return "no limit"
-    return f"at most epsilon {account.limit.epsilon} at delta {delta_up(float(account.limit.delta))}"
-
-
-def _spent(account: "Account") -> str:
-    from graphveil.privacy.figures import delta_up
-
-    at = f"at delta {delta_up(_delta(account))}"
-    count = "1 release" if account.releases == 1 else f"{account.releases:,} releases"
-    limit = "no limit" if account.limit is None else f"of {account.limit.epsilon} {_bar(account)}"
-    return f"{count}, epsilon {_shown(_epsilon(account))} {at}, {limit}"
-
-
-def _bar(account: "Account", spent: float | None = None) -> str:
-    """Return how much of a budget is spent, as a bar."""
-    if account.limit is None or not account.limit.epsilon:
-        return ""
-    epsilon = _epsilon(account) if spent is None else spent
-    share = 1.0 if epsilon is None else min(1.0, epsilon / float(account.limit.epsilon))
-    full = round(_BAR * share)
-    return "█" * full + "░" * (_BAR - full)
-
-
-def _lines(book: "Ledger", account: "Account") -> list[dict[str, Any]]:
-    """Return a line for each release that was not given back: what it cost, and the total with it."""
-    from graphveil.ledger import Total
-    from graphveil.privacy import Entry
-    from graphveil.privacy.serialization import events_from_plain
-
-    rows = list(book.export(account.data_set))
-    gone = {row["reference"] for row in rows if row["kind"] == "withdraw"}
-    total, lines, delta = Total(), [], _delta(account)
-    for row in rows:
-        if row["kind"] != "reserve" or row["unit"] != account.unit or row["reference"] in gone:
-            continue
-        cost = Total.of(Entry(row["reference"], row["label"], events_from_plain(row["events"]), row["slack"]))
-        total = total.plus(cost)
-        alone, together = cost.epsilon(delta), total.epsilon(delta)
-        figures = {"epsilon": _finite(alone), "total": _finite(together)}
-        about = {"entry": row["number"], "reference": row["reference"], "hash": row["hash"]}
-        lines.append({**about, "unit": row["unit"], "time": row["time"], "label": row["label"], **figures})
-    return lines
-
-
-def _total(line: dict[str, Any], account: "Account") -> str:
-    shown = _shown(line["total"])
-    return f"{shown:>8} {_bar(account, line['total'])}" if line["total"] is not None else shown
-
-
-def _plain(account: "Account") -> dict[str, Any]:
-    limit, spent = account.limit, _epsilon(account)
-    left = None
-    if limit is not None:
-        left = account.total.room(limit)
-    return {
-        "unit": account.unit,
-        "limit": None if limit is None else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
-        "spent": spent,
-        "delta": _delta(account),
-        "remaining": left,
-        "releases": account.releases,
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if value < float("inf") else None
+    return account.unit, f"{account.releases:,}", shown(epsilon_of(account)), limit, bar_of(account)

@@ -1,0 +1,113 @@
+"""What became of a data set's budgets: releases in order, raised limits, and versions of the data."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from graphveil.ledger.rows import BIND, RAISE, RESERVE, WITHDRAW, entry_of, limit_of, same_data
+from graphveil.ledger.totals import Limit, Total
+
+
+@dataclass(frozen=True)
+class Step:
+    """One release that was not given back: what it cost, and everything under its unit with it."""
+
+    entry: int
+    time: str
+    unit: str
+    label: str
+    reference: str
+    hash: str
+    price: Total
+    total: Total
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A limit that was raised, and why."""
+
+    entry: int
+    time: str
+    unit: str
+    limit: Limit
+    reason: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of the data that was registered, or bound by the first run."""
+
+    entry: int
+    time: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What :meth:`graphveil.ledger.Ledger.export` yields, read.
+
+    >>> import tempfile
+    >>> from graphveil.ledger import Ledger
+    >>> from graphveil.privacy import Entry, PureDP, UndirectedEdge
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = Ledger(folder.name + "/ledger.sqlite")
+    >>> ledger.init("friends", "undirected-edge")
+    >>> for name in "ab":
+    ...     ledger.data_set("friends").record(Entry(name, "rows", PureDP(0.1), unit=UndirectedEdge()))
+    >>> [step.total.epsilon(0.0) for step in History.of(ledger.export("friends")).of_unit("undirected-edge")]
+    [0.1, 0.2]
+    >>> ledger.close(); folder.cleanup()
+    """
+
+    steps: tuple[Step, ...]
+    raised: tuple[Raised, ...]
+    versions: tuple[Version, ...]
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> "History":
+        """Read the entries of a data set, in order."""
+        rows = list(rows)
+        raised = [
+            Raised(*_when(row), row["unit"], limit, row["reason"])
+            for row in rows
+            if row["kind"] == RAISE and (limit := limit_of(row["epsilon"], row["delta"])) is not None
+        ]
+        return cls(tuple(_steps(rows)), tuple(raised), tuple(_versions(rows)))
+
+    def of_unit(self, unit: str) -> list[Step]:
+        """Return the releases under a unit."""
+        return [step for step in self.steps if step.unit == unit]
+
+
+def over_time(steps: Sequence[Step], parts: int) -> list[Total]:
+    """Return what was spent by the end of each of so many equal parts of the time from first to last."""
+    times = [datetime.fromisoformat(step.time) for step in steps]
+    first, last = min(times), max(times)
+    ends = [first + (last - first) * (part / parts) for part in range(1, parts)]
+    reached = [sum(time <= end for time in times) for end in ends]
+    return [steps[count - 1].total for count in (*reached, len(steps))]
+
+
+def _when(row: Mapping[str, Any]) -> tuple[int, str]:
+    return row["number"], row["time"]
+
+
+def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+    gone = {row["reference"] for row in rows if row["kind"] == WITHDRAW}
+    totals = dict[str, Total]()
+    for row in rows:
+        if row["kind"] == RESERVE and row["reference"] not in gone:
+            unit, price = row["unit"], Total.of(entry_of(row))
+            totals[unit] = totals.get(unit, Total()).plus(price)
+            about = unit, row["label"], row["reference"], row["hash"]
+            yield Step(*_when(row), *about, price, totals[unit])
+
+
+def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[Version]:
+    """Yield versions; an entry that tells more of one that is known, its people say, is none."""
+    known = list[Mapping[str, str]]()
+    for row in rows:
+        if row["kind"] == BIND:
+            if not any(same_data(row["fingerprints"], one) for one in known):
+                yield Version(*_when(row))
+            known.append(row["fingerprints"])
