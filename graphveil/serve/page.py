@@ -14,12 +14,17 @@ section { border: 1px solid var(--line); border-radius: .5em; margin: 1.5em 0; p
 h2 { font-size: 1.1em; margin: .7em 0 .3em; } h3 { font-size: .9em; margin: 1.2em 0 .3em; }
 .method { color: #fff; border-radius: .3em; font-size: .75em; padding: .25em .6em; margin-right: .6em; }
 .get { background: var(--get); } .post { background: var(--post); }
-code, pre { font: .86em/1.45 ui-monospace, monospace; } nav a { margin-right: 1.2em; white-space: nowrap; }
+code, pre { font: .86em/1.45 ui-monospace, monospace; }
+nav { display: flex; flex-wrap: wrap; gap: .3em 1.2em; font-size: .9em; } nav code { font-size: .95em; }
 pre { background: var(--soft); border-radius: .4em; padding: .7em 1em; margin: .3em 0; }
 pre { white-space: pre-wrap; }
 table { border-collapse: collapse; width: 100%; }
 td { border-top: 1px solid var(--line); padding: .3em .8em .3em 0; vertical-align: top; }
 td:first-child { white-space: nowrap; width: 11em; }
+@media (max-width: 34em) {
+  body { margin: 1.5em auto; padding: 0 1em; } td { display: block; border: 0; padding: 0 0 .3em; }
+  td:first-child { border-top: 1px solid var(--line); padding: .3em 0 0; width: auto; }
+}
 """
 
 
