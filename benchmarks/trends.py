@@ -277,5 +277,5 @@ def gains(trend: Trend, results: Results) -> Iterator[Gain]:
 
 def verdict(some: list[Gain]) -> str:
     """Say whether the differences are above zero."""
-    above = sum(gain.mean > 0 for gain in some)
+    above = sum(round(gain.mean, 1) > 0 for gain in some)
     return "yes" if above == len(some) else "no" if not above else f"{above} of {len(some)}"
