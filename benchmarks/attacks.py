@@ -338,31 +338,37 @@ def _records(kind: str) -> tuple[Any, int | None]:
 
 def poisoning_cells() -> Iterator[Record]:
     """Yield false clients at (1, 1) on Cora: 5 % first, all lies to one collection after another."""
-    for seed in range(8):
-        for lie in ("label", "same", "random", "feature"):
-            yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "anybody", "seed": seed}
+    anybody = {"method": "lpgnn", "attack": "anybody"}
+    for labels in ("hashing", "rr"):
+        for seed in range(10):
+            for lie in ("label", "same", "deny", "random", "feature"):
+                yield {**anybody, "mode": labels, "kind": lie, "share": 0.05, "seed": seed}
+    for labels in ("hashing", "rr"):
+        for seed in range(4):
+            for lie in ("label", "same", "deny", "random"):
+                for share in (0.1, 0.01):
+                    yield {**anybody, "mode": labels, "kind": lie, "share": share, "seed": seed}
     for seed in range(3):
         for lie in LIES:
-            for share in (0.1, 0.01):
-                yield {"method": "lpgnn", "kind": lie, "share": share, "attack": "anybody", "seed": seed}
-            yield {"method": "lpgnn", "kind": lie, "share": 0.05, "attack": "hubs", "seed": seed}
-        yield {"method": "lpgnn", "kind": "unbounded", "share": 0.05, "attack": "anybody", "seed": seed}
+            yield {**anybody, "mode": "hashing", "kind": lie, "share": 0.05, "attack": "hubs", "seed": seed}
+        yield {**anybody, "mode": "hashing", "kind": "unbounded", "share": 0.05, "seed": seed}
 
 
 def poisoning(cell: Record) -> Record:
     """Let false clients lie to one collection."""
-    report = _collection(cell["seed"]).under(
+    report = _collection(cell["mode"], cell["seed"]).under(
         cell["kind"], share=cell["share"], hubs=cell["attack"] == "hubs", seed=cell["seed"]
     )
     return {name: value for name, value in vars(report).items() if name not in ("lie", "share")}
 
 
 @lru_cache(maxsize=1)
-def _collection(seed: int) -> Collection:
+def _collection(labels: str, seed: int) -> Collection:
     graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=seed)
     settings = {"x_steps": 16, "y_steps": 8, "learning_rate": 0.01, "weight_decay": 0.001, "dropout": 0.5}
     budget = {"eps_x": 1.0, "eps_y": 1.0, "seed": seed, "unsafe_noise_seed": seed}
-    return Collection.of(gv.LPGNN(unit="node-features", **budget, **settings, epochs=150), graph)
+    model = gv.LPGNN(unit="node-features", labels=labels, **budget, **settings, epochs=150)
+    return Collection.of(model, graph)
 
 
 # -- files and tables --------------------------------------------------------------------------------------
@@ -524,11 +530,11 @@ def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterato
 def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield what false clients cost, each server paired with itself where nobody lies, in points."""
     servers = "nobody lies | taken as it comes | checked | robust, nobody lies | robust"
-    yield f"| who lies | share | how | {servers} | runs |"
-    yield "|" + "---|" * 9
+    yield f"| labels | who lies | share | how | {servers} | runs |"
+    yield "|" + "---|" * 10
     for runs in groups.values():
         first = runs[0]
-        cells = [first["attack"], f"{first['share']:g}", first["kind"]]
+        cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
         for own, lying in (("honest", ("poisoned", "checked")), ("honest_robust", ("robust",))):
             cells.append(shown([100 * run[own] for run in runs], 1))
             cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]

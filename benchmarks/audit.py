@@ -22,7 +22,7 @@ import torch
 from graphveil import GAP, METHODS, register
 from graphveil.audit import audit_plan, plant_features, plant_labels
 from graphveil.errors import PrivacyError
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, SubsetSelection
+from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection
 from graphveil.models.private_hops import plan_hops
 from graphveil.models.terms import Terms
 from graphveil.privacy import parse_unit
@@ -109,6 +109,7 @@ def of_report(name: str, epsilon: float) -> dict[str, object]:
     bound = {
         "label response": lambda: plant_labels(LabelRR(epsilon=epsilon, classes=7)),
         "subset selection": lambda: plant_labels(SubsetSelection(epsilon=epsilon, classes=7)),
+        "local hashing": lambda: plant_labels(LocalHashing(epsilon=epsilon, classes=7)),
         "multi-bit": lambda: plant_features(MultiBit(epsilon=epsilon, dim=16)),
         "FeatureRR": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=16)),
         "FeatureRR, 1,433 features": lambda: plant_features(FeatureRR(epsilon=epsilon, dim=1433)),
@@ -132,7 +133,14 @@ def _row(name: str, unit: str, claim: float, bound: float, how: str, silent: str
 def cases(epsilon: float) -> list[tuple[str, str, Callable[[], dict[str, object]]]]:
     """Return what is audited at a budget."""
     found = [(name, unit, partial(of_plan, name, unit, plan)) for name, unit, plan in plans(epsilon)]
-    local = ("label response", "subset selection", "multi-bit", "FeatureRR", "FeatureRR, 1,433 features")
+    local = (
+        "label response",
+        "subset selection",
+        "local hashing",
+        "multi-bit",
+        "FeatureRR",
+        "FeatureRR, 1,433 features",
+    )
     return [*found, *((name, "node-features", partial(of_report, name, epsilon)) for name in local)]
 
 

@@ -296,6 +296,22 @@ def test_several_classes_are_said_and_read_in_columns_of_their_own(invoke: Invok
     assert all(first < second and {first, second} <= set(names.split(",")) for _, first, second in rows)
 
 
+def test_a_group_of_classes_is_said_and_a_smaller_one_leaves_a_column_empty(invoke: Invoke) -> None:
+    write(Path("nodes.csv"), [["node", "kind"], *([f"n{number}", f"k{number % 7}"] for number in range(20))])
+    names = ",".join(f"k{number}" for number in range(7))
+    asked = ["--eps-y", "1", "--classes", names, "--label-mechanism", "hashing", "--out", "s.json"]
+    assert invoke("collect", "survey", *asked, "--json").json["guarantee"]["eps_y"] == 1
+    shown = " ".join(invoke("collect", "show", "s.json").out.split())
+    assert "one of 3 groups of classes, which the survey and your id make, not the answer" in shown
+    assert "the label's own group with probability 0.5761" in shown
+    flags = ["--survey", "s.json", "--id", "node"]
+    invoke("collect", "answer", *flags, "--nodes", "nodes.csv", "--label", "kind", "--out", "m.csv")
+    invoke("collect", "decode", *flags, "--messages", "m.csv", "--label", "kind", "--out", "n.csv")
+    head, *rows = read(Path("n.csv"))
+    assert head == ["node", "kind_1", "kind_2", "kind_3"]
+    assert {row[3] for row in rows} > {""} and all(row[1] < row[2] for row in rows)
+
+
 OPEN = ["--eps-y", "inf", "--classes", "t0,t1,t2"]
 
 

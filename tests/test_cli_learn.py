@@ -198,7 +198,7 @@ def test_edges_that_cannot_be_used(
     assert not Path("model").exists()
 
 
-@pytest.mark.parametrize("mechanism", ["rr", "subset"])
+@pytest.mark.parametrize("mechanism", ["rr", "subset", "hashing"])
 def test_labels_alone_and_edges_to_a_posterior(invoke: Invoke, files: Files, mechanism: str) -> None:
     names = ",".join(f"t{number}" for number in range(9))
     asked = ["--eps-y", 0.5, "--classes", names, "--label-mechanism", mechanism]

@@ -15,6 +15,7 @@ from graphveil._random import PublicStreams
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
+from graphveil.mechanisms import LabelMechanism, LocalHashing
 from graphveil.models.lpgnn import LPGNN
 from graphveil.models.lpgnn.inductive import TrainedOnReports
 from graphveil.models.lpgnn.method import Received
@@ -22,8 +23,9 @@ from graphveil.models.lpgnn.randomised import UNKNOWN, Randomised, known
 from graphveil.networks.inputs import Estimates
 from graphveil.privacy import Guarantee
 
-Lie = Literal["random", "label", "same", "feature", "unbounded"]
-LIES: tuple[Lie, ...] = ("random", "label", "same", "feature", "unbounded")
+Lie = Literal["random", "label", "same", "deny", "feature", "unbounded"]
+LIES: tuple[Lie, ...] = ("random", "label", "same", "deny", "feature", "unbounded")
+_ABOUT_LABELS = ("label", "same", "deny")
 _POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior itself
 _FAR = 100.0  # times the largest honest message, of one that nobody checks
 
@@ -113,7 +115,8 @@ class Collection:
         _check.within(0, 0.5, share=share)
         _check.switch(hubs=hubs)
         who = _false_clients(self.graph, share, hubs=hubs, seed=seed)
-        sent = _lying(self.told, self.graph, who, lie, PublicStreams(seed).numpy("lies"))
+        law = self.model.label_mechanism(self.graph.num_classes)
+        sent = _lying(self.told, self.graph, law, who, lie, PublicStreams(seed).numpy("lies"))
         poisoned = self.accuracy(sent)
         refused = lie == "unbounded"
         kept = _refused(self.told, who) if refused else sent
@@ -134,11 +137,13 @@ def attack_collection(
     """Return what false clients cost LPGNN, and what checks and robust decoding win back.
 
     All fits learn from one collection: the same noise, of which false clients replace their own part. What
-    they may send: ``"random"``, any message there is; ``"label"``, the class after their own, and honest
-    features; ``"same"``, all of them the rarest class, and honest features; ``"feature"``, the largest value
-    about every feature that they are asked for; ``"unbounded"``, a hundred times that, which a server takes
-    only if it checks nothing (the collector of ``graphveil.collect`` refuses it). Which features a client
-    tells about follows from a hash of its id, so it cannot choose them.
+    they may send: ``"random"``, any message there is; about their label with honest features ``"label"``, the
+    class after their own, ``"same"``, all of them the rarest class, or ``"deny"``, anything but their own;
+    ``"feature"``, the largest value about every feature that they are asked for; ``"unbounded"``, a hundred
+    times that, which a server takes only if it checks nothing (the collector of ``graphveil.collect`` refuses
+    it). Which features a client tells about follows from a hash of its id, and so does with
+    ``labels="hashing"`` which classes stand together: it knows them and cannot choose them, and says the
+    group of the class that it wants to be heard.
 
     Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
     foretells best what it was not told (``around="mixture"``, ``posterior_use="evidence"``): a network that
@@ -163,8 +168,11 @@ def _reports_of(fitted: LPGNN) -> Randomised:
     """Return the reports that a model was fitted to."""
     trained = fitted.fitted.trained
     reports = trained.reports if isinstance(trained, TrainedOnReports) else None
-    if reports is None or reports.labels.ndim != 1:
-        raise NotYetError("poisoning is measured where each node says one class; use labels='rr'")
+    if reports is None or (reports.labels.ndim != 1 and fitted.labels != "hashing"):
+        raise NotYetError(
+            "poisoning is measured where each node says one class or one group of classes; use labels='rr' "
+            "or 'hashing'"
+        )
     return reports
 
 
@@ -178,23 +186,39 @@ def _false_clients(graph: Graph, share: float, *, hubs: bool, seed: int) -> Tens
     return torch.from_numpy(np.sort(order[:count]))
 
 
-def _lying(told: Randomised, graph: Graph, who: Tensor, lie: Lie, rng: np.random.Generator) -> Randomised:
+def _lying(
+    told: Randomised, graph: Graph, law: LabelMechanism, who: Tensor, lie: Lie, rng: np.random.Generator
+) -> Randomised:
     """Return the reports with what false clients send in the place of their own."""
     labels = told.labels.clone()
     saying = who[known(told.labels)[who]]
-    if lie == "random":
-        labels[saying] = torch.from_numpy(rng.integers(graph.num_classes, size=len(saying)))
-    if lie == "label":
-        labels[saying] = (graph.y[saying].clamp_min(0) + 1) % graph.num_classes
-    if lie == "same":
-        own = graph.y[graph.y >= 0]
-        labels[saying] = torch.bincount(own, minlength=graph.num_classes).argmin()
-    if lie in ("label", "same"):
+    if lie == "random" or lie in _ABOUT_LABELS:
+        labels[saying] = _false_labels(graph, law, saying, lie, rng)
+    if lie in _ABOUT_LABELS:
         return dataclasses.replace(told, labels=labels)
     signs = rng.choice([-1.0, 1.0], size=told.features.stored) if lie == "random" else 1.0
     factor = _FAR if lie == "unbounded" else 1.0
     features = _changed(told.features, who, lambda values: factor * np.abs(values) * signs)
     return dataclasses.replace(told, labels=labels, features=features)
+
+
+def _false_labels(
+    graph: Graph, law: LabelMechanism, who: Tensor, lie: Lie, rng: np.random.Generator
+) -> Tensor:
+    """Return what false clients say about their label: a class, or the classes of a group of their hash."""
+    own, classes, everybody = graph.y[who].clamp_min(0).numpy(), law.classes, np.arange(len(who))
+    hashes, count = np.tile(np.arange(classes), (len(who), 1)), classes  # a class is a group of its own
+    if isinstance(law, LocalHashing):
+        hashes, count = law.hashes_of_rows(who.numpy()), law.groups
+    if lie == "random":
+        said = rng.integers(count, size=len(who))
+    elif lie == "deny":
+        said = (hashes[everybody, own] + rng.integers(1, count, size=len(who))) % count
+    else:
+        rarest = int(torch.bincount(graph.y[graph.y >= 0], minlength=classes).argmin())
+        aim = np.full(len(who), rarest) if lie == "same" else (own + 1) % classes
+        said = hashes[everybody, aim]
+    return torch.from_numpy(law.said_by(hashes, said) if isinstance(law, LocalHashing) else said)
 
 
 def _refused(told: Randomised, who: Tensor) -> Randomised:

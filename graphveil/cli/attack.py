@@ -200,7 +200,7 @@ def poisoning(
     nodes: options.Nodes = None,
     edges: options.Edges = None,
     lie: Annotated[
-        Literal["random", "label", "same", "feature", "unbounded"],
+        Literal["random", "label", "same", "deny", "feature", "unbounded"],
         typer.Option("--lie", help="What false clients send.", rich_help_panel=_ATTACK),
     ] = "random",
     share: Annotated[

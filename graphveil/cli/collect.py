@@ -39,8 +39,12 @@ Mechanism = Annotated[
     Literal["multi-bit", "feature-rr"], _flag(_PRIVACY, "--mechanism", "How features are randomised.")
 ]
 LabelHow = Annotated[
-    Literal["rr", "subset"],
-    _flag(_PRIVACY, "--label-mechanism", "How the label is: one class is said (rr), or several (subset)."),
+    Literal["rr", "subset", "hashing"],
+    _flag(
+        _PRIVACY,
+        "--label-mechanism",
+        "How the label is: one class is said (rr), several (subset), or a public group of them (hashing).",
+    ),
 ]
 Theta = Annotated[
     Path | None,

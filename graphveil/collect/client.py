@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from graphveil.collect.device import DeviceWords, checked_secret
 from graphveil.collect.message import encode_all
-from graphveil.collect.nodes import Node, chosen_features
+from graphveil.collect.nodes import Node, chosen_features, label_hashes
 from graphveil.collect.survey import Survey
 from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.mechanisms._draws import Integers, Real, row_blocks
 from graphveil.mechanisms.claim import check_budget
 from graphveil.mechanisms.local.features import Reports
 from graphveil.mechanisms.local.labels import MISSING
+from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
 
 MAX_EPS = 8.0  # of a whole record: docs/decisions/015-hostile-surveys.md says why
@@ -175,7 +176,10 @@ def _said(survey: Survey, nodes: Sequence[Node], secret: bytes, labels: Integers
     if math.isinf(law.epsilon) and (codes == MISSING).any():
         raise GraphError("a label is missing, and the survey asks for labels as they are; drop that record")
     records = [label.tobytes() for label in codes.astype("<i8")]
-    return law.perturb(codes, stream=DeviceWords(secret, "label", survey, nodes, records))
+    words = DeviceWords(secret, "label", survey, nodes, records)
+    if isinstance(law, LocalHashing):
+        return law.perturb_hashed(codes, label_hashes(survey, nodes), stream=words)
+    return law.perturb(codes, stream=words)
 
 
 def _check_parts(survey: Survey, features: object, label: object) -> None:

@@ -22,6 +22,7 @@ from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError, GraphError, MessageError
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
+from graphveil.mechanisms.local.labels import MISSING
 from graphveil.tables import Column, Table
 from graphveil.tables.labels import AS_WRITTEN, UNLABELLED, class_codes
 from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
@@ -185,7 +186,8 @@ class Received:
         names: Sequence[str | int] = self.collector.survey.class_names
         said: list[str | int | None] = [None] * self.collector.nodes
         for node, code in zip(np.flatnonzero(self.collector.answered), codes, strict=True):
-            said[node] = names[code] if names else int(code)
+            if code != MISSING:  # of a group that is smaller than others
+                said[node] = names[code] if names else int(code)
         return said
 
 

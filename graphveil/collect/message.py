@@ -10,8 +10,9 @@
     37+n 4  CRC-32 of all bytes before it, big-endian
 
 The payload has a value per feature (a bit, or a bin in the bits of its k - 1), then the label (in the bits of
-classes - 1, or a bit per class where several are said), then zero bits up to a whole byte. Which features are
-told about follows from the survey and the node's id, and so does the length.
+classes - 1, of groups - 1 where a group is said, or a bit per class where several are), then zero bits up to
+a whole byte. Which features are told about and which classes make a group follow from the survey and the
+node's id, and so does the length.
 There is exactly one form of every answer of every node.
 """
 
@@ -24,12 +25,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.collect.nodes import TAG_BYTES, Node, chosen_features, node_tag
+from graphveil.collect.nodes import TAG_BYTES, Node, chosen_features, label_hashes, node_tag
 from graphveil.collect.survey import DIGEST_BYTES, Survey
 from graphveil.errors import ConfigError, MessageError
 from graphveil.mechanisms._draws import Integers, row_blocks
 from graphveil.mechanisms.local.features import Reports
 from graphveil.mechanisms.local.labels import LabelRR
+from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
 
 MAGIC, VERSION, CHECK_BYTES = b"GVLA", 2, 4
@@ -41,7 +43,8 @@ _BIT = np.uint64(1)
 class Answer:
     """What one message says: a report on the features (one row), a label, or both.
 
-    The label is a class, or where the survey's mechanism says several, these in ascending order.
+    The label is a class, or where the survey's mechanism says several, these in ascending order (of a smaller
+    group with -1 after them).
     """
 
     features: Reports | None
@@ -65,7 +68,7 @@ def encode_all(
     head, widths = MAGIC + bytes([VERSION]) + survey.digest, _widths(survey)
     if features is not None and not _same(features.indices, chosen_features(survey, nodes)):
         raise ConfigError("an answer tells about the features that the survey and the node's id choose")
-    parts = (None if features is None else features.values, _label_fields(survey, labels))
+    parts = (None if features is None else features.values, _label_fields(survey, nodes, labels))
     columns = [part for part in parts if part is not None]
     messages = []
     for rows in row_blocks(len(nodes), len(widths)):
@@ -75,11 +78,16 @@ def encode_all(
     return messages
 
 
-def _label_fields(survey: Survey, labels: Integers | None) -> npt.NDArray[Any] | None:
-    """Return what is sent of labels: a class, or for each class whether it is said."""
-    if labels is None or survey.label is None:
+def _label_fields(survey: Survey, nodes: Sequence[Node], labels: Integers | None) -> npt.NDArray[Any] | None:
+    """Return what is sent of labels: a class, a group of classes, or for each class whether it is said."""
+    law = survey.label
+    if labels is None or law is None:
         return None
-    return labels[:, None] if isinstance(survey.label, LabelRR) else survey.label.members(labels)
+    if isinstance(law, LabelRR):
+        return labels[:, None]
+    if isinstance(law, LocalHashing):
+        return law.groups_of(label_hashes(survey, nodes), labels)[:, None]
+    return law.members(labels)
 
 
 def _same(one: npt.NDArray[np.int32] | None, other: npt.NDArray[np.int32] | None) -> bool:
@@ -119,19 +127,22 @@ def decode(survey: Survey, node: Node, message: bytes) -> Answer:
     fields = _unpack(payload, widths)
     if (fields > _limits(survey)).any():
         raise MessageError("a message names a feature, bin or class that the survey does not have")
-    label, said = _label(survey, fields)
+    label, said = _label(survey, node, fields)
     if survey.features is None:
         return Answer(None, label)
     return Answer(Reports(said.astype(np.uint8)[None], chosen_features(survey, [node])), label)
 
 
-def _label(survey: Survey, fields: Integers) -> tuple[int | tuple[int, ...] | None, Integers]:
+def _label(survey: Survey, node: Node, fields: Integers) -> tuple[int | tuple[int, ...] | None, Integers]:
     """Return the label of a message, and the fields before it."""
     law = survey.label
     if law is None:
         return None, fields
     if isinstance(law, LabelRR):
         return int(fields[-1]), fields[:-1]
+    if isinstance(law, LocalHashing):
+        (group,) = law.said_by(label_hashes(survey, [node]), fields[-1:])
+        return tuple(group.tolist()), fields[:-1]
     said = np.flatnonzero(fields[-law.classes :])
     if len(said) != law.size:
         raise MessageError(f"a message says another number of classes than the survey's {law.size}")
@@ -166,6 +177,8 @@ def _limits(survey: Survey) -> Integers:
         limits.append(law.sizes - 1)
     if isinstance(survey.label, LabelRR):
         limits.append(np.array([survey.label.classes - 1]))
+    elif isinstance(survey.label, LocalHashing):
+        limits.append(np.array([survey.label.groups - 1]))
     elif survey.label is not None:
         limits.append(np.ones(survey.label.classes, dtype=np.int64))
     return np.concatenate(limits)

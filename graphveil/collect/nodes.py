@@ -1,4 +1,4 @@
-"""What a survey and a node's public id decide: the tag on its message, and which features it tells about."""
+"""What a survey and a node's public id decide: the tag on its message, and what it tells about."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from graphveil.collect.survey import Survey
 from graphveil.errors import ConfigError
-from graphveil.mechanisms._draws import row_blocks, subsets
+from graphveil.mechanisms._draws import Integers, row_blocks, subsets
+from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
 
 TAG_BYTES = 16
@@ -46,6 +47,19 @@ def chosen_features(survey: Survey, nodes: Sequence[Node]) -> npt.NDArray[np.int
     words = np.frombuffer(b"".join(drawn), dtype="<u8").reshape(len(nodes), law.samples)
     parts = [subsets(words[part], law.dim).astype(np.int32) for part in row_blocks(len(nodes), law.dim)]
     return np.concatenate([np.empty((0, law.samples), dtype=np.int32), *parts])
+
+
+def label_hashes(survey: Survey, nodes: Sequence[Node]) -> Integers:
+    """Return the group of every class for each node, (nodes, classes), of a survey with local hashing.
+
+    They follow from the survey and the node's id: a device cannot choose which classes stand together.
+
+    >>> law = LocalHashing(epsilon=1.0, classes=7)
+    >>> label_hashes(Survey(label=law), ["a", "b"]).shape
+    (2, 7)
+    """
+    assert isinstance(survey.label, LocalHashing)
+    return survey.label.hashes([_bound("label", survey, node) for node in nodes])
 
 
 def node_text(node: Node) -> bytes:

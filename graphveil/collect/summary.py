@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphveil._local_words import in_full
-from graphveil.collect.survey import Survey
+from graphveil.collect.survey import LabelLaw, Survey
 from graphveil.mechanisms._draws import Floats
+from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
 
 SHOWN = 20  # features that are listed one by one
@@ -98,8 +99,18 @@ def _label(survey: Survey) -> Iterator[Row]:
         return
     names = ", ".join(survey.class_names[:SHOWN]) + (", ..." if law.classes > SHOWN else "")
     yield "label", f"one of {law.classes} classes" + (f": {names}" if survey.class_names else "")
-    what = "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
-    yield "kept", f"{what} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
+    if isinstance(law, LocalHashing):
+        yield (
+            "told",
+            f"one of {law.groups} groups of classes, which the survey and your id make, not the answer",
+        )
+    yield "kept", f"{_kept(law)} with probability {law.keep:.4g} (epsilon {law.epsilon:g})"
+
+
+def _kept(law: LabelLaw) -> str:
+    if isinstance(law, LocalHashing):
+        return "the label's own group"
+    return "the label" if law.size == 1 else f"{law.size} classes are told, the label among them"
 
 
 def _total(survey: Survey) -> Row:

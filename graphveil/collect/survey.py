@@ -17,6 +17,7 @@ from graphveil.mechanisms.local.allocation import Split, Weights
 from graphveil.mechanisms.local.bounds import Bounds
 from graphveil.mechanisms.local.feature_rr import FeatureRR
 from graphveil.mechanisms.local.labels import LabelRR
+from graphveil.mechanisms.local.local_hashing import LocalHashing
 from graphveil.mechanisms.local.multibit import MultiBit
 from graphveil.mechanisms.local.statement import NOT_COLLECTED, node_features_statement
 from graphveil.mechanisms.local.subset_selection import SubsetSelection
@@ -24,7 +25,12 @@ from graphveil.mechanisms.local.subset_selection import SubsetSelection
 FORMAT = "graphveil-survey/2"
 DIGEST_BYTES = 16
 MAX_TEXT = 1 << 20  # characters of a survey's text: some forty thousand weights or names
-SUBSET = "subset"  # what the JSON calls subset selection; randomised response has no name there
+LabelLaw = LabelRR | SubsetSelection | LocalHashing
+LABELS: dict[str | None, type[LabelLaw]] = {  # by what the JSON calls them; randomised response has no name
+    None: LabelRR,
+    "subset": SubsetSelection,
+    "hashing": LocalHashing,
+}
 TOLD = 0.99  # what is kept with this probability is told, whatever its epsilon is
 
 _MAX_TABLES = 1 << 20  # probabilities that a device has to compute before it can answer
@@ -55,7 +61,7 @@ class Survey:
     """
 
     features: MultiBit | FeatureRR | None = None
-    label: LabelRR | SubsetSelection | None = None
+    label: LabelLaw | None = None
     purpose: str = ""
     columns: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
@@ -68,8 +74,8 @@ class Survey:
             raise ConfigError("a survey collects features, a label or both")
         if not isinstance(self.features, MultiBit | FeatureRR | None):
             raise ConfigError("a survey collects features with MultiBit or FeatureRR")
-        if not isinstance(self.label, LabelRR | SubsetSelection | None):
-            raise ConfigError("a survey collects a label with LabelRR or SubsetSelection")
+        if not isinstance(self.label, LabelLaw | None):
+            raise ConfigError("a survey collects a label with LabelRR, SubsetSelection or LocalHashing")
         if self.features is not None and math.isinf(self.features.epsilon):
             raise ConfigError("features at epsilon=inf are not randomised; a survey does not collect them")
         if self.features is None and self.label is not None and math.isinf(self.label.epsilon):
@@ -220,9 +226,10 @@ def _features_json(law: MultiBit | FeatureRR) -> Json:
     }
 
 
-def _label_json(law: LabelRR | SubsetSelection) -> Json:
+def _label_json(law: LabelLaw) -> Json:
     common: Json = {"epsilon": _number(law.epsilon), "classes": law.classes}
-    return common if isinstance(law, LabelRR) else common | {"mechanism": SUBSET}
+    name = next(name for name, kind in LABELS.items() if isinstance(law, kind))
+    return common if name is None else common | {"mechanism": name}
 
 
 def _names(key: str, names: tuple[str, ...]) -> Json:
@@ -281,12 +288,12 @@ def _check_tables(epsilon: float, k: object, allocation: Split | Weights) -> Non
         )
 
 
-def _label(given: Json) -> LabelRR | SubsetSelection:
+def _label(given: Json) -> LabelLaw:
     epsilon, mechanism = given.pop("epsilon"), given.pop("mechanism", None)
-    if mechanism not in (None, SUBSET):
+    if mechanism not in LABELS:
         raise MessageError("the survey names a mechanism that this version does not know")
     given["epsilon"] = math.inf if epsilon == "inf" else epsilon
-    return LabelRR(**given) if mechanism is None else SubsetSelection(**given)
+    return LABELS[mechanism](**given)
 
 
 def _number(value: float) -> float | str:

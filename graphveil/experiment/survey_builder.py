@@ -10,10 +10,11 @@ from graphveil.experiment.parameters import parse_value, read_settings, read_the
 
 if TYPE_CHECKING:
     from graphveil.collect import Survey
-    from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, SubsetSelection
+    from graphveil.collect.survey import LabelLaw
+    from graphveil.mechanisms import FeatureRR, MultiBit
 
 MULTI_BIT, FEATURE_RR = "multi-bit", "feature-rr"
-RR, SUBSET = "rr", "subset"
+RR = "rr"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +104,10 @@ def _like(end: Any, other: Any) -> Any:
     return (end,) * len(other) if isinstance(other, tuple) and not isinstance(end, tuple) else end
 
 
-def _label(epsilon: float, classes: int, mechanism: str) -> "LabelRR | SubsetSelection":
-    from graphveil.mechanisms import LabelRR, SubsetSelection
+def _label(epsilon: float, classes: int, mechanism: str) -> "LabelLaw":
+    from graphveil.collect.survey import LABELS
 
-    kind: type[LabelRR | SubsetSelection] = LabelRR if mechanism == RR else SubsetSelection
-    return kind(epsilon=epsilon, classes=classes)
+    return LABELS[None if mechanism == RR else mechanism](epsilon=epsilon, classes=classes)
 
 
 def _own(kind: type[Any]) -> dict[str, Any]:

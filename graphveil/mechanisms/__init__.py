@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         shap_importance,
     )
     from graphveil.mechanisms.local.labels import LabelMechanism, LabelRR
+    from graphveil.mechanisms.local.local_hashing import LocalHashing
     from graphveil.mechanisms.local.multibit import MultiBit
     from graphveil.mechanisms.local.noise import LocalNoise
     from graphveil.mechanisms.local.per_feature import PerFeature
@@ -57,6 +58,7 @@ _HOMES = {
     "LabelMechanism": "local.labels",
     "LabelRR": "local.labels",
     "Laplace": "scalar.laplace",
+    "LocalHashing": "local.local_hashing",
     "LocalNoise": "local.noise",
     "MultiBit": "local.multibit",
     "NOT_COLLECTED": "local.statement",
@@ -101,6 +103,7 @@ __all__ = [
     "LabelMechanism",
     "LabelRR",
     "Laplace",
+    "LocalHashing",
     "LocalNoise",
     "MultiBit",
     "PMSub",

@@ -101,6 +101,16 @@ def subsets(words: Words, dim: int) -> Integers:
     rows, count = words.shape
     if count == dim:
         return np.tile(np.arange(dim), (rows, 1))
+    return np.sort(shuffled(words, dim)[:, :count], axis=1).astype(np.int64)
+
+
+def shuffled(words: Words, dim: int) -> npt.NDArray[np.int32]:
+    """Return range(dim) for each row of words, of which as many first places are drawn as it has words.
+
+    >>> shuffled(np.array([[2**63, 2**63]], dtype=np.uint64), 3).tolist()
+    [[1, 2, 0]]
+    """
+    rows, count = words.shape
     deck = np.tile(np.arange(dim, dtype=np.int32), (rows, 1))
     line = np.arange(rows)
     for top in range(count):
@@ -108,7 +118,7 @@ def subsets(words: Words, dim: int) -> Integers:
         chosen = deck[line, place]
         deck[line, place] = deck[:, top]
         deck[:, top] = chosen
-    return np.sort(deck[:, :count], axis=1).astype(np.int64)
+    return deck
 
 
 def row_blocks(rows: int, width: int) -> Iterator[slice]:

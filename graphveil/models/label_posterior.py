@@ -196,12 +196,14 @@ class LabelPosteriorMethod(LocalMethod):
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return what is known about a graph's randomised labels."""
+        label = self.reporting.label(graph.num_classes)
         return NoisyLabels(
             labels=labels,
             classes=graph.num_classes,
             train=told_in(graph, labels, "train"),
             val=told_in(graph, labels, "val"),
-            keep=self.reporting.label(graph.num_classes).keep_with(self.missing_labels),
+            keep=label.keep_with(self.missing_labels),
+            blind=label.blind,
             transition=self._transition(graph),
         )
 

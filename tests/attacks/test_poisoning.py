@@ -7,7 +7,8 @@ import torch
 import graphveil as gv
 from graphveil.attacks import attack_collection
 from graphveil.attacks.poisoning import LIES, Collection, _false_clients, _lying, _refused, _reports_of
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, NotYetError
+from graphveil.graph.recipes import RECIPES
 
 TINY = gv.load_dataset("synthetic/tiny", recipe="lpgnn", on_devices=True)
 KEYWORDS = {
@@ -21,6 +22,7 @@ KEYWORDS = {
 MODEL = gv.LPGNN(**KEYWORDS)
 TOLD = _reports_of(gv.LPGNN(**KEYWORDS).fit(TINY))
 WHO = _false_clients(TINY, 0.1, hubs=False, seed=0)
+LAW = MODEL.label_mechanism(3)
 OTHERS = np.setdiff1d(np.arange(300), WHO)
 
 
@@ -33,7 +35,7 @@ def test_who_lies() -> None:
 
 @pytest.mark.parametrize("lie", LIES)
 def test_only_liars_change_and_only_what_they_may(lie: str) -> None:
-    found = _lying(TOLD, TINY, WHO, lie, np.random.default_rng(0))
+    found = _lying(TOLD, TINY, LAW, WHO, lie, np.random.default_rng(0))
     rows, own = found.features.dense().numpy(), TOLD.features.dense().numpy()
     assert np.array_equal(rows[OTHERS], own[OTHERS])
     assert torch.equal(found.labels[OTHERS], TOLD.labels[OTHERS])
@@ -42,11 +44,45 @@ def test_only_liars_change_and_only_what_they_may(lie: str) -> None:
     assert np.abs(rows - 0.5).max() <= honest * (100.01 if lie == "unbounded" else 1.0001)
     if lie == "feature":
         assert (rows[WHO] >= 0.5).all() and (own[WHO] < 0.5).any()
+    saying = WHO[TOLD.labels[WHO] >= 0]
+    if lie == "deny":
+        assert (found.labels[saying] != TINY.y[saying]).all() and np.array_equal(rows, own)
     if lie in ("label", "same"):
-        saying = WHO[TOLD.labels[WHO] >= 0]
         rarest = torch.bincount(TINY.y).argmin().expand(len(saying))
         assert torch.equal(found.labels[saying], rarest if lie == "same" else (TINY.y[saying] + 1) % 3)
         assert np.array_equal(rows, own)
+
+
+@pytest.mark.parametrize("lie", ["random", "label", "same", "deny"])
+def test_liars_say_groups_of_hashes_that_they_did_not_choose(lie: str) -> None:
+    graph = _of_five_classes()
+    fitted = gv.LPGNN(**KEYWORDS | {"labels": "hashing", "eps_y": 0.5, "epochs": 1}).fit(graph)
+    law, told = fitted.label_mechanism(5), _reports_of(fitted)
+    assert (law.groups, law.size) == (2, 3)
+    found = _lying(told, graph, law, WHO, lie, np.random.default_rng(0))
+    assert torch.equal(found.labels[OTHERS], told.labels[OTHERS])
+    saying = WHO[told.labels[WHO, 0] >= 0]
+    said, own = found.labels[saying].numpy(), graph.y[saying].numpy()
+    law.groups_of(law.hashes_of_rows(saying.numpy()), said)  # a group of its hash, or this is refused
+    inside, people = law.members(said), np.arange(len(saying))
+    if lie == "deny":
+        assert not inside[people, own].any()
+    if lie == "label":
+        assert inside[people, (own + 1) % 5].all() and inside[people, own].any()
+    if lie == "same":
+        assert inside[:, int(torch.bincount(graph.y).argmin())].all()
+
+
+def _of_five_classes() -> gv.Graph:
+    many = gv.Graph.from_edges(
+        TINY.x, torch.arange(300) % 5, *TINY.adjacency.edge_index(), directed=False, num_classes=5
+    )
+    return RECIPES["gap"].split(many, seed=0)
+
+
+def test_who_says_several_classes_is_not_measured() -> None:
+    with pytest.raises(NotYetError, match="'hashing'"):
+        attack_collection(gv.LPGNN(**KEYWORDS | {"labels": "subset", "eps_y": 0.5}), _of_five_classes())
 
 
 def test_who_is_refused_says_nothing() -> None:
@@ -59,7 +95,7 @@ def test_a_server_without_checks_pays_for_it() -> None:
     little_noise = {"eps_x": 30.0, "eps_y": 30.0, "x_steps": 2, "y_steps": 0, "select": "likelihood"}
     plenty = gv.LPGNN(**{**KEYWORDS, **little_noise, "epochs": 60})
     collection = Collection.of(plenty, TINY)
-    sent = _lying(collection.told, TINY, WHO, "unbounded", np.random.default_rng(0))
+    sent = _lying(collection.told, TINY, LAW, WHO, "unbounded", np.random.default_rng(0))
     assert collection.accuracy(_refused(sent, WHO)) >= collection.accuracy(sent) + 0.2
 
 

@@ -15,6 +15,7 @@ from graphveil.mechanisms import (
     DiscreteGaussian,
     FeatureRR,
     LabelRR,
+    LocalHashing,
     LocalNoise,
     MultiBit,
     PerFeature,
@@ -127,7 +128,7 @@ def test_a_composition_is_of_one_group_of_records() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
-@pytest.mark.parametrize("law", [LabelRR, SubsetSelection], ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", [LabelRR, SubsetSelection, LocalHashing], ids=lambda law: law.__name__)
 def test_counts_of_labels_certify_most_of_a_claim(law: Any, epsilon: float) -> None:
     noise = LocalNoise(unsafe_noise_seed=4)
     bound = plant_labels(law(epsilon=epsilon, classes=7), people=100_000, noise=noise)

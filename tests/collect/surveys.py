@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from graphveil.collect import Survey
-from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, SubsetSelection, Weights
+from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, LocalHashing, MultiBit, SubsetSelection, Weights
 
 LABEL = LabelRR(epsilon=1.0, classes=5)
 SURVEYS = {
@@ -19,6 +19,10 @@ SURVEYS = {
     "paper": Survey(features=FeatureRR(epsilon=3.0, dim=4, k=10, mode="ceil", decode="naive")),
     "label": Survey(label=LabelRR(epsilon=0.5, classes=300)),
     "subset": Survey(label=SubsetSelection(epsilon=0.5, classes=30)),
+    "hashing": Survey(label=LocalHashing(epsilon=1.0, classes=7)),
+    "hashing and bits": Survey(
+        features=MultiBit(epsilon=6.0, dim=11), label=LocalHashing(epsilon=0.5, classes=30)
+    ),
     "subset and bits": Survey(
         features=MultiBit(epsilon=6.0, dim=11),
         label=SubsetSelection(epsilon=1.0, classes=7),

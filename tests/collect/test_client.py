@@ -16,6 +16,7 @@ from mechanisms.fits import fits
 from mechanisms.sources import BAD_KEYS, keys_are_fresh
 
 from graphveil.collect import Answer, Survey, answer, answer_all, decode, device, device_secret, encode
+from graphveil.collect.nodes import label_hashes
 from graphveil.collect.summary import feature_rows, largest_share, overview
 from graphveil.errors import BudgetError, ConfigError, GraphError
 from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
@@ -68,6 +69,17 @@ def test_answers_follow_the_law() -> None:
     bit = survey.features.bit_probability(np.array([0.0, 0.3, 1.0])) / 3
     fits(np.bincount(cells, minlength=6), np.stack([1 / 3 - bit, bit], axis=1).reshape(-1), seen=2)
     fits(np.bincount([one.label for one in answers], minlength=3), survey.label.transition[1], seen=2)
+
+
+def test_groups_that_devices_say_follow_the_law_of_their_own_hash() -> None:
+    survey, count = SURVEYS["hashing"], 60_000
+    nodes = [f"n{number}" for number in range(count)]
+    hashes = label_hashes(survey, nodes)
+    messages = answer_all(survey, nodes=nodes, secret=SECRET, labels=np.full(count, 4))
+    said = np.array([message[37] >> 6 for message in messages])
+    among = survey.label.among_groups
+    law = np.array([among.keep, among.change, among.change])
+    fits(np.bincount((said - hashes[:, 4]) % 3, minlength=3), law, seen=0.5)
 
 
 def test_words_beyond_a_share_follow_the_law() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mechanisms.fits import fits
 
 from graphveil.collect import Answer, Survey, answer, decode, encode
-from graphveil.collect.nodes import chosen_features, node_tag
-from graphveil.errors import ConfigError, MessageError
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Reports, SubsetSelection
+from graphveil.collect.nodes import chosen_features, label_hashes, node_tag
+from graphveil.errors import ConfigError, GraphError, MessageError
+from graphveil.mechanisms import FeatureRR, LabelRR, LocalHashing, MultiBit, Reports, SubsetSelection
 
 from .surveys import SECRET, SURVEYS, record
 
@@ -221,3 +221,35 @@ def test_a_class_that_there_is_not_is_refused() -> None:
     body = encode(SEVERAL, "ann", Answer(None, (1, 4)))[:HEADER]
     with pytest.raises(MessageError, match="does not end with zero bits"):
         decode(SEVERAL, "ann", signed(body + bytes([0b01000001])))
+
+
+# -- a group of classes ------------------------------------------------------------------------------------
+
+HASHED = Survey(label=LocalHashing(epsilon=1.0, classes=7))
+OF_ANN = [2, 1, 0, 0, 1, 0, 2]  # which group each class is in
+
+
+def test_the_format_of_a_group_is_frozen() -> None:
+    assert '"label":{"classes":7,"epsilon":1.0,"mechanism":"hashing"}' in HASHED.to_json()
+    assert label_hashes(HASHED, ["ann"]).tolist() == [OF_ANN]
+    for group in range(3):
+        classes = tuple(number for number in range(7) if OF_ANN[number] == group)
+        said = classes + (-1,) * (3 - len(classes))
+        message = encode(HASHED, "ann", Answer(None, said))
+        assert message[HEADER:-4] == bytes([group << 6])
+        assert decode(HASHED, "ann", message).label == said
+
+
+def test_a_group_that_there_is_not_is_refused() -> None:
+    body = encode(HASHED, "ann", decode(HASHED, "ann", answer(HASHED, **record(HASHED))))[:HEADER]
+    with pytest.raises(MessageError, match="class that the survey does not have"):
+        decode(HASHED, "ann", signed(body + bytes([3 << 6])))
+
+
+def test_nobody_chooses_which_classes_stand_together() -> None:
+    other = Survey(label=HASHED.label, purpose="another")
+    assert (label_hashes(HASHED, ["ann"]) != label_hashes(HASHED, ["bob"])).any()
+    assert (label_hashes(HASHED, ["ann"]) != label_hashes(other, ["ann"])).any()
+    said = decode(HASHED, "ann", answer(HASHED, **record(HASHED))).label
+    with pytest.raises(GraphError, match="one group of its hash"):
+        encode(HASHED, "bob", Answer(None, said))

@@ -25,6 +25,7 @@ from mechanisms import (
     test_discrete_laplace,
     test_edge_response,
     test_local,
+    test_local_hashing,
     test_local_noise,
     test_multibit,
     test_noisy_cells,
@@ -58,6 +59,7 @@ from graphveil.experiment.experiment import Experiment
 from graphveil.mechanisms import (
     FeatureRR,
     LabelRR,
+    LocalHashing,
     MultiBit,
     Split,
     StepNoise,
@@ -367,8 +369,17 @@ def other_classes_are_not_numbered_from_the_own_one(patch: Patch) -> None:
     patch.setattr(SubsetSelection, "_others", lambda law, _, words: subsets(words, law.classes - 1))
 
 
+def a_group_is_said_at_twice_the_budget(patch: Patch) -> None:
+    kept = property(lambda law: LabelRR(epsilon=2 * law.epsilon, classes=law.groups))
+    patch.setattr(LocalHashing, "among_groups", kept)
+
+
+def everybody_has_one_hash(patch: Patch) -> None:
+    patch.setattr("graphveil.collect.nodes._bound", lambda use, survey, node: b"one")
+
+
 def a_message_may_say_all_classes(patch: Patch) -> None:
-    def label(survey: Any, fields: Any) -> Any:
+    def label(survey: Any, node: Any, fields: Any) -> Any:
         classes = survey.label.classes
         return tuple(np.flatnonzero(fields[-classes:]).tolist()), fields[:-classes]
 
@@ -403,6 +414,15 @@ OF_REPORTS = (
         other_classes_are_not_numbered_from_the_own_one,
         partial(test_subset_selection.test_sets_follow_the_law, label=3),
     ),
+    Seeded(
+        a_group_is_said_at_twice_the_budget,
+        partial(
+            test_local_hashing.test_for_every_fixed_hash_no_group_is_more_than_e_to_the_epsilon_times_as_likely,
+            classes=7,
+            epsilon=1.0,
+        ),
+    ),
+    Seeded(everybody_has_one_hash, test_message.test_nobody_chooses_which_classes_stand_together),
     Seeded(
         a_message_may_say_all_classes,
         partial(

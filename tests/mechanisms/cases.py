@@ -14,6 +14,7 @@ from graphveil.mechanisms import (
     FeatureMechanism,
     FeatureRR,
     LabelRR,
+    LocalHashing,
     MultiBit,
     PerFeature,
     RecordFeatureRR,
@@ -80,6 +81,7 @@ def _weighed(count: int) -> Arrays:
 CASES = {name: Case(partial(made, name), lambda count: [records(count)]) for name in FEATURES} | {
     "labels": Case(lambda epsilon: LabelRR(epsilon=epsilon, classes=4), _labels, many=40_000),
     "several labels": Case(lambda epsilon: SubsetSelection(epsilon=epsilon, classes=9), _labels, many=40_000),
+    "a group of labels": Case(lambda epsilon: LocalHashing(epsilon=epsilon, classes=9), _labels, many=40_000),
     "weights of each record": Case(
         lambda epsilon: RecordFeatureRR(epsilon=epsilon, dim=3, k=4, mode="paper"), _weighed
     ),
@@ -97,5 +99,6 @@ def said(reports: Any) -> Arrays:
 BUDGETED: dict[str, Callable[[Any], object]] = {name: case.make for name, case in CASES.items()} | {
     f"one number: {name}": partial(scalar, name) for name in SCALARS
 }
+LABELS = ("labels", "several labels", "a group of labels")
 NO_BUDGETS = [0, 0.0, -1.0, math.nan, -math.inf, "1", None, True]
-BELOW_64_BITS = [*(name for name in BUDGETED if name.startswith("one number")), "labels", "several labels"]
+BELOW_64_BITS = [*(name for name in BUDGETED if name.startswith("one number")), *LABELS]

@@ -10,7 +10,7 @@ import torch
 import graphveil as gv
 from graphveil.collect import Collector, Survey, answer_all
 from graphveil.errors import ConfigError, UnitError
-from graphveil.mechanisms import LabelRR, MultiBit, SubsetSelection
+from graphveil.mechanisms import LabelRR, LocalHashing, MultiBit, SubsetSelection
 from graphveil.models.lpgnn.mixture import AROUND
 from graphveil.models.lpgnn.randomised import asked
 from graphveil.privacy import ledger_of
@@ -160,8 +160,15 @@ def test_it_learns_from_the_reports_of_lpgnn_and_books_nothing() -> None:
         gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0).fit_reports_of(beside, graph)
 
 
-@pytest.mark.parametrize("label", [LabelRR(epsilon=3.0, classes=3), SubsetSelection(epsilon=0.5, classes=9)])
-def test_it_learns_from_messages(label: LabelRR | SubsetSelection) -> None:
+@pytest.mark.parametrize(
+    "label",
+    [
+        LabelRR(epsilon=3.0, classes=3),
+        SubsetSelection(epsilon=0.5, classes=9),
+        LocalHashing(epsilon=0.5, classes=9),
+    ],
+)
+def test_it_learns_from_messages(label: LabelRR | SubsetSelection | LocalHashing) -> None:
     graph, survey = grouped(), Survey(label=label)
     answered = range(10, graph.num_nodes)
     collector = Collector(survey, graph.num_nodes)

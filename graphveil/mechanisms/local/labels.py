@@ -73,6 +73,11 @@ class LabelMechanism(ABC):
         return -math.expm1(-self.epsilon) * self.keep * (self.classes - self.size) / (self.classes - 1)
 
     @property
+    def blind(self) -> float:
+        """k/c: how often what is said blindly holds a given class."""
+        return self.size / self.classes
+
+    @property
     def information(self) -> float:
         """What is said tells so many nats about a label of which each class is equally likely."""
         told = zip((self.keep, 1 - self.keep), self.ratios(), strict=True)
@@ -80,15 +85,15 @@ class LabelMechanism(ABC):
 
     def keep_with(self, missing: float) -> float:
         """Return (1 - m) p + m k/c: how often a record says its class if a share m has none to say."""
-        return (1 - missing) * self.keep + missing * self.size / self.classes
+        return (1 - missing) * self.keep + missing * self.blind
 
     def ratios(self, missing: float = 0.0) -> tuple[float, float]:
         """Return how likely a set is for a class in it, and for one outside, relative to a set drawn blindly.
 
         A share m of the records has no label, and draws blindly.
         """
-        keep, size = self.keep_with(missing), self.size
-        return keep * self.classes / size, (1 - keep) * self.classes / (self.classes - size)
+        keep = self.keep_with(missing)
+        return keep / self.blind, (1 - keep) / (1 - self.blind)
 
     @property
     def transition(self) -> Floats:
@@ -106,7 +111,7 @@ class LabelMechanism(ABC):
         [[0.9, 0.1], [0.1, 0.9]]
         """
         _check.within(0, 1, missing=missing)
-        said = (1 - missing) * self.change + missing * self.size / self.classes
+        said = (1 - missing) * self.change + missing * self.blind
         return np.full((self.classes, self.classes), said) + (1 - missing) * self.gap * np.eye(self.classes)
 
     def perturb(self, labels: Integers, *, stream: Draws, rows: Integers | None = None) -> Integers:
@@ -130,7 +135,7 @@ class LabelMechanism(ABC):
         stream.serve(rows)
         count, width = self._words_and_width
         for part in row_blocks(len(labels), width):
-            said[part] = self._said(labels[part], stream.words(rows[part], words_per_row=count))
+            said[part] = self._said(labels[part], stream.words(rows[part], words_per_row=count), rows[part])
         return said
 
     def silent(self, records: int) -> Integers:
@@ -155,7 +160,7 @@ class LabelMechanism(ABC):
         array([0.25, 0.75])
         """
         said = self.checked_said(said)
-        shares = np.bincount(said.ravel(), minlength=self.classes) / max(1, len(said))
+        shares = np.bincount(said[said >= 0], minlength=self.classes) / max(1, len(said))
         return (shares - self.change) / self.gap
 
     def frequency_variance(self, frequencies: Floats, records: int) -> Floats:
@@ -201,8 +206,11 @@ class LabelMechanism(ABC):
         """How many random words a record takes, and how many numbers it needs while it is randomised."""
 
     @abstractmethod
-    def _said(self, labels: Integers, words: Words) -> Integers:
-        """Return what records say, of which some have no label, from a row of words each."""
+    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
+        """Return what records say, of which some have no label, from a row of words each.
+
+        Their numbers are for what is chosen in public about each.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +281,7 @@ class LabelRR(LabelMechanism):
     def _words_and_width(self) -> tuple[int, int]:
         return 1, 1
 
-    def _said(self, labels: Integers, words: Words) -> Integers:
+    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         words = words[:, 0]
         told = (labels + self._shifts(words)) % self.classes
         return np.where(labels == MISSING, below(words, self.classes), told)

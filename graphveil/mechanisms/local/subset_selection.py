@@ -79,7 +79,7 @@ class SubsetSelection(LabelMechanism):
     def _words_and_width(self) -> tuple[int, int]:
         return 1 + self.size, self.classes
 
-    def _said(self, labels: Integers, words: Words) -> Integers:
+    def _said(self, labels: Integers, words: Words, rows: Integers) -> Integers:
         said = np.empty((len(labels), self.size), dtype=np.int64)
         missing = labels == MISSING
         inside = ~missing & (words[:, 0] < np.uint64(self.counts[0]))

@@ -28,11 +28,13 @@ class NoisyLabels:
     """What is known about labels, and how it came about.
 
     Args:
-        labels: randomised classes, int64 (N), or (N, k) of k that a node said; -1 where none was told.
+        labels: randomised classes, int64 (N), or (N, k) of up to k that a node said, with -1 after them; -1
+            where none was told.
         classes: C.
         train, val: the nodes to fit and to select on, int64.
         keep: p, the probability that the label is among what was said: the most that agrees without
             learning the noise.
+        blind: how often what is said blindly holds a given class; k/C if None.
         transition: T (C, C), row y the probabilities that each class is said for y; None to learn noisy
             labels as they are.
         smoothing: what labels are propagated by; None for none.
@@ -43,6 +45,7 @@ class NoisyLabels:
     train: Tensor
     val: Tensor
     keep: float = 1.0
+    blind: float | None = None
     transition: Tensor | None = None
     smoothing: Propagation | None = None
 
@@ -50,15 +53,15 @@ class NoisyLabels:
     def said(self) -> Tensor:
         """Y', float32 (N, C): one for each class that a node said, zero rows where no label was told."""
         several = self.labels.reshape(len(self.labels), -1)
-        rows = functional.one_hot(several.clamp(min=0), self.classes).sum(dim=1)
-        return rows.float() * known(self.labels)[:, None]
+        rows = functional.one_hot(several + 1, self.classes + 1).sum(dim=1)  # the first column counts the -1
+        return rows[:, 1:].float()
 
     @cached_property
     def likelihood(self) -> Tensor:
         """How likely what a node said is for each class, float32 (N, C), relative to saying any set alike."""
         size = self.labels.reshape(len(self.labels), -1).shape[1]
-        inside = self.keep * self.classes / size
-        outside = (1 - self.keep) * self.classes / (self.classes - size)
+        blind = size / self.classes if self.blind is None else self.blind
+        inside, outside = self.keep / blind, (1 - self.keep) / (1 - blind)
         told = self.said * (inside - outside) + outside
         return torch.where(known(self.labels)[:, None], told, 1.0)
 

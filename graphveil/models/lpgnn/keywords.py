@@ -23,8 +23,10 @@ class LabelKeywords:
 
     Args:
         eps_y: the budget of a node's label; inf sends it as it is.
-        labels: how it is randomised: ``"rr"`` (randomised response: one class is said) or ``"subset"``
-            (subset selection: several are, which tells more where there are many classes for the budget).
+        labels: how it is randomised: ``"rr"`` (randomised response: one class is said), ``"subset"`` (subset
+            selection: several are, which tells more where there are many classes for the budget) or
+            ``"hashing"`` (one of a few public groups of classes is, which tells nearly as much, and false
+            clients least).
     """
 
     eps_y: float | None = None

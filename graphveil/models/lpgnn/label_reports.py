@@ -4,11 +4,15 @@ import math
 from typing import Literal
 
 from graphveil.artifacts.rows import ReleaseRow
-from graphveil.mechanisms import LabelMechanism, LabelRR, SubsetSelection
+from graphveil.mechanisms import LabelMechanism, LabelRR, LocalHashing, SubsetSelection
 from graphveil.models.lpgnn.feature_reports import AS_IT_IS
 
-Labels = Literal["rr", "subset"]
-LABELS: dict[Labels, type[LabelRR | SubsetSelection]] = {"rr": LabelRR, "subset": SubsetSelection}
+Labels = Literal["rr", "subset", "hashing"]
+LABELS: dict[Labels, type[LabelRR | SubsetSelection | LocalHashing]] = {
+    "rr": LabelRR,
+    "subset": SubsetSelection,
+    "hashing": LocalHashing,
+}
 
 
 def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanism:
@@ -20,15 +24,16 @@ def label_mechanism(name: Labels, epsilon: float, classes: int) -> LabelMechanis
     return LABELS[name](epsilon=epsilon, classes=classes)
 
 
-def name_of(label: LabelRR | SubsetSelection) -> Labels:
+def name_of(label: LabelMechanism) -> Labels:
     """Return the name of a mechanism."""
-    return "rr" if isinstance(label, LabelRR) else "subset"
+    return next(name for name, kind in LABELS.items() if isinstance(label, kind))
 
 
 def label_row(label: LabelMechanism) -> ReleaseRow:
     """Return what leaves each node of its label, as a line of a table."""
+    values = 1 if isinstance(label, LocalHashing) else label.size  # its hash is public, and is not told
     return ReleaseRow(
-        kind="label", sensitivity=1.0, noise_std=[], values_per_node=label.size, words=label_words(label)
+        kind="label", sensitivity=1.0, noise_std=[], values_per_node=values, words=label_words(label)
     )
 
 
@@ -40,6 +45,10 @@ def label_words(label: LabelMechanism) -> str:
     """
     if math.isinf(label.epsilon):
         return AS_IT_IS
+    if isinstance(label, LocalHashing):
+        return f"one of {label.groups} public groups of {label.classes} classes said, its own with " + (
+            f"probability {label.keep:.4g}"
+        )
     if label.size > 1:
         among = f"its own among them with probability {label.keep:.4g}"
         return f"{label.size} of {label.classes} classes said, {among}"

@@ -182,7 +182,8 @@ class LpgnnMethod(LocalMethod):
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:
         """Return what is known about a graph's randomised labels."""
-        keep = self.reporting.label(graph.num_classes).keep_with(self.learning.missing_labels)
+        label = self.reporting.label(graph.num_classes)
+        keep = label.keep_with(self.learning.missing_labels)
         corrected = self.learning.forward_correction and keep < 1
         return NoisyLabels(
             labels=labels,
@@ -190,6 +191,7 @@ class LpgnnMethod(LocalMethod):
             train=told_in(graph, labels, "train"),
             val=told_in(graph, labels, "val"),
             keep=keep,
+            blind=label.blind,
             transition=self._transition(graph) if corrected else None,
             smoothing=None if self.smoothing is None else self.smoothing.along(graph.adjacency),
         )

@@ -427,6 +427,20 @@ class TestSeveralClassesOfALabel:
         found.save(tmp_path / "model")
         assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
 
+    @pytest.mark.parametrize("forward_correction", [True, False])
+    def test_a_group_of_classes_is_learned_from(self, tmp_path, forward_correction: bool) -> None:
+        graph, ways = self.many(), {"posterior_steps": 4, "around": "mixture"}
+        asked = {"eps_y": 1.5, "labels": "hashing", "epochs": 3, "forward_correction": forward_correction}
+        found = model(**asked, **ways).fit(graph)
+        law, said = found.label_mechanism(9), found.aggregates_["labels"].numpy()
+        assert said.shape == (graph.num_nodes, 3)
+        told = np.flatnonzero(said[:, 0] >= 0)
+        law.groups_of(law.hashes_of_rows(told), said[told])  # by the hash of the node's number, or refused
+        assert found.guarantee.local_budgets[1] == 1.5
+        assert "one of 4 public groups of 9 classes" in found.reports_for(4, 9)[-1].words
+        found.save(tmp_path / "model")
+        assert torch.equal(gv.load_model(tmp_path / "model").predict_proba(), found.predict_proba())
+
     def test_the_likelihood_counts_every_class_of_the_set(self) -> None:
         law = SubsetSelection(epsilon=1.0, classes=7)
         labels = torch.tensor([[1, 4], [-1, -1]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphveil.graph import Adjacency
-from graphveil.mechanisms import LocalNoise, SubsetSelection
+from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
 from graphveil.models.lpgnn.belief import PublicPairs, beliefs
 from graphveil.models.lpgnn.drop import NoisyLabels
 from graphveil.models.lpgnn.mixture import (
@@ -116,6 +116,21 @@ def test_the_likelihood_knows_of_missing_labels(missing: float) -> None:
     inside, outside = law.ratios(missing)
     expected = torch.full((7,), outside).index_fill(0, labels[0], inside)
     assert torch.allclose(noisy.likelihood[0], expected)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_the_likelihood_of_a_group_is_that_of_its_hash_however_many_classes_it_has(missing: float) -> None:
+    law = LocalHashing(epsilon=1.0, classes=7)
+    labels, nobody = torch.tensor([[0, 3, -1], [1, 4, 6], [-1, -1, -1]]), torch.empty(0, dtype=torch.int64)
+    noisy = NoisyLabels(
+        labels=labels, classes=7, train=nobody, val=nobody, keep=law.keep_with(missing), blind=law.blind
+    )
+    assert noisy.said.tolist() == law.members(labels.numpy()).astype(float).tolist()
+    inside, outside = law.ratios(missing)
+    for row, classes in enumerate(([0, 3], [1, 4, 6])):
+        expected = torch.full((7,), outside).index_fill(0, torch.tensor(classes), inside)
+        assert torch.allclose(noisy.likelihood[row], expected)
+    assert (noisy.likelihood[2] == 1).all()
 
 
 def test_weights_follow_the_evidence_and_add_up_to_one() -> None:
