@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphveil.experiment.calibration import calibrate
     from graphveil.experiment.sweep import sweep
     from graphveil.fidelity.comparison import compare
-    from graphveil.graph import Graph, list_datasets, load_dataset, read_graph, split
+    from graphveil.graph import Graph, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.models import METHODS, register
     from graphveil.models.base import Estimator
     from graphveil.models.classcode import ClassCode
@@ -67,6 +67,7 @@ _HOMES = {
     "load_dataset": "graphveil.graph",
     "load_model": "graphveil.models.saved",
     "mechanisms": "",
+    "open_graph": "graphveil.graph",
     "perturb": "",
     "private_hops": "graphveil.models.private_hops",
     "read_graph": "graphveil.graph",
@@ -105,6 +106,7 @@ __all__ = [
     "load_dataset",
     "load_model",
     "mechanisms",
+    "open_graph",
     "perturb",
     "private_hops",
     "read_graph",

@@ -38,7 +38,19 @@ RELEASE = {
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "datasets", "train", "sweep", "predict", "perturb", "compare", "calibrate", "explain"]
+    "command",
+    [
+        "demo",
+        "datasets",
+        "train",
+        "sweep",
+        "predict",
+        "perturb",
+        "compare",
+        "calibrate",
+        "explain",
+        "prepare",
+    ],
 )
 def test_help_finds_every_command(invoke: Invoke, command: str) -> None:
     assert command in invoke("--help").out

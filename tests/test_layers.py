@@ -58,6 +58,7 @@ HOMES = {  # foreign packages that only one part may import
     "mlflow": {"experiment"},
     "tensorboard": {"experiment"},
     "typer": {"cli"},
+    "duckdb": {"graph"},
 }
 LAZY = {
     "mlflow",
@@ -66,6 +67,7 @@ LAZY = {
     "pyarrow",
     "gensim",
     "shap",
+    "duckdb",
 }  # heavy: imported where used
 FORBIDDEN = ("pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "random")
 FORBIDDEN_CALLS = {

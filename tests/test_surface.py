@@ -42,6 +42,7 @@ PUBLIC = {
     "load_dataset",
     "load_model",
     "mechanisms",
+    "open_graph",
     "perturb",
     "private_hops",
     "read_graph",

@@ -9,6 +9,8 @@ from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
 from graphveil.graph.recipes import RECIPES, Recipe
 from graphveil.graph.splits import hash_split, random_split, split
+from graphveil.graph.stored.opened import open_graph
+from graphveil.graph.stored.prepare import prepare
 from graphveil.graph.synthetic import synthetic
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "hash_split",
     "list_datasets",
     "load_dataset",
+    "open_graph",
+    "prepare",
     "random_split",
     "read_graph",
     "rows",

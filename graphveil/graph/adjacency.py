@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,6 +77,7 @@ class Adjacency:
     history: tuple[Step, ...] = ()  # how it grew, oldest step first
     weights: Tensor | None = None
     max_weight: float | None = None
+    folder: Path | None = None  # of a prepared graph, whose edges are mapped and not loaded
     version: Version = field(default_factory=Version, init=False)
 
     def __post_init__(self) -> None:
@@ -124,11 +126,13 @@ class Adjacency:
         history: tuple[Step, ...] = (),
         weights: Tensor | None = None,
         max_weight: float | None = None,
+        folder: Path | None = None,
     ) -> Adjacency:
         """Return rows that are known to be in order; to check them again would take as long as to sort."""
         made = object.__new__(cls)
         vars(made).update(indptr=indptr, indices=indices, directed=directed, edge_set=edge_set)
         vars(made).update(history=history, weights=weights, max_weight=max_weight, version=Version())
+        vars(made).update(folder=folder)
         return made
 
     def __repr__(self) -> str:

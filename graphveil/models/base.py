@@ -37,6 +37,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
+from graphveil.release.engines.named import engine_for
 from graphveil.release.release import check_weights
 
 _log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
@@ -177,7 +178,7 @@ class Estimator(Manners, ABC):
         *,
         on_progress: OnProgress = silent,
         workspace: Path | None = None,
-        engine: Engine | None = None,
+        engine: Engine | str | None = None,
         cache: Path | None = None,
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
@@ -187,9 +188,10 @@ class Estimator(Manners, ABC):
 
         The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
         one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine``
-        schedules the blocks of edges (:mod:`graphveil.release.engines`); it changes no bit. Nor does
-        ``cache``, a folder of what follows from public features and labels alone: fits that share it, other
-        budgets and other methods at the same seed, learn that once.
+        schedules the blocks of edges: ``"memory"``, ``"disk"`` for a graph of :func:`graphveil.open_graph`,
+        or one of :mod:`graphveil.release.engines`; by default where the edges are. It changes no bit. Nor
+        does ``cache``, a folder of what follows from public features and labels alone: fits that share it,
+        other budgets and other methods at the same seed, learn that once.
 
         Raises:
             UnitError: the unit does not fit the graph.
@@ -197,7 +199,8 @@ class Estimator(Manners, ABC):
             BudgetError: the graph's ledger refuses the release.
         """
         graph = as_graph(graph, directed=self._directed)
-        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, engine, cache))
+        chosen = engine_for(engine, graph.adjacency)
+        return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, chosen, cache))
 
     @one_thread()
     def _fit_by(self, method: Method, graph: Graph, session: Session) -> Self:

@@ -17,13 +17,13 @@ from graphveil.privacy import Guarantee, PrivacyLedger, ledger_of
 from graphveil.release import (
     Engine,
     FolderJournal,
-    InMemoryEngine,
     Journal,
     MemoryJournal,
     Release,
     ReleaseKey,
     ReleasePlan,
 )
+from graphveil.release.engines.named import engine_for
 from graphveil.release.engines.row_range import RowRange
 from graphveil.train import EpochRecord
 
@@ -49,7 +49,7 @@ class Session:
         label: what the ledger calls the release.
         noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
         ledger: where the release is recorded, by default the ledger of the edges that it asks.
-        engine: what schedules blocks of edges; by default they are summed in memory.
+        engine: what schedules blocks of edges; by default whatever fits where they are.
         on_booked: called when the release is recorded.
         on_progress: told of stages and epochs.
         workspace: holds a fit's checkpoints; a second fit there resumes the first.
@@ -93,7 +93,7 @@ class Session:
             groups,
             budget=self.ledger or ledger_of(graph.edge_set),
             key=seeded,
-            engine=self.engine if not first else RowRange(first, self.engine or InMemoryEngine()),
+            engine=self.engine if not first else RowRange(first, engine_for(self.engine, graph.adjacency)),
             journal=self.journal(),
             label=self.label,
         )

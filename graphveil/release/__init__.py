@@ -8,6 +8,7 @@ from graphveil.release.edge_response import EdgeResponseData, EdgeResponseQuery
 from graphveil.release.edge_total import EdgeTotalData, EdgeTotalQuery
 from graphveil.release.edge_training import EdgeAttentionData, EdgeAttentionQuery
 from graphveil.release.engines.base import BlockWork, Engine
+from graphveil.release.engines.disk import DiskEngine
 from graphveil.release.engines.in_memory import InMemoryEngine
 from graphveil.release.engines.row_range import RowRange
 from graphveil.release.exact_sums import sum_in_neighbors, weighted_sum_in_neighbors
@@ -48,6 +49,7 @@ __all__ = [
     "DPSGDQuery",
     "Data",
     "Description",
+    "DiskEngine",
     "EdgeAttentionData",
     "EdgeAttentionQuery",
     "EdgeCountData",

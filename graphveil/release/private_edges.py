@@ -11,7 +11,7 @@ from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Ids
 from graphveil.release.compact import CompactRows
 from graphveil.release.engines.base import BlockWork, Engine
-from graphveil.release.engines.in_memory import InMemoryEngine
+from graphveil.release.engines.named import engine_for
 from graphveil.release.keys import keyed_digest
 
 Counts = npt.NDArray[np.int64]
@@ -26,8 +26,8 @@ class PrivateEdges:
     """
 
     def __init__(self, adjacency: Adjacency, engine: Engine | None = None) -> None:
-        """Take the edges, and who schedules their blocks."""
-        self._adjacency, self._engine = adjacency, engine or InMemoryEngine()
+        """Take the edges, and who schedules their blocks; by default whoever fits where they are."""
+        self._adjacency, self._engine = adjacency, engine_for(engine, adjacency)
         self._memory: Tensor | CompactRows | None = None
 
     def __repr__(self) -> str:

@@ -33,6 +33,10 @@ class Engine(ABC):
         """The first row that is answered; rows keep their numbers, and with them their noise."""
         return 0
 
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuse edges that the engine cannot read, before anything is spent; by default it reads all."""
+        return
+
     @abstractmethod
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
         """Yield the destination blocks from row ``first`` on, in order, whatever their size."""

@@ -31,6 +31,10 @@ class RowRange(Engine):
         """The first row that is answered."""
         return self.first_row
 
+    def check(self, adjacency: Adjacency) -> None:
+        """Leave it to the inner engine."""
+        self.inner.check(adjacency)
+
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
         """Yield the inner engine's blocks."""
         return self.inner.blocks(adjacency, first)

@@ -1,0 +1,1 @@
+"""Graphs on disk: edges in destination blocks that are mapped into memory and never loaded whole."""

@@ -1,0 +1,201 @@
+"""Two tables of any size become a folder that :func:`~graphveil.graph.stored.opened.open_graph` opens.
+
+Node arrays go through memory, edges do not: they are sorted outside of it, and written block by block.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphveil import _check, tables
+from graphveil.errors import GraphError
+from graphveil.graph._tables import fields_of, refuse_unlabelled
+from graphveil.graph.graph import Graph
+from graphveil.graph.stored.arrays import write_arrays
+from graphveil.graph.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, new_key, read_manifest
+from graphveil.graph.stored.sorting import EdgeTables, found_files
+from graphveil.graph.stored.writing import full_disk_named, write_blocks
+from graphveil.tables.choices import DROP, REFUSE, Categories, Choices, Named
+from graphveil.tables.given import GivenFile, GivenTable
+from graphveil.tables.look import Look, Roles, look
+
+BLOCK_ROWS = 1 << 17
+MEMORY = "1GB"
+_SCRATCH = "sorting"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A finished folder; ``edges`` counts each edge once and is as private as the tables."""
+
+    path: Path
+    nodes: int
+    edges: int
+
+
+def prepare(
+    nodes: str | PathLike[str],
+    edges: Sequence[str | PathLike[str]],
+    out: str | PathLike[str],
+    *,
+    id: str,
+    source: str,
+    target: str,
+    directed: bool = False,
+    label: str | None = None,
+    split: str | None = None,
+    features: Named | None = None,
+    drop: Named = (),
+    categories: Categories = (),
+    missing: str = REFUSE,
+    unknown_ids: str = REFUSE,
+    classes: Sequence[str] | None = None,
+    memory: str = MEMORY,
+    block_rows: int = BLOCK_ROWS,
+) -> Prepared:
+    """Write a graph's edges to disk in destination blocks, sorted, each once, and its node arrays beside.
+
+    The table of nodes is read as :func:`~graphveil.graph.files.read_graph` reads it, into memory; the tables
+    of edges are sorted by DuckDB (extra ``disk``) and may be larger than memory. A call that was killed goes
+    on behind its last block when it is given again; a finished folder is left as it is. The bytes of the
+    edges depend on the tables alone, not on memory, threads or interruptions.
+
+    Args:
+        nodes: a parquet or CSV file.
+        edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
+        out: the folder, which nobody but its owner may read: it is as private as the tables.
+        id, source, target, directed, label, split, features, drop, categories, missing, classes: as for
+            :func:`~graphveil.graph.files.read_graph`.
+        unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
+        memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
+        block_rows: rows a block; it changes no result.
+
+    Raises:
+        ConfigError: DuckDB is not installed, or an argument is out of range.
+        GraphError: a file or column is missing or unusable, an edge names an unknown id, the disk is full, or
+            the folder holds another graph.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "nodes.csv").write_text("user,age,team\\n7,31,red\\n8,45,blue\\n9,28,\\n")
+    >>> _ = (folder / "edges.csv").write_text("a,b\\n7,8\\n9,8\\n8,7\\n")
+    >>> prepare(folder / "nodes.csv", [folder / "edges.csv"], folder / "graph", id="user", label="team",
+    ...         source="a", target="b").edges  # doctest: +SKIP
+    2
+    """
+    _check.integer_at_least(1, block_rows=block_rows)
+    _check.one_of((REFUSE, DROP), unknown_ids=unknown_ids)
+    if label is None and classes is None:
+        refuse_unlabelled()
+    files, folder = found_files(edges), Path(out)
+    roles = Roles(id=id, source=source, target=target, label=label, split=split)
+    choices = Choices.of(features, drop, categories, missing, REFUSE)
+    found = _nodes(Path(nodes), roles, choices, classes)
+    assert found.ids is not None
+    inputs = _inputs([Path(nodes), *files], roles, choices, directed, unknown_ids, classes)
+    manifest = _begun(folder, inputs)
+    if manifest is None:
+        graph = _without_edges(found, directed, classes is not None, Path(nodes).name.partition(".")[0])
+        manifest = _first_manifest(folder, graph, inputs, block_rows, _released(files))
+    scratch = folder / _SCRATCH
+    shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
+    if not manifest.complete:
+        known = EdgeTables(
+            files=files,
+            source=source,
+            target=target,
+            ids=found.ids,
+            directed=directed,
+            drop_unknown=unknown_ids == DROP,
+            memory=memory,
+            threads=torch.get_num_threads(),
+            scratch=scratch,
+        )
+        manifest = write_blocks(folder, manifest, known.sorted_from)
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Prepared(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
+
+
+def _nodes(path: Path, roles: Roles, choices: Choices, classes: Sequence[str] | None) -> Look:
+    """Look at the table of nodes beside a table of no edges, and refuse all that is wrong with it."""
+    nothing = GivenTable.of(
+        {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
+    )
+    found = look(GivenFile(path), nothing, roles, choices, classes=classes)
+    found.refuse()
+    return found
+
+
+def _without_edges(found: Look, directed: bool, classes_given: bool, name: str) -> Graph:
+    return Graph.from_edges(directed=directed, name=name, **fields_of(found, classes_given=classes_given))
+
+
+def _inputs(files: Sequence[Path], *choices: Any) -> str:
+    """Return which files these are, by name, size and time, and what was chosen, as text."""
+    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return json.dumps([stats, [repr(choice) for choice in choices]])
+
+
+def _begun(folder: Path, inputs: str) -> Manifest | None:
+    """Return the manifest of a folder that is to be finished, None for a new one.
+
+    Raises:
+        GraphError: the folder holds something else.
+    """
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        if manifest.inputs != inputs and not manifest.blocks:
+            return None  # a call that was refused left it
+        if manifest.inputs != inputs:
+            raise GraphError(
+                f"{folder} holds a graph of other tables, of older versions of them or of other choices; "
+                "name a new folder, or remove this one"
+            )
+        return manifest
+    known = {SOURCES, OFFSETS, _SCRATCH}
+    if folder.exists() and any(
+        part.name not in known and part.suffix not in (".npy", ".parquet") and MANIFEST not in part.name
+        for part in folder.iterdir()
+    ):
+        raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
+    return None
+
+
+def _first_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
+    """Write the node arrays, and the manifest of a graph whose blocks are to come."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    key = new_key()
+    with full_disk_named(folder):
+        sums, facts = write_arrays(folder, graph, key)
+        manifest = Manifest(
+            key=key,
+            inputs=inputs,
+            nodes=graph.num_nodes,
+            directed=graph.directed,
+            block_rows=block_rows,
+            released=released,
+            arrays=sums,
+            facts=facts,
+        )
+        manifest.write(folder)
+        os.sync()
+    return manifest
+
+
+def _released(files: Sequence[Path]) -> str:
+    """Return what the tables say of themselves, which must be the same in all."""
+    said = {tables.released(path) for path in files}
+    if len(said) > 1:
+        raise GraphError("the tables of edges are not of one released graph; prepare each graph by itself")
+    return said.pop()

@@ -1,0 +1,42 @@
+"""Out of core: blocks of a prepared graph, read from the disk as they come."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graphveil import _check
+from graphveil.errors import ConfigError
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges, blocks
+from graphveil.graph.stored.opened import read_ahead, sources_of
+from graphveil.release.engines.base import Engine
+
+
+@dataclass(frozen=True)
+class DiskEngine(Engine):
+    """Yields the blocks of a graph that :func:`~graphveil.graph.stored.opened.open_graph` opened.
+
+    While one block is worked on, the system is asked to read the next one. Of edges there are the pages of
+    those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.
+    """
+
+    block_rows: int = 1 << 17
+
+    def __post_init__(self) -> None:
+        """Check the size of a block."""
+        _check.integer_at_least(1, block_rows=self.block_rows)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Refuse edges that are not on disk."""
+        if adjacency.folder is None:
+            raise ConfigError(
+                "engine='disk' (--engine disk) reads a prepared graph, and this one is in memory: write it "
+                "with graphveil prepare and open the folder (gv.open_graph), or use engine='memory'"
+            )
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
+        """Yield views of the mapped edges."""
+        self.check(adjacency)
+        with sources_of(adjacency) as file:
+            for block in blocks(adjacency, self.block_rows, first):
+                read_ahead(file, adjacency, block.stop, self.block_rows)
+                yield block

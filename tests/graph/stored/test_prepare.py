@@ -1,0 +1,188 @@
+"""Tables to folders: what DuckDB sorts is what is read in memory, and where it is refused."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import torch
+
+from graphveil.errors import ConfigError, GraphError
+from graphveil.graph import open_graph, prepare, read_graph
+from graphveil.graph.stored import sorting
+from graphveil.graph.stored.manifest import OFFSETS, SOURCES
+
+pytest.importorskip("duckdb")
+
+NODES, EDGES = 400, 3000
+COLUMNS: dict[str, Any] = {"id": "user", "label": "team", "source": "a", "target": "b"}
+
+
+def ids_of(kind: str) -> pa.Array:
+    places = np.random.default_rng(1).permutation(NODES)
+    if kind == "run":
+        return pa.array(np.arange(100, 100 + NODES))
+    return pa.array(7 * places) if kind == "numbers" else pa.array([f"u'{place}" for place in places])
+
+
+def tables(folder: Path, kind: str, suffix: str = ".parquet", parts: int = 3) -> tuple[Path, pa.Table]:
+    """Write a table of nodes and some of edges; return the first, and all edges."""
+    rng, ids = np.random.default_rng(0), ids_of(kind)
+    nodes = {"user": ids, "team": rng.choice(["red", "blue"], NODES), "age": rng.normal(size=NODES)}
+    ends = rng.integers(NODES, size=(2, EDGES))
+    edges = pa.table(
+        {"more": np.zeros(EDGES), "a": ids.take(pa.array(ends[0])), "b": ids.take(pa.array(ends[1]))}
+    )
+    pa.parquet.write_table(pa.table(nodes), folder / "nodes.parquet")
+    for part in range(parts):
+        write(edges.slice(part * EDGES // parts, EDGES // parts), folder / f"part-{part}{suffix}")
+    return folder / "nodes.parquet", edges
+
+
+def write(table: pa.Table, path: Path) -> None:
+    (pa.parquet.write_table if path.suffix == ".parquet" else pa.csv.write_csv)(table, path)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("kind", ["run", "numbers", "text"])
+def test_the_folder_is_the_graph_that_is_read_in_memory(
+    tmp_path: Path, kind: str, suffix: str, directed: bool
+) -> None:
+    nodes, edges = tables(tmp_path, kind, suffix)
+    write(edges, tmp_path / f"all{suffix}")
+    made = prepare(
+        nodes, [tmp_path / f"part-*{suffix}"], tmp_path / "g", directed=directed, block_rows=70, **COLUMNS
+    )
+    found, plain = (
+        open_graph(tmp_path / "g"),
+        read_graph(nodes, tmp_path / f"all{suffix}", directed=directed, **COLUMNS),
+    )
+    for one, other in zip(found.adjacency.arrays, plain.adjacency.arrays, strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(torch.as_tensor(found.x), torch.as_tensor(plain.x)) and torch.equal(found.y, plain.y)
+    assert found.encoding is not None and plain.encoding is not None
+    assert (
+        found.encoding.rules == plain.encoding.rules
+        and found.notes == plain.notes
+        and found.name == plain.name
+    )
+    assert made.nodes == NODES and made.edges == len(plain.adjacency.indices) // (1 if directed else 2)
+
+
+def bytes_of(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / SOURCES).read_bytes(), (folder / OFFSETS).read_bytes()
+
+
+def test_neither_memory_nor_blocks_nor_the_order_of_files_change_a_byte(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "numbers")
+    parts = [tmp_path / f"part-{part}.parquet" for part in range(3)]
+    prepare(nodes, parts, tmp_path / "g", **COLUMNS)
+    prepare(nodes, parts[::-1], tmp_path / "h", memory="64MB", block_rows=3, **COLUMNS)
+    assert bytes_of(tmp_path / "g") == bytes_of(tmp_path / "h")
+
+
+def test_a_finished_folder_is_left_alone_and_other_tables_are_refused(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    made = prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "g").iterdir()}
+    assert prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS) == made
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "g").iterdir()} == before
+    with pytest.raises(GraphError, match="holds a graph of other tables"):
+        prepare(nodes, [tmp_path / "part-1.parquet"], tmp_path / "g", **COLUMNS)
+    with pytest.raises(GraphError, match="holds a graph of other tables"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", directed=True, **COLUMNS)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years")
+    with pytest.raises(GraphError, match="holds other files"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "mine", **COLUMNS)
+
+
+@pytest.mark.parametrize("kind", ["run", "numbers", "text"])
+def test_an_unknown_end_is_refused_or_dropped(tmp_path: Path, kind: str) -> None:
+    nodes, _ = tables(tmp_path, kind, parts=1)
+    odd = pa.array(["nobody"] if kind == "text" else [10**9])
+    more = pa.table(
+        {
+            "more": [0.0, 0.0],
+            "a": pa.concat_arrays([odd, ids_of(kind)[:1]]),
+            "b": pa.array([None, odd[0].as_py()], odd.type),
+        }
+    )
+    write(more, tmp_path / "part-1.parquet")
+    files = [tmp_path / "part-*.parquet"]
+    with pytest.raises(GraphError, match="ids that no node has") as refused:
+        prepare(nodes, files, tmp_path / "g", **COLUMNS)
+    assert str(odd[0].as_py()) not in str(refused.value)
+    prepare(nodes, files, tmp_path / "h", unknown_ids="drop", **COLUMNS)
+    prepare(nodes, [tmp_path / "part-0.parquet"], tmp_path / "i", **COLUMNS)
+    assert bytes_of(tmp_path / "h") == bytes_of(tmp_path / "i")
+
+
+def test_text_beside_whole_numbers_is_read_value_by_value(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "run", parts=1)
+    ends = {"a": ["100", " 101 ", "102"], "b": ["101", "102", "1.0e2"]}
+    write(pa.table(ends), tmp_path / "text.parquet")
+    with pytest.raises(GraphError, match="ids that no node has"):
+        prepare(nodes, [tmp_path / "text.parquet"], tmp_path / "g", **COLUMNS)
+    made = prepare(nodes, [tmp_path / "text.parquet"], tmp_path / "h", unknown_ids="drop", **COLUMNS)
+    assert made.edges == 2
+
+
+def test_what_cannot_be_read_is_refused_without_a_value(tmp_path: Path) -> None:
+    nodes, edges = tables(tmp_path, "run", parts=1)
+    write(edges, tmp_path / "edges.csv")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 xyzzy PAR1")
+    write(pa.table({"a": [1.5], "b": [2.5]}), tmp_path / "floats.parquet")
+    cases: list[tuple[list[str], str, dict[str, Any]]] = [
+        (["none-*.parquet"], "no file is called", {}),
+        (["part-0.parquet", "edges.csv"], "all be parquet", {}),
+        (["broken.parquet"], "cannot be read", {}),
+        (["floats.parquet"], "column 'a' of the edges is DOUBLE", {}),
+        (["part-0.parquet"], "no column 'c'", {"source": "c"}),
+    ]
+    for names, words, changed in cases:
+        with pytest.raises(GraphError, match=words) as refused:
+            prepare(nodes, [tmp_path / name for name in names], tmp_path / "g", **{**COLUMNS, **changed})
+        assert "xyzzy" not in str(refused.value)
+        assert not (tmp_path / "g" / "sorting").exists()
+
+
+def test_without_duckdb_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ConfigError, match=r"graphveil\[disk\]"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+
+
+def test_a_process_that_is_killed_at_any_time_is_finished_by_the_same_call(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "numbers")
+    files, folder = [str(tmp_path / "part-*.parquet")], tmp_path / "g"
+    prepare(nodes, files, tmp_path / "whole", block_rows=2, **COLUMNS)
+    given = f"{str(nodes)!r}, {files!r}, {str(folder)!r}, block_rows=2, **{COLUMNS!r}"
+    call = f"from graphveil.graph import prepare; prepare({given})"
+    rng = np.random.default_rng(int(time.time()))
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", call], env=os.environ)
+        while not folder.exists() and child.poll() is None:
+            time.sleep(0.005)
+        time.sleep(float(rng.uniform(0, 0.3)))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    prepare(nodes, files, folder, block_rows=2, **COLUMNS)
+    assert bytes_of(folder) == bytes_of(tmp_path / "whole")
+    open_graph(folder)
+
+
+def test_patterns_name_each_file_once(tmp_path: Path) -> None:
+    tables(tmp_path, "run")
+    found = sorting.found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
+    assert [path.name for path in found] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]

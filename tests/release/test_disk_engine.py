@@ -1,0 +1,101 @@
+"""The engine is a choice of where edges lie: every query answers with the same bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import ConfigError
+from graphveil.graph import Adjacency, Graph, open_graph
+from graphveil.graph.stored import prepare as _prepare
+from graphveil.graph.stored.writing import write_blocks
+from graphveil.privacy import MemoryLedger, ledger_of
+from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
+from graphveil.release.engines.disk import DiskEngine
+from graphveil.release.engines.named import ENGINES, engine_for
+from graphveil.release.engines.row_range import RowRange
+from release.test_engines import ASKED, NODES, THREE
+
+
+def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
+    source, target = graph.adjacency.edge_index().numpy()
+    keys = np.sort((target << 32) | source)
+    manifest = _prepare._first_manifest(folder, graph, "these", block_rows, "")
+    write_blocks(folder, manifest, lambda row: iter([keys]))
+    return open_graph(folder)
+
+
+def drawn(edges: int = 60, nodes: int = NODES) -> Graph:
+    rng = np.random.default_rng(1)
+    ends, x = rng.integers(nodes, size=(2, edges)), torch.from_numpy(rng.normal(size=(nodes, 4)))
+    return Graph.from_edges(x, np.arange(nodes) % 3, *ends, directed=False)
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if name != "GivenWeight"])
+def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> None:
+    unit, query, data = ASKED[name]
+    plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
+
+    def asked(graph: Adjacency, engine: object) -> torch.Tensor:
+        key = ReleaseKey.from_seed(5, "engines")
+        release = Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
+        answer: torch.Tensor = release.ask(data)
+        return answer
+
+    graph = drawn()
+    here = asked(graph.adjacency, InMemoryEngine())
+    found = stored(tmp_path, graph).adjacency
+    for engine in (None, InMemoryEngine(), DiskEngine(), DiskEngine(5), DiskEngine(1)):
+        assert torch.equal(asked(found, engine), here)
+    assert torch.equal(asked(found, RowRange(9, DiskEngine(4))), here[9:])
+
+
+@pytest.mark.parametrize("method", ["gap", "classcode"])
+def test_a_fit_has_the_same_bytes_with_either_engine(tmp_path: Path, method: str) -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    found = stored(tmp_path, graph, 20)
+    settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
+    models = {
+        engine: gv.METHODS[method](**settings).fit(which, engine=engine)
+        for engine, which in (("memory", graph), ("disk", found), (None, found))
+    }
+    here = models["memory"]
+    for model in models.values():
+        assert torch.equal(
+            torch.as_tensor(model.predict_proba(None)), torch.as_tensor(here.predict_proba(None))
+        )
+
+
+def test_edges_in_memory_are_refused_before_anything_is_spent() -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    with pytest.raises(ConfigError, match="graphveil prepare"):
+        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(graph, engine="disk")
+    assert not ledger_of(graph.edge_set).entries
+    with pytest.raises(ConfigError, match="graphveil prepare"):
+        engine_for(RowRange(3, DiskEngine()), graph.adjacency)
+
+
+def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
+    found = stored(tmp_path, drawn()).adjacency
+    with pytest.raises(ConfigError, match="engine='dask'"):
+        engine_for("dask", found)
+    assert {name: type(engine_for(name, found)) for name in ENGINES} == ENGINES
+    assert isinstance(engine_for(None, found), DiskEngine)
+    assert isinstance(engine_for(None, drawn().adjacency), InMemoryEngine)
+    kept = DiskEngine(3)
+    assert engine_for(kept, found) is kept
+
+
+def test_what_is_derived_is_in_memory_again(tmp_path: Path) -> None:
+    found = stored(tmp_path, drawn())
+    keep = torch.arange(NODES) % 2 == 0
+    part = found.subgraph(keep).adjacency
+    assert part.folder is None and isinstance(engine_for(None, part), InMemoryEngine)
+    assert torch.equal(part.indices, drawn().subgraph(keep).adjacency.indices)
+
+
+def test_a_block_of_no_rows_is_refused() -> None:
+    with pytest.raises(ConfigError, match="block_rows=0"):
+        DiskEngine(block_rows=0)
