@@ -30,6 +30,7 @@ from graphveil.models.base import Estimator
 from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
 from graphveil.models.mlp import MLP
+from graphveil.models.spectral import Spectral
 
 DATASETS = (
     "facebook100/Berkeley13",
@@ -55,6 +56,7 @@ METHODS: dict[str, Make] = {
     "floor": lambda epsilon, seed: MLP(unit=UNIT, seed=seed),
     "small": lambda epsilon, seed: MLP(unit=UNIT, seed=seed, tuned=False),
     "classcode": lambda epsilon, seed: ClassCode(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
+    "spectral": lambda epsilon, seed: Spectral(unit=UNIT, epsilon=epsilon, seed=seed),
     "gap": lambda epsilon, seed: GAP(unit=UNIT, epsilon=epsilon, delta=DELTA, seed=seed),
 }
 FREE = ("floor", "small")  # methods that no epsilon changes

@@ -118,6 +118,7 @@ METHODS = {
     "gap": ["gap", *EDGE, *SHORT],
     "mlp": ["mlp", *EDGE, *SHORT],
     "classcode": ["classcode", *EDGE],
+    "spectral": ["spectral", *EDGE],
     "gcn": ["gcn", "--unit", "none", *SHORT],
     "gat": ["gat", "--unit", "none", *SHORT],
     "sage": ["sage", "--unit", "none", *SHORT],

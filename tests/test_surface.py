@@ -85,6 +85,7 @@ def test_the_table_of_methods_is_closed_and_agrees_with_its_classes() -> None:
         "gap",
         *in_the_clear,
         "classcode",
+        "spectral",
         *local,
         *own,
     ]

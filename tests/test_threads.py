@@ -37,6 +37,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "sage": ("sage", {"unit": "none", "epochs": 2}),
     "classcode": ("classcode", EDGES),
     "classcode of records": ("classcode", RECORDS | {"degree_budget": 4}),
+    "spectral": ("spectral", EDGES),
     "lpgnn": ("lpgnn", REPORTS),
     "simgat": ("simgat", REPORTS),
     "heterorr": ("heterorr", SLOTS),

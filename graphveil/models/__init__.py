@@ -18,6 +18,7 @@ _CLASSES = {
     "gcn": ("graphveil.models.gcn", "GCN"),
     "gat": ("graphveil.models.gat", "GAT"),
     "classcode": ("graphveil.models.classcode", "ClassCode"),
+    "spectral": ("graphveil.models.spectral", "Spectral"),
     "lpgnn": ("graphveil.models.lpgnn", "LPGNN"),
     "label-posterior": ("graphveil.models.label_posterior", "LabelPosterior"),
     "heterorr": ("graphveil.models.heterorr", "HeteroRR"),

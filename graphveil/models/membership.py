@@ -46,3 +46,22 @@ def record_groups(graph: Graph) -> Tensor:
 def nodes_of(mask: Tensor) -> Tensor:
     """Return the node indices of a mask."""
     return mask.nonzero()[:, 0]
+
+
+def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
+    """Refuse public labels that do not mean what they meant in training.
+
+    Raises:
+        GraphError: a class is unknown, or its name is another's.
+    """
+    if not graph.has_split:
+        return
+    labelled = graph.mask("train") | graph.mask("val")
+    if not bool(labelled.any()):
+        return
+    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
+        raise GraphError(
+            f"the graph's public labels are of other classes than the {classes} that the model was trained "
+            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
+            "its labels"
+        )

@@ -106,11 +106,11 @@ class PerturbedFullGraph(ClearFullGraph):
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return what a plan for this graph depends on, which slots there are included."""
-        return _with_slots(super().sizes_of(graph), graph, self.terms.unit)
+        return with_slots(super().sizes_of(graph), graph, self.terms.unit)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the graph."""
-        return _plan(self.mechanism, self.terms.unit, sizes)
+        return plan_of(self.mechanism, self.terms.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return what the released graph promises, with all that follows from it."""
@@ -148,11 +148,11 @@ class TrainedPerturbed(TrainedFullGraph):
 
     def sizes_for(self, graph: Graph, fitted: PublicSizes) -> PublicSizes:
         """Return what the plan for another graph depends on: its own slots."""
-        return _with_slots(super().sizes_for(graph, fitted), graph, self.unit)
+        return with_slots(super().sizes_for(graph, fitted), graph, self.unit)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the release of the other graph."""
-        return _plan(self.mechanism, self.unit, sizes)
+        return plan_of(self.mechanism, self.unit, sizes)
 
     def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
         """Release the other graph, and predict from what came out."""
@@ -173,11 +173,12 @@ def released(graph: Graph, mechanism: GraphMechanism, unit: Unit, session: Sessi
     return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)
 
 
-def _with_slots(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
+def with_slots(sizes: PublicSizes, graph: Graph, unit: Unit) -> PublicSizes:
+    """Return the sizes with the slots that a unit protects in a graph."""
     return replace(sizes, domain=domain_of(graph, unit))
 
 
-def _plan(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:
+def plan_of(mechanism: GraphMechanism, unit: Unit, sizes: PublicSizes) -> ReleasePlan:
     """Return the release; where slots are not known, every pair is taken to be one."""
     directed = isinstance(unit, DirectedEdge)
     return mechanism.plan(unit, sizes.domain or Domain.whole(sizes.nodes, directed=directed))

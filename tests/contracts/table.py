@@ -44,6 +44,7 @@ from models import (
     test_replay_weights,
 )
 from models.lpgnn import test_mixture
+from models.spectral import test_spectral
 from perturb import test_budgets, test_edge_rr, test_flaws, test_mechanisms, test_paper
 from release import test_edge_response as test_graph_release
 from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
@@ -512,6 +513,7 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_budgets.BUGS),
     *_all(test_edge_rr.BUGS),
     *_all(test_perturbed.BUGS),
+    *_all(test_spectral.BUGS),
     *_all(test_heterorr.BUGS),
     *_all(test_chain.BUGS),
     *_all(test_privacy.BUGS),

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from graphveil.errors import GraphError
 from graphveil.graph import Graph
 
 TRAIN, VAL, TARGET = 0, 1, 2
@@ -41,20 +40,3 @@ def public_labels(graph: Graph, groups: Tensor) -> Tensor:
 def labelled_count(graph: Graph) -> int:
     """Return how many nodes have a public label."""
     return int((groups_of(graph) != TARGET).sum())
-
-
-def check_classes(graph: Graph, names: tuple[str, ...], classes: int) -> None:
-    """Refuse public labels that do not mean what they meant in training.
-
-    Raises:
-        GraphError: a class is unknown, or its name is another's.
-    """
-    labelled = groups_of(graph) != TARGET
-    if not bool(labelled.any()):
-        return
-    if int(graph.y[labelled].max()) >= classes or (names and graph.class_names not in ((), names)):
-        raise GraphError(
-            f"the graph's public labels are of other classes than the {classes} that the model was trained "
-            "on; number them as in training (read_graph has classes=), or leave its split out, and with it "
-            "its labels"
-        )

@@ -6,7 +6,6 @@ import torch
 
 from graphveil.graph import Graph
 from graphveil.models.classcode.edge.groups import (
-    check_classes,
     groups_of,
     groups_to_predict,
     labelled_count,
@@ -18,6 +17,7 @@ from graphveil.models.classcode.edge.plan import EdgePlan
 from graphveil.models.classcode.edge.rounds import rounds_for
 from graphveil.models.classcode.edge.weights import Weigher, weigher_state
 from graphveil.models.inference.cache import Answer
+from graphveil.models.membership import check_classes
 from graphveil.models.method import State, Trained
 from graphveil.models.parts import parts_state
 from graphveil.models.session import Session

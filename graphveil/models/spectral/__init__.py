@@ -1,0 +1,5 @@
+"""Spectral: who is listed alike is alike; for graphs whose neighbours differ from each other."""
+
+from graphveil.models.spectral.estimator import Spectral
+
+__all__ = ["Spectral"]

@@ -1,0 +1,1 @@
+"""Spectral: rows from released lists, votes, and the method."""
