@@ -192,7 +192,7 @@ def test_the_release_is_the_run_of_the_first_seed(invoke: Invoke, files: Files) 
 
 def test_the_run_folder_holds_what_is_promised_and_nothing_else(invoke: Invoke, files: Files) -> None:
     invoke("train", "gap", *files.flags, *PRIVATE, *QUICK, "--out", "first")
-    assert {path.name for path in Path("first").iterdir()} == {"release", "internal"}
+    assert {path.name for path in Path("first").iterdir()} == {"release", "internal", "PRIVACY.md"}
     assert {path.name for path in Path("first/release").iterdir()} == RELEASE
     internal = {path.name for path in Path("first/internal").iterdir()}
     figures = {"config.lock.json", "metrics.json", "history.csv", "report.html"}

@@ -46,12 +46,12 @@ def test_what_tells_about_its_own_record_is_not_released(
 ) -> None:
     answer = invoke("train", "double", *files.flags, *flags, *ALONE, "--out", "first")
     assert answer.code == 0, answer.err
-    assert names(Path("first")) == {"release", "internal", "per_node"}
+    assert names(Path("first")) == {"release", "internal", "per_node", "PRIVACY.md"}
     assert names(Path("first/release")) == RELEASE | released
     assert names(Path("first/per_node")) == withheld | {"README.md"}
     assert "per_node/: row v only for someone entitled to v's record" in answer.out
     modes = {folder.name: folder.stat().st_mode & 0o777 for folder in Path("first").iterdir()}
-    assert modes == {"release": 0o755, "internal": 0o700, "per_node": 0o700}
+    assert modes == {"release": 0o755, "internal": 0o700, "per_node": 0o700, "PRIVACY.md": 0o600}
     assert names(Path("first/internal")) == {
         "config.lock.json",
         "metrics.json",

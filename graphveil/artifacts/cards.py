@@ -221,10 +221,10 @@ def privacy_page(guarantee: Guarantee, rows: tuple[ReleaseRow, ...], card: Card 
     """Return PRIVACY.md."""
     parts = [
         "# Privacy",
+        plain_words(guarantee),
+        "## The formal statement",
         guarantee.statement(),
         *([card.other_runs] if card is not None and card.other_runs else []),
-        "## In plain words",
-        plain_words(guarantee),
         f"## What was released about the {released_about(guarantee)}",
         _release_table(rows),
         *(_figures(one) for one in (guarantee, *guarantee.beside)),
@@ -294,7 +294,7 @@ def model_card(snapshot: "Snapshot", card: Card | None) -> str:
         f"classes{': ' + ', '.join(map(markdown, names)) if 0 < len(names) <= 30 else ''}.",
         *([] if card is None else _results(card)),
         "## Privacy",
-        f"{guarantee.statement()}\n\nDetails: `PRIVACY.md`.",
+        f"{plain_words(guarantee)}\n\n{guarantee.statement()}\n\nDetails: `PRIVACY.md`.",
         "## Limits",
         _limits(guarantee),
         "## Use",

@@ -234,10 +234,10 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     promise = read_promise(run)
     guarantee, screen = promise.guarantee, Screen(as_json=json)
     lines = event_lines(guarantee, promise.releases)
-    screen.say("The guarantee", style="bold")
-    screen.prose(guarantee.statement() + "\n")
     screen.say("In plain words", style="bold")
     screen.prose(cards.plain_words(guarantee) + "\n")
+    screen.say("The guarantee", style="bold")
+    screen.prose(guarantee.statement() + "\n")
     if lines:
         screen.say(f"What was released about the {cards.released_about(guarantee)}", style="bold")
         screen.table(*event_cells(lines))

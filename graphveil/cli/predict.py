@@ -62,6 +62,7 @@ def predict(
     from graphveil.artifacts.cards import secrets_of
     from graphveil.artifacts.predictions import predictions_table
     from graphveil.experiment.earlier_predictions import recall_earlier
+    from graphveil.experiment.privacy_notice import renew_notice
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
@@ -110,6 +111,8 @@ def predict(
     with spending(ledger_of(graph.edge_set)):
         with nullcontext() if accounts is None else accounts.remembered():
             proba = model.predict_proba(graph, **words, accept_price=accept_price)
+        if accounts is not None:
+            renew_notice(run)
         table = predictions_table(proba, model.named_classes, graph.ids)
         for words_of_one in [] if accounts is None else accounts.after():
             screen.note(f"In the ledger: {words_of_one}.")

@@ -152,19 +152,25 @@ def _steps(stage: "Stage") -> str:
 
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
-    """Print the final table, the statement, and where things are."""
+    """Print the final table, plain words and statement, and where things are."""
+    from graphveil.experiment.privacy_notice import FILE as NOTICE
+
     screen.say("")
     head, rows = _table(metrics)
     screen.table(head, rows)
     for line in _remarks(metrics):
         screen.say(line, style="dim")
     screen.say("")
+    if "plain_words" in metrics:  # a run of an older version has the statement alone
+        screen.prose(metrics["plain_words"])
     screen.prose(metrics["statement"])
     if metrics.get("ledger") is not None:
         screen.prose(f"In the ledger: {metrics['ledger']['words']}.")
     screen.say("")
     screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
     screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")
+    if (folder.root / NOTICE).is_file():
+        screen.say(f"For the officer's file: {folder.root / NOTICE}, and the report's last printed page")
     screen.emit(metrics)
 
 

@@ -74,5 +74,16 @@ polyline.flat { stroke: var(--muted); stroke-dasharray: 2 4; }
   main { padding: 20px 12px 40px; } section { padding: 16px 14px; }
   figure { overflow-x: auto; } svg[role="img"] { min-width: 440px; }
 }
-@media print { body { background: none; } section, .tile { break-inside: avoid; } }
+h3 { font-size: .98rem; margin: 12px 0 2px; }
+.notice ul { margin: 0; padding-left: 18px; }
+.notice li { overflow-wrap: anywhere; }
+.signature { margin-top: 26px; white-space: nowrap; overflow: hidden; }
+@media print {
+  body { background: none; } section, .tile { break-inside: avoid; }
+  main { padding: 0; max-width: none; }
+  .notice { break-before: page; border: 0; padding: 0; }
+  .notice, .notice * { font-size: 12.5px; line-height: 1.38; }
+  .notice h2 { font-size: 18px; }
+  .notice th, .notice td { padding: 2px 14px 2px 0; }
+}
 """

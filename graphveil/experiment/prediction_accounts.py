@@ -186,11 +186,11 @@ class _Books:
 
     def _at(self, place: str) -> Ledger:
         if place not in self._places:
-            self._places[place] = _opened(place)
+            self._places[place] = opened(place)
         return self._places[place]
 
 
-def _opened(place: str) -> Ledger:
+def opened(place: str) -> Ledger:
     """Open the ledger at a place, which is written without a password."""
     if "://" not in place:
         if not Path(place).is_file():

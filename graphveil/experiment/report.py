@@ -19,6 +19,7 @@ from graphveil.artifacts.cards import (
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.experiment._style import STYLE
 from graphveil.experiment.charts import Line, Point, line_chart
+from graphveil.experiment.privacy_notice import Notice
 from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.figures import delta_up, figure_up
@@ -28,13 +29,16 @@ _STEPS = 80  # points of the attacker's curve
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)
 
 
-def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], guarantee: Guarantee) -> str:
+def report_page(
+    metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], guarantee: Guarantee, notice: Notice
+) -> str:
     """Return the page of a run.
 
     Args:
         metrics: what ``train --json`` prints.
         history: rows of seed, model, stage, epoch, train loss, validation loss, validation accuracy.
         guarantee: that of one run.
+        notice: the page for the officer's file, which is printed on a page of its own.
     """
     title = f"{metrics['method']} on {metrics['dataset']}"
     parts = [
@@ -47,6 +51,7 @@ def report_page(metrics: Mapping[str, Any], history: Sequence[Sequence[Any]], gu
         _section(f"What was released about the {released_about(guarantee)}", _releases(metrics)),
         _section("Training", _training(history)),
         _section("Where the time went", _times(metrics)),
+        notice.html(),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -145,7 +150,7 @@ def _all_runs(metrics: Mapping[str, Any]) -> str:
 def _guarantee(guarantee: Guarantee) -> str:
     style = "" if guarantee.all_valid else ' class="warning"'
     statement, words = html(guarantee.statement()), html(plain_words(guarantee))
-    return f"<blockquote{style}>{statement}</blockquote><p>{words}</p>"
+    return f"<p>{words}</p><blockquote{style}>{statement}</blockquote>"
 
 
 def _attacker(guarantee: Guarantee) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphveil.artifacts.cards import Card, other_runs, secrets_of
+from graphveil.artifacts.cards import Card, other_runs, plain_words, secrets_of
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.artifacts import (
     RunFolder,
@@ -114,7 +114,7 @@ def run(
         if account is not None:
             known = {"words": account.after(), **account.as_plain()}
             outcome.metrics["ledger"] = known | {"receipts": receipts_in(folder.receipts)}
-        _write(outcome, folder)
+        _write(outcome, folder, folder.workspace(plan.experiment.seed) / folder.release.name)
         if graph.encoding is not None:
             write_json(folder.columns, graph.encoding.as_plain())
         forget_data(folder)
@@ -307,6 +307,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         "tpr_at_1pct_fpr": guarantee.attacker_rate,
         "tpr_at_1pct_fpr_all_runs": all_runs.attacker_rate,
         "deviations": list(guarantee.deviations),
+        "plain_words": plain_words(guarantee),
         "statement": guarantee.statement(),
         "nodes": graph.num_nodes,
         "features": graph.num_features,
@@ -424,11 +425,15 @@ def _peak_megabytes() -> int:
     return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
-def _write(outcome: Outcome, folder: RunFolder) -> None:
+def _write(outcome: Outcome, folder: RunFolder, release: Path) -> None:
+    """Write what stays in the folder beside the release, which still waits."""
+    from graphveil.experiment.privacy_notice import Notice, write_notice
     from graphveil.experiment.report import report_page
 
     write_history(folder.internal / "history.csv", outcome.history)
-    page = report_page(outcome.metrics, outcome.history, outcome.guarantee)
+    notice = Notice.of(folder, outcome.metrics, release)
+    write_notice(folder, notice)
+    page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
     (folder.internal / "report.html").write_text(page, encoding="utf-8")
     if outcome.clipped is not None:
         write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})

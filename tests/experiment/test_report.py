@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from graphveil.experiment.charts import Line, line_chart
+from graphveil.experiment.privacy_notice import Notice
 from graphveil.experiment.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 from graphveil.privacy.figures import figure_up
@@ -49,9 +50,13 @@ def private(**changes: Any) -> Guarantee:
     return Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1e-5, releases=1, **changes)
 
 
+def notice(guarantee: Guarantee) -> Notice:
+    return Notice("gap on <b>mine</b>", "2026-01-31", guarantee, ("everybody",), (), ("graphveil",))
+
+
 def test_the_report_prints_no_delta_below_the_one_accounted_for() -> None:
     guarantee = Guarantee.of(UndirectedEdge(), Gaussian(0.5), delta=1.0000011e-5, releases=1)
-    page = report_page(metrics(guarantee), HISTORY, guarantee)
+    page = report_page(metrics(guarantee), HISTORY, guarantee, notice(guarantee))
     assert page.count("1.00001e-05") >= 3 and " 1e-05" not in page
 
 
@@ -74,7 +79,7 @@ class Balanced(HTMLParser):
 
 
 def test_the_page_is_complete_in_itself_and_well_formed() -> None:
-    page = report_page(metrics(private()), HISTORY, private())
+    page = report_page(metrics(private()), HISTORY, private(), notice(private()))
     assert not re.search(r"https?:|src=|href=|@import|url\(|<script", page)
     parser = Balanced()
     parser.feed(page.removeprefix("<!doctype html>"))
@@ -82,13 +87,13 @@ def test_the_page_is_complete_in_itself_and_well_formed() -> None:
 
 
 def test_text_from_outside_is_escaped() -> None:
-    page = report_page(metrics(private()), HISTORY, private())
+    page = report_page(metrics(private()), HISTORY, private(), notice(private()))
     assert "<b>mine" not in page
     assert "&lt;b&gt;mine" in page
 
 
 def test_it_says_what_matters() -> None:
-    page = report_page(metrics(private()), HISTORY, private())
+    page = report_page(metrics(private()), HISTORY, private(), notice(private()))
     for words in ("mlp (no graph)", "1e-05", "do not publish", "blind guessing", "r equal releases", "95 %"):
         assert words in page
 
@@ -97,26 +102,27 @@ def test_no_epsilon_is_printed_below_the_proved_one() -> None:
     both_ways = Gaussian(2**0.5 * mu_of(4.0, 1e-5))
     guarantee = Guarantee.of(UndirectedEdge(), both_ways, delta=1e-5, releases=1)
     together = {"epsilon": 7.423042, "delta": 1e-5}
-    page = report_page(metrics(guarantee, guarantee_all_runs=together), HISTORY, guarantee)
+    figures = metrics(guarantee, guarantee_all_runs=together)
+    page = report_page(figures, HISTORY, guarantee, notice(guarantee))
     assert "5.992" not in page  # what 5.992008 is to the nearest digit
-    assert page.count("5.993") == 3  # tile, table, statement
+    assert page.count("5.993") == 4  # tile, table, statement, and that of the notice
     assert "epsilon 7.424 at delta" in page
 
 
 def test_a_void_guarantee_is_marked() -> None:
     void = private(deviations=("the noise is reproducible from a seed",))
-    page = report_page(metrics(void), HISTORY, void)
+    page = report_page(metrics(void), HISTORY, void, notice(void))
     assert 'class="warning"' in page
     assert page.count("(not valid)") == 6  # tiles, figures of the row, the attacker's curve and its table
-    assert page.count("None of this is promised") == 2
+    assert page.count("None of this is promised") == 3  # the notice, too
     assert "Without them: No test about one edge does better than the curve" in page
     assert "best attacker (not valid)" in page
-    assert "(not valid)" not in report_page(metrics(private()), HISTORY, private())
+    assert "(not valid)" not in report_page(metrics(private()), HISTORY, private(), notice(private()))
 
 
 def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
     paper = private(mode="paper", deviations=("a flaw",))
-    page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper)
+    page = report_page(metrics(paper, epsilon=1.25), HISTORY, paper, notice(paper))
     assert f"<td>{figure_up(paper.epsilon)} (not valid)</td>" in page
     assert "The paper&#x27;s accounting calls this noise epsilon 1.25" in page
 
@@ -129,7 +135,8 @@ def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
     ],
 )
 def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
-    page = report_page(metrics(guarantee, releases=[], runs=1, recipe=None), [], guarantee)
+    figures = metrics(guarantee, releases=[], runs=1, recipe=None)
+    page = report_page(figures, [], guarantee, notice(guarantee))
     assert "No noisy release was made" in page
     assert "One run: no interval can be given" in page
 
