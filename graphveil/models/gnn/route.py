@@ -9,23 +9,27 @@ from graphveil.models.own.probing import random_tree
 from graphveil.train.stars import Route, StarSum, star_logits
 
 _CLOSE = 1e-9
+_AT_ONCE: tuple[Route, ...] = ("ghost", "vmap")
 _STARS, _LEAVES, _SEED = 6, 4, 11
 
 
 def route_of(module: nn.Module, inputs: int, classes: int) -> tuple[Route, Tensor]:
     """Return the route for a module, and what it makes of fixed random stars: a fingerprint of its code.
 
-    ``vmap`` is taken if it gives the sums of clipped gradients and the logits that a loop gives; some modules
-    cannot be run so (self-loops that are added by a mask), and their steps are many times slower.
+    The quickest is taken that gives the sums of clipped gradients and the logits that a loop gives. Some
+    modules cannot be run at once (self-loops that are added by a mask), and their steps are many times
+    slower; some read the weights of an affine map besides it, and their gradients are all formed.
     """
     probe = copy.deepcopy(module).to(torch.float64).eval()
     looped = _probed(probe, inputs, classes, "loop")
-    try:
-        together = _probed(probe, inputs, classes, "vmap")
-    except Exception:  # whatever a user's module or torch raises under vmap: it can be run in a loop
-        return "loop", looped
-    alike = torch.allclose(looped, together, rtol=_CLOSE, atol=_CLOSE)
-    return ("vmap", together) if alike else ("loop", looped)
+    for route in _AT_ONCE:
+        try:
+            together = _probed(probe, inputs, classes, route)
+        except Exception:  # whatever a user's module or torch raises under vmap: it can be run in a loop
+            continue
+        if torch.allclose(looped, together, rtol=_CLOSE, atol=_CLOSE):
+            return route, together
+    return "loop", looped
 
 
 def _probed(module: nn.Module, inputs: int, classes: int, route: Route) -> Tensor:

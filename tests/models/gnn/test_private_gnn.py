@@ -157,7 +157,7 @@ def some_stars(count: int, inputs: int, leaves: int) -> Any:
     return lambda index: (x[index], edges[index])
 
 
-@pytest.mark.parametrize("route", ["vmap", "loop"])
+@pytest.mark.parametrize("route", ["ghost", "vmap", "loop"])
 def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
     module, count, clip = Mean(4, 3).double(), 13, 0.4
     stars, labels = some_stars(count, 4, 5), torch.arange(count) % 3
@@ -175,7 +175,7 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
     logits = star_logits(module, stars, count, 7, route=route)
     assert (
         torch.equal(logits[3], star_logits(module, some_stars(4, 4, 5), 4, 7, route=route)[3])
-        or route == "vmap"
+        or route != "loop"
     )
     torch.testing.assert_close(
         logits[5], module(*(part[5] for part in stars(torch.arange(count))))[0].detach()
@@ -183,7 +183,7 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
 
 
 def test_a_module_that_cannot_be_run_at_once_is_run_in_a_loop(graph: Graph) -> None:
-    assert route_of(Mean(4, 3), 4, 3)[0] == "vmap" and route_of(Branching(4, 3), 4, 3)[0] == "loop"
+    assert route_of(Mean(4, 3), 4, 3)[0] == "ghost" and route_of(Branching(4, 3), 4, 3)[0] == "loop"
     assert make(module=Branching, epochs=1).fit(graph).predict_proba().isfinite().all()
 
 

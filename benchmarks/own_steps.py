@@ -1,0 +1,185 @@
+"""What a private step of a user's module costs, in plain steps: CPU time, interleaved, within one process.
+
+    python benchmarks/own_steps.py [--only WORD] [--repeats 7] [--roots 512]
+
+A plain step is one block-diagonal batch of the same stars or trees, without the places that nobody is at,
+autograd and Adam, in float32 and in float64. A private step looks up the batch's trees, clips every root's
+gradient on its own in float64 and in public shapes, and adds exact noise. Each figure is the median of
+interleaved repeats.
+"""
+
+import argparse
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import (
+    GATv2Conv,
+    GINConv,
+    GraphConv,
+    SAGEConv,
+    TransformerConv,
+)
+
+from graphveil.graph import RECIPES, load_dataset
+from graphveil.mechanisms import StepNoise
+from graphveil.models.gnn.route import route_of
+from graphveil.models.gnn.tree_inputs import TreeInputs
+from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.train.stars import Stars, StarSum
+
+_HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64
+
+
+class Net(nn.Module):
+    """A convolution or two, and one linear map."""
+
+    def __init__(self, conv: Callable[[int], nn.Module], inputs: int, classes: int, layers: int = 1) -> None:
+        """Build them."""
+        super().__init__()
+        self.layers = nn.ModuleList([conv(inputs if not k else _HIDDEN) for k in range(layers)])
+        self.out = nn.Linear(_HIDDEN, classes)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return logits."""
+        for layer in self.layers:
+            x = torch.relu(layer(x, edge_index))
+        return self.out(x)
+
+
+def _gin(inputs: int) -> nn.Module:
+    return GINConv(nn.Sequential(nn.Linear(inputs, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, _HIDDEN)))
+
+
+CONVOLUTIONS: dict[str, Callable[[int], nn.Module]] = {
+    "SAGE": lambda inputs: SAGEConv(inputs, _HIDDEN),
+    "GIN": _gin,
+    "Transformer": lambda inputs: TransformerConv(inputs, _HIDDEN),
+    "GATv2": lambda inputs: GATv2Conv(inputs, _HIDDEN, add_self_loops=False),
+    "GraphConv": lambda inputs: GraphConv(inputs, _HIDDEN),
+}
+
+
+def stars(roots: int) -> tuple[Stars, Tensor, int]:
+    """Return stars of 64 leaves, their labels and their width."""
+    generator = torch.Generator().manual_seed(0)
+    width = _LEAVES + 2
+    x = torch.randn(roots, width, _INPUTS, generator=generator, dtype=torch.float64)
+    source = torch.arange(1, _LEAVES + 1)
+    edges = torch.stack([source, torch.zeros_like(source)]).expand(roots, 2, _LEAVES)
+    labels = torch.randint(0, _CLASSES, (roots,), generator=generator)
+    return lambda index: (x[index], edges[index]), labels, width
+
+
+def trees(name: str, layers: int) -> tuple[Stars, Tensor, int, int, int]:
+    """Return bounded trees of a real graph: D = 2, M = 4."""
+    graph = RECIPES["gap"].split(load_dataset(name), seed=0)
+    nodes = graph.mask("train").nonzero()[:, 0]
+    drawn = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
+    inputs = TreeInputs(graph.x, nodes, drawn)
+    return inputs.of, graph.y[nodes], inputs.width, graph.num_features, graph.num_classes
+
+
+def plain(
+    module: nn.Module, made: Stars, labels: Tensor, index: Tensor, kind: torch.dtype
+) -> Callable[[], None]:
+    """Return one step on a block-diagonal batch, without the nodes and edges that only fill places."""
+    module = copy.deepcopy(module).to(kind)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+
+    def step() -> None:
+        x, edges = made(index)
+        count, width = x.shape[:2]
+        real = edges[:, 0] != width - 1
+        source, target = edges[:, 0], edges[:, 1]
+        offset = (torch.arange(count) * width)[:, None]
+        joined = torch.stack([(source + offset)[real], (target + offset)[real]])
+        used = torch.zeros(count * width, dtype=torch.bool)
+        used[::width] = True
+        used[joined[0]] = True
+        places = torch.cumsum(used, dim=0) - 1
+        logits = module(x.reshape(count * width, -1)[used].to(kind), places[joined])
+        loss = nn.functional.cross_entropy(logits[places[::width]], labels[index])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def private(
+    module: nn.Module, made: Stars, labels: Tensor, index: Tensor, width: int, sizes: tuple[int, int]
+) -> tuple[Callable[[], None], str]:
+    """Return one private step, and how it is run."""
+    route, _ = route_of(module, *sizes)
+    gradients = StarSum(module, made, labels, width, route=route)
+    noise = StepNoise(bytes(32), parameters=len(gradients.weights), noise_multiplier=2.0, sampling_rate=0.25)
+    steps = iter(range(1 << 30))
+
+    @torch.no_grad()
+    def step() -> None:
+        gradients.sums.zero_()
+        gradients.add(index, 1.0)
+        drawn = torch.from_numpy(noise.noise(next(steps)).astype(float))
+        gradients.weights.sub_((gradients.sums + drawn / noise.steps) * (0.01 / len(index)))
+
+    return step, route
+
+
+def medians(steps: list[Callable[[], None]], repeats: int) -> list[float]:
+    """Return the median CPU milliseconds of each, interleaved."""
+    spent: list[list[float]] = [[] for _ in steps]
+    for repeat in range(repeats + 1):
+        for times, step in zip(spent, steps, strict=True):
+            started = time.process_time()
+            step()
+            if repeat:  # the first warms up
+                times.append(1000 * (time.process_time() - started))
+    return [statistics.median(times) for times in spent]
+
+
+def cases(roots: int) -> Iterator[tuple[str, Any, Stars, Tensor, int, tuple[int, int]]]:
+    """Yield what is measured: a name, a module, stars or trees, labels, their width, inputs and classes."""
+    made, labels, width = stars(roots)
+    for name in ("SAGE", "GIN", "Transformer", "GATv2"):
+        sizes = (_INPUTS, _CLASSES)
+        yield f"star {name}", Net(CONVOLUTIONS[name], *sizes), made, labels, width, sizes
+    for data in ("amazon/computers", "facebook100/Berkeley13"):
+        for layers in (1, 2):
+            made, labels, width, *found = trees(data, layers)
+            sizes = (found[0], found[1])
+            for name in ("SAGE", "GraphConv", "GIN", "GATv2"):
+                module = Net(CONVOLUTIONS[name], *sizes, layers)
+                yield f"tree {data} r={layers} {name}", module, made, labels, width, sizes
+
+
+def main() -> None:
+    """Print a row for each case."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="cases whose names hold this word")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--roots", type=int, default=512)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| case | plain, float32, ms | plain, float64, ms | private, ms | ratios | run |")
+    print("|---|---|---|---|---|---|")
+    for name, module, made, labels, width, sizes in cases(given.roots):
+        if given.only not in name:
+            continue
+        index = torch.arange(given.roots)
+        torch.manual_seed(0)
+        step, route = private(module, made, labels, index, width, sizes)
+        narrow, wide = (plain(module, made, labels, index, kind) for kind in (torch.float32, torch.float64))
+        one, two, own = medians([narrow, wide, step], given.repeats)
+        ratios = f"{own / one:.1f}, {own / two:.1f}"
+        print(f"| {name} | {one:.1f} | {two:.1f} | {own:.1f} | {ratios} | {route} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
