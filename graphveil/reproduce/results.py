@@ -108,7 +108,7 @@ def points_of(target: Target, asked: Asked, runs: Sequence[Run], metric: str = "
 
 def _point(target: Target, place: Place, runs: list[Run], metric: str) -> Point:
     dataset, panel, line, x = place
-    beside = target.publishes(dataset)
+    beside = target.publishes(dataset) if metric == target.metric else None  # of that one it was published
     shared: dict[str, Any] = {
         "place": place,
         "metric": metric,

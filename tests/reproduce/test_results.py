@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from graphveil.reproduce.cells import Asked, Cell, cells_of
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
 from graphveil.reproduce.reread import results_of_csv
-from graphveil.reproduce.results import Point
+from graphveil.reproduce.results import Point, points_of
 from graphveil.reproduce.statistics import holm, interval
 from graphveil.reproduce.target import Published
 from tests.reproduce.small import SMALL
@@ -37,6 +38,13 @@ def test_settings_are_chosen_on_validation_nodes() -> None:
     points = {point.place[2:]: point for point in results().points}
     assert points["GAP", 4.0].settings == {"hops": 1}
     assert points["GAP", 4.0].mean == pytest.approx(0.71)
+
+
+def test_what_was_published_stands_beside_its_own_metric_alone() -> None:
+    both = replace(SMALL, metrics={"test": "test accuracy, %", "val": "validation accuracy, %"})
+    first, other = (points_of(both, ASKED, results().runs, metric) for metric in both.metrics)
+    assert [point.published for point in first if point.place[2:] == ("GAP", 4.0)] == [Published(99.0, 0.5)]
+    assert not any(point.published for point in other)
 
 
 def test_the_csv_has_every_run_and_says_which_were_chosen() -> None:
