@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from graphveil.audit.gallery import BROKEN, SOUND, trees
+from graphveil.audit.gallery import BROKEN, SOUND, records, trees
 
 MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
 
@@ -12,6 +13,7 @@ def test_there_are_enough_of_both() -> None:
     assert len(BROKEN) >= 8
     assert len(SOUND) >= 6
     assert sum(exhibit.figure is not None for exhibit in BROKEN.values()) >= 8
+    assert all(exhibit.figure.stands for exhibit in BROKEN.values() if exhibit.figure)
 
 
 @pytest.mark.parametrize("name", [name for name, exhibit in BROKEN.items() if exhibit.figure])
@@ -19,6 +21,23 @@ def test_a_restatement_reproduces_a_figure_of_its_source(name: str) -> None:
     figure = BROKEN[name].figure
     assert figure is not None
     assert figure.restated() == pytest.approx(figure.published, rel=figure.tolerance)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 10, 11])
+def test_the_floor_of_the_expected_batch_size_is_that_of_the_program(count: int) -> None:
+    from opacus import PrivacyEngine
+
+    network = torch.nn.Linear(2, 1)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(count, 2)), batch_size=2)
+    with pytest.warns(UserWarning, match="Secure RNG"):
+        _, optimizer, _ = PrivacyEngine().make_private(
+            module=network,
+            optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
+            data_loader=data,
+            noise_multiplier=2.0,
+            max_grad_norm=1.0,
+        )
+    assert optimizer.expected_batch_size == records.divisor(count, 2)
 
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if name not in MIXTURES])

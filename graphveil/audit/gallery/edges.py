@@ -97,7 +97,8 @@ BROKEN = (
         mechanism=sampled_sums,
         kind="mixture",
         figure=Figure(
-            what="noise of one hop at epsilon 1, delta 1e-5, by the paper's Rényi bound",
+            what="noise of one hop at epsilon 1, delta 1e-5",
+            stands="formula of Proposition 2",
             published=4.9006,
             restated=lambda: renyi_sigma(1.0, 1e-5),
             tolerance=1e-5,
@@ -115,6 +116,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="epsilon of a friendship where one direction is sold at 1, delta 1e-5",
+            stands="what the flaw costs at the least noise that one direction needs",
             published=1.465,
             restated=lambda: epsilon_of(math.sqrt(2) * mu_of(1.0, 1e-5), 1e-5),
         ),
@@ -142,6 +144,7 @@ BROKEN = (
         kind="reused noise",
         figure=Figure(
             what="probability that a slot is told so at epsilon 1, 1 - 2 q",
+            stands="formula: 1 less the share 2 / (1 + e) of slots that are drawn anew",
             published=0.462,
             restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
         ),
@@ -157,6 +160,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="epsilon of the density of PubMed (n = 19,717) where 0.1 is sold",
+            stands="what the flaw costs, by the scale of the noise in the program",
             published=1.97,
             restated=lambda: density_noise(19_717, 1000, 1.0),
             tolerance=2e-3,
@@ -173,6 +177,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="epsilon of the links of a friendship, and of the density, where 1 is sold",
+            stands="what the flaw costs, by the shares 0.9 and 0.1 in the program",
             published=1.8 + 0.1,
             restated=lambda: 2 * 0.9 + 0.1,
         ),

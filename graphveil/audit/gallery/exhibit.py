@@ -12,12 +12,22 @@ from graphveil.audit.small_graphs import SmallGraph
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the source and the same from the restatement: the thing restated is the published one."""
+    """A figure of the source and the same from the restatement: the thing restated is the published one.
+
+    Args:
+        what: it is.
+        stands: where it comes from: a formula of the source, its program, or what the flaw of either costs,
+            worked out apart from the restatement. No source prints one about the step that fails.
+        published: the figure.
+        restated: returns what the restatement has.
+        tolerance: relative: as many digits as are known.
+    """
 
     what: str
+    stands: str
     published: float
     restated: Callable[[], float]
-    tolerance: float = 1e-3  # relative: as many digits as the source has
+    tolerance: float = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,14 +97,18 @@ def public_threshold(graph: SmallGraph, noise: Noise) -> None:
     noise.gaussian((graph.x * np.minimum(1, 1 / np.maximum(norms, 1e-12))[:, None]).sum(axis=0), 2.0)
 
 
+def divisor(records: int, batch: int) -> int:
+    """Return what a step is divided by: the floor of n times one over the number of batches."""
+    return int(records * (1 / max(1, math.ceil(records / batch))))
+
+
 def floored_batch_size(graph: SmallGraph, noise: Noise, batch: int = 2, multiplier: float = 2.0) -> None:
     """A step divided by int(n / ceil(n / B)), for n records with a label, where no gradient is left.
 
     Then the step is noise alone, whoever is in the batch, so its secret coins need not be drawn.
     """
     records = int((graph.y >= 0).sum())
-    expected = int(records / max(1, math.ceil(records / batch)))
-    noise.gaussian(np.zeros(PARAMETERS), multiplier / max(1, expected))
+    noise.gaussian(np.zeros(PARAMETERS), multiplier / max(1, divisor(records, batch)))
 
 
 def label_response(graph: SmallGraph, noise: Noise) -> None:
@@ -126,6 +130,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="sum of the weights for d = 50, one sensitive feature, gamma 0.5",
+            stands="formula of equation 7",
             published=25.0,
             restated=lambda: float(weights(np.full(50, 0.02), one_sensitive(50)).sum()),
             tolerance=1e-9,
@@ -142,6 +147,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="sum over the bits of 50 features, in units of epsilon",
+            stands="what the flaw costs, by the log odds in the program",
             published=147.08,
             restated=lambda: 50 * float(np.abs(log_odds(9, 50, 1.0)).sum()),
             tolerance=1e-4,
@@ -158,6 +164,7 @@ BROKEN = (
         kind="mixture",
         figure=Figure(
             what="largest output of PM-SUB at epsilon 1",
+            stands="formula of PM-SUB",
             published=4.10970318,
             restated=lambda: reach(1.0),
             tolerance=1e-8,
@@ -175,7 +182,7 @@ BROKEN = (
     ),
     Exhibit(
         name="a floor of the expected batch size",
-        source="make_private of Opacus 1.x, where the number of records is part of a record",
+        source="make_private of Opacus 1.0 to 1.6 (its issues 571 and 819), where n is part of a record",
         story="The rate is one over the number of batches, ceil(n / B), and a step's sum and noise are "
         "divided by int(n rate). With n = 4 and B = 2 that is 2, and without one record 1: twice the "
         "noise. The accountant prices a sum whose noise is public. Mend: divide by a public number.",
@@ -183,5 +190,11 @@ BROKEN = (
         claim={"mu": 1 / 2.0},
         mechanism=floored_batch_size,
         kind="noise scale",
+        figure=Figure(
+            what="what a step of batches of two is divided by, eleven records (ten: 2)",
+            stands="program: expected_batch_size of the optimizer that make_private returns",
+            published=1,
+            restated=lambda: divisor(11, 2),
+        ),
     ),
 )

@@ -144,6 +144,13 @@ def fresh_noise_for_descendants(graph: SmallGraph, noise: Noise, once: bool = Fa
         noise.laplace(np.triu(graph.a).sum(), 1 / EPSILON)
 
 
+def draws_of_one_block(leaves: int) -> int:
+    """Return how often the count of a block of so many leaves is drawn."""
+    noise = Noise(np.random.default_rng(0))
+    fresh_noise_for_descendants(SmallGraph.of(leaves, [], directed=False), noise)
+    return len(noise.steps)
+
+
 def noise_drawn_once(graph: SmallGraph, noise: Noise) -> None:
     """CalculateNoisyProb with one draw for the whole block."""
     fresh_noise_for_descendants(graph, noise, once=True)
@@ -162,6 +169,7 @@ BROKEN = (
         kind="change",
         figure=Figure(
             what="worst loss at epsilon 2, n = 5, over all graphs",
+            stands="what the flaw costs, by equation 14",
             published=2.2181,
             restated=lambda: worst_loss(5, 2.0),
             tolerance=1e-4,
@@ -179,6 +187,7 @@ BROKEN = (
         kind="shape",
         figure=Figure(
             what="how far one edge then moves a score, n = 5 (Delta is 2.7034)",
+            stands="what the flaw costs, by the score of trees",
             published=6.0684,
             restated=lambda: moved_by_presence(5),
             tolerance=1e-4,
@@ -194,5 +203,11 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=fresh_noise_for_descendants,
         kind="change",
+        figure=Figure(
+            what="draws for one block of five leaves",
+            stands="pseudo-code of CalculateNoisyProb: one for each inner node",
+            published=4,
+            restated=lambda: draws_of_one_block(5),
+        ),
     ),
 )

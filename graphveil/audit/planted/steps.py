@@ -59,9 +59,9 @@ def _of_edges(query: EdgeAttentionQuery, asking: Asking) -> Planted | str:
 def _of_all(query: Query, asking: Asking, noise: StepNoise, change: float) -> Planted:
     """Every record is in every batch: one Gaussian, of ``change`` clipping norms a step."""
     steps: int = query.steps  # type: ignore[attr-defined]
-    seen = _Seen.of(query, asking, noise, 1.0)
+    seen = _Seen.of(query, asking, noise, 1.0, change)
     bound = asking.gaussian(seen.scores.ravel(), seen.present.ravel())
-    whole = Gaussian((bound.mu or 0.0) * change * math.sqrt(steps))
+    whole = Gaussian((bound.mu or 0.0) * math.sqrt(steps))
     return _restated(query, asking, seen.scores.size, whole, replace(bound, mu=whole.mu))
 
 
@@ -100,9 +100,11 @@ class _Seen:
     present: Coins
 
     @classmethod
-    def of(cls, query: Query, asking: Asking, noise: StepNoise, rate: float) -> "_Seen":
-        """Draw as many steps as a bound on the multiplier needs."""
-        told = rate * math.sqrt(math.expm1(min(query.noise[0] ** -2, 30.0)))  # by one score, as a mu
+    def of(cls, query: Query, asking: Asking, noise: StepNoise, rate: float, change: float = 1.0) -> "_Seen":
+        """Draw as many steps as a bound on the multiplier needs; a record moves one by ``change`` norms."""
+        told = rate * math.sqrt(
+            math.expm1(min((change / query.noise[0]) ** 2, 30.0))
+        )  # by one score, as a mu
         needed = (2 * 3.5 / (BLUR * told)) ** 2
         steps = math.ceil(min(max(needed, 1 << 16), _MOST_SCORES) / _COORDINATES)
         present = asking.coins(steps * _COORDINATES).reshape(steps, -1)
@@ -111,5 +113,5 @@ class _Seen:
             inside = np.zeros(_COORDINATES)
             inside[noise.batch(step, _COORDINATES).numpy()] = 1.0
             drawn = np.asarray(noise.noise(step), dtype=np.float64)[:_COORDINATES]
-            scores[step] = (inside * present[step] * noise.steps + drawn) / noise.sigma
+            scores[step] = (inside * present[step] * change * noise.steps + drawn) / noise.sigma
         return cls(scores, present)
