@@ -6,6 +6,7 @@ import pytest
 from command import Files, Invoke
 
 import graphveil as gv
+from graphveil.experiment.graph_tags import parts_of
 
 pytest.importorskip("duckdb")
 
@@ -36,3 +37,53 @@ def test_what_is_missing_is_misuse(invoke: Invoke, files: Files, tmp_path: Path)
     assert done.code == 2 and "--edges" in done.err and not (tmp_path / "graph").exists()
     done = invoke("prepare", *files.flags, "--edges", "none-*.csv", "--out", tmp_path / "g")
     assert done.code != 0 and "no file is called" in done.err
+
+
+def test_training_on_the_folder_is_training_on_the_tables(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    out = tmp_path / "graph"
+    assert invoke("prepare", *files.flags, "--out", out).code == 0
+    shared = (
+        "--unit",
+        "undirected-edge",
+        "--epsilon",
+        2,
+        "--unsafe-noise-seed",
+        1,
+        "--no-baseline",
+    )
+    runs = {
+        name: invoke("train", "gap", *data, *shared, "--json", "--out", tmp_path / name)
+        for name, data in (
+            ("tables", files.flags),
+            ("folder", ("--graph", out)),
+            ("disk", ("--graph", out, "--engine", "disk")),
+            ("memory", ("--graph", out, "--engine", "memory")),
+        )
+    }
+    assert {name: (run.code, run.err if run.code else "") for name, run in runs.items()} == dict.fromkeys(
+        runs, (0, "")
+    )
+    first = runs["tables"].json
+    for run in runs.values():
+        assert run.json["test_accuracy"] == first["test_accuracy"]
+    graphs = (
+        gv.open_graph(out),
+        gv.read_graph(files.nodes, files.edges, id="user", label="team", source="a", target="b"),
+    )
+    tags = [{name: b"".join(part) for name, part in parts_of(graph).items()} for graph in graphs]
+    assert tags[0] == tags[1] and set(tags[0]) == {"edges", "records", "people"}  # one account in a ledger
+
+
+def test_a_folder_and_tables_or_an_engine_that_cannot_read_are_misuse(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    out, unit = tmp_path / "graph", ("--unit", "undirected-edge", "--epsilon", 2)
+    done = invoke("train", "gap", *files.flags, *unit, "--engine", "disk", "--out", tmp_path / "run")
+    assert done.code == 2 and "graphveil prepare" in done.err and not (tmp_path / "run").exists()
+    assert invoke("prepare", *files.flags, "--out", out).code == 0
+    done = invoke("train", "gap", "--graph", out, *files.flags, *unit)
+    assert done.code == 2 and "--graph and --nodes" in done.err
+    done = invoke("train", "gap", "--graph", tmp_path, *unit)
+    assert done.code != 0 and "holds no prepared graph" in done.err

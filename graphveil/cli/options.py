@@ -44,6 +44,10 @@ Root = Annotated[
     Path | None,
     typer.Option("--root", envvar="GRAPHVEIL_DATA", help="Folder of the data sets.", rich_help_panel=_DATA),
 ]
+Graph = Annotated[
+    Path | None,
+    typer.Option("--graph", help="A folder that `graphveil prepare` wrote.", rich_help_panel=_DATA),
+]
 Nodes = Annotated[
     Path | None, typer.Option("--nodes", help="Table of nodes, parquet or CSV.", rich_help_panel=_DATA)
 ]
@@ -355,6 +359,14 @@ NoBaseline = Annotated[
     typer.Option(
         "--no-baseline",
         help="Leave out the MLP beside the method; under node units it is a release of its own.",
+        rich_help_panel=_RUN,
+    ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Where edges are read: memory, or disk for --graph; by default where they are. The same result.",
         rich_help_panel=_RUN,
     ),
 ]

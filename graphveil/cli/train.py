@@ -46,6 +46,7 @@ def train(
     method: options.Method,
     dataset: options.Dataset = None,
     root: options.Root = None,
+    graph: options.Graph = None,
     nodes: options.Nodes = None,
     edges: options.Edges = None,
     id: options.Id = None,
@@ -84,6 +85,7 @@ def train(
     module: options.Module = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
+    engine: options.Engine = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
     no_baseline: options.NoBaseline = False,
@@ -117,7 +119,8 @@ def train(
     _check.one_of(tuple(METHODS), METHOD=method)
     origin = Source(
         dataset=dataset,
-        root=root if nodes is None and edges is None else None,
+        root=root if nodes is None and edges is None and graph is None else None,
+        folder=graph,
         nodes=nodes,
         edges=edges,
         id=id,
@@ -154,7 +157,7 @@ def train(
     experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
     screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
     asked: dict[str, Any] = {"resume": resume, "expect_edges": expect_edges, "ledger": ledger}
-    _train(experiment, out, screen, **asked, trackers=trackers)
+    _train(experiment, out, screen, **asked, engine=engine, trackers=trackers)
 
 
 def own_module(text: str) -> str | None:
@@ -205,12 +208,14 @@ def _train(
     resume: bool = False,
     expect_edges: int | None = None,
     ledger: str | None = None,
+    engine: str | None = None,
     by_flag: bool = True,
     trackers: "Sequence[Tracker]" = (),
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder, default_folder
     from graphveil.experiment.preview import preview
     from graphveil.experiment.run import run
+    from graphveil.release.engines.named import engine_for
 
     if resume and out is None:
         raise ConfigError("--resume needs to know which run: add --out with its folder")
@@ -222,6 +227,7 @@ def _train(
     with screen.busy(f"reading {experiment.source.name}"):
         raw = experiment.source.load()
         graph = experiment.prepared(raw)
+        engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
         account = _account(plan, raw, graph, ledger)
         if account is not None and not resume:
@@ -229,7 +235,7 @@ def _train(
     screen.facts("Plan, before anything is spent", plan_facts(plan, folder, account))
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
-            outcome = run(plan, graph, folder, bars, account, resume=resume)
+            outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)
         with done_anyway(folder.root):
             show_summary(outcome.metrics, folder, screen)
             _track(experiment, outcome, trackers, screen)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from graphveil.graph.blocks import blocks
 from graphveil.ledger import PEOPLE
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
 
-_BLOCK = 1 << 22  # edges at a time
+_BLOCK, _ROWS = 1 << 22, 1 << 17  # edges and rows at a time
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -58,16 +59,16 @@ def _names(graph: "Graph") -> Numbers:
 
 def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     """Yield sums over edges, in which no order of rows is left."""
-    adjacency = graph.adjacency
-    indptr, indices = adjacency.arrays[0].numpy(), adjacency.arrays[1].numpy()
-    into = np.repeat(np.arange(graph.num_nodes), np.diff(indptr))
+    adjacency, count = graph.adjacency, 0
     sums = np.zeros(2, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for start in range(0, len(indices), _BLOCK):
-            ends = names[indices[start : start + _BLOCK]], names[into[start : start + _BLOCK]]
-            pair = _mixed(ends[0] ^ _mixed(ends[1]))
-            sums += np.array([pair.sum(), _mixed(pair).sum()], dtype=np.uint64)
-    yield f"{graph.num_nodes} {adjacency.directed} {len(indices)}".encode()
+        for block in blocks(adjacency, _ROWS):
+            for part in block.pieces(_ROWS, _BLOCK):
+                into = np.repeat(np.arange(part.start, part.stop), part.degrees.numpy())
+                pair = _mixed(names[part.sources.numpy()] ^ _mixed(names[into]))
+                sums += np.array([pair.sum(), _mixed(pair).sum()], dtype=np.uint64)
+            count += len(block.sources)
+    yield f"{graph.num_nodes} {adjacency.directed} {count}".encode()
     yield sums.tobytes()
     yield np.sort(names).tobytes()
 

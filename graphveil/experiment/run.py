@@ -85,13 +85,14 @@ def run(
     *,
     resume: bool = False,
     shared: Path | None = None,
+    engine: str | None = None,
 ) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
     The release is the run of the first seed, fixed beforehand. Every run's answers about protected data, its
     baseline's too, are booked in the graph's budget before they are computed. Resumed runs have the graph of
     the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
-    graph share it.
+    graph share it. ``engine`` says where edges are read; it changes no result.
     """
     started, fresh = time.perf_counter(), not folder.root.exists()
     booked = len(ledger_of(graph.edge_set))
@@ -99,7 +100,7 @@ def run(
         try:
             check_data(folder, graph)
             records = [
-                _run(plan.experiment, graph, folder, index, on_progress, account, shared)
+                _run(plan.experiment, graph, folder, index, on_progress, account, shared, engine)
                 for index in range(plan.experiment.runs)
             ]
         except (InputError, PrivacyError, MissingDependencyError):
@@ -130,6 +131,7 @@ def _run(
     show: OnProgress,
     account: RunAccount | None,
     shared: Path | None,
+    engine: str | None,
 ) -> RunRecord:
     """Return the record of one run, from the folder if it was finished before."""
     workspace = folder.workspace(experiment.seed + index)
@@ -143,6 +145,7 @@ def _run(
         split,
         on_progress=_labelled(show, prefix),
         workspace=workspace / "method",
+        engine=engine,
         cache=public,
     )
     baseline = experiment.baseline(index)

@@ -1,4 +1,4 @@
-"""Where a graph comes from: a data set by name, or the caller's own two tables."""
+"""Where a graph comes from: a data set by name, a prepared folder, or the caller's own two tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 _COLUMNS = ("id", "label", "source", "target")
 _CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "node_ids")
 _RECORDS = "node-"  # how units that protect records are called
-_PATHS = ("root", "nodes", "edges", "node_ids")
+_PATHS = ("root", "folder", "nodes", "edges", "node_ids")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Either a named data set, or files and the columns in them. The fields are the command line's flags."""
+    """A named data set, a prepared folder, or files and their columns: the command's flags."""
 
     dataset: str | None = None
     root: Path | None = None
+    folder: Path | None = None
     nodes: Path | None = None
     edges: Path | None = None
     id: str | None = None
@@ -50,13 +51,15 @@ class Source:
     def __post_init__(self) -> None:
         """Refuse anything but exactly one complete way to a graph."""
         files = [f"--{name}" for name in ("nodes", "edges", *_COLUMNS) if getattr(self, name) is not None]
-        if self.dataset is not None:
+        named = "--dataset" if self.dataset is not None else "--graph" if self.folder is not None else None
+        if named is not None:
             given = files + ["--directed"] * self.directed
+            given += ["--graph"] if self.folder is not None and self.dataset is not None else []
             given += [flag for flag, value in self._optional.items() if value is not None]
             if given:
                 raise ConfigError(
-                    f"--dataset and {', '.join(given)} exclude each other: a named data set knows its own "
-                    "columns; drop the one or the other"
+                    f"{named} and {', '.join(given)} exclude each other: it knows its own columns; drop the "
+                    "one or the other"
                 )
             return
         needed = [name for name in ("nodes", "edges", *_COLUMNS) if name != "label" or not self.to_predict]
@@ -118,7 +121,7 @@ class Source:
         """
         from graphveil.tables.pair import edges_file, look_at_files
 
-        if self.dataset is not None:
+        if self.dataset is not None or self.folder is not None:
             return None
         assert self.nodes is not None and self.edges is not None
         found = look_at_files(
@@ -145,6 +148,8 @@ class Source:
         """What tables call the graph: the data set, or the stem of the file of nodes."""
         if self.dataset is not None:
             return self.dataset
+        if self.folder is not None:
+            return self.folder.resolve().name
         assert self.nodes is not None
         return self.nodes.name.partition(".")[0]
 
@@ -156,17 +161,23 @@ class Source:
     @property
     def fixed_split(self) -> bool:
         """Whether the files name a split of their own."""
+        if self.folder is not None:
+            from graphveil.graph.stored.opened import has_split
+
+            return has_split(self.folder)
         return self.split is not None
 
     def load(self, classes: tuple[str, ...] | None = None) -> "Graph":
         """Read the graph, unprepared; ``classes`` fixes the labels and their order beforehand."""
         if classes is not None:
             return replace(self, classes=classes).load()
-        from graphveil.graph import load_dataset
+        from graphveil.graph import load_dataset, open_graph
         from graphveil.graph.files import graph_of
 
         if self.dataset is not None:
             return load_dataset(self.dataset, root=self.root, recipe=None)
+        if self.folder is not None:
+            return open_graph(self.folder).replace(name=f"files:{self.name}")
         found, self._seen[0] = self._seen[0] or self.look(), None
         assert found is not None and self.edges is not None
         return graph_of(

@@ -52,6 +52,12 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     return Graph(adjacency=adjacency, **fields)
 
 
+def has_split(folder: Path) -> bool:
+    """Whether a prepared graph, finished or not, has a split of its own."""
+    manifest = read_manifest(folder)
+    return manifest is not None and "train_mask.npy" in manifest.arrays
+
+
 def sources_of(adjacency: Adjacency) -> BinaryIO:
     """Open the file that an opened graph's edges are mapped from."""
     assert adjacency.folder is not None
