@@ -1,9 +1,9 @@
 """Many processes that know the ledger alone, with threads inside: each books releases of one price.
 
-    python -m ledger.bookers URL EVENTS WORKERS THREADS TRIES SECONDS
+    python -m ledger.bookers URL PRICE WORKERS THREADS TRIES SECONDS
 
-EVENTS is the price as the book writes it. They begin once something stands on standard input, pause up to so
-many seconds before each booking, and print how many were granted to each process.
+PRICE is events and slack as the book writes them. They begin once something stands on standard input, pause
+up to so many seconds before each booking, and print how many were granted to each process.
 """
 
 import json
@@ -19,15 +19,16 @@ from graphveil.privacy import Entry, UndirectedEdge
 from graphveil.privacy.serialization import events_from_plain
 
 
-def granted(place: str, events: str, worker: int, threads: int, tries: int, seconds: float) -> int:
+def granted(place: str, price: str, worker: int, threads: int, tries: int, seconds: float) -> int:
     """Book from several threads; how often it was granted."""
     friends, found = Ledger(place).data_set("friends"), list[bool]()
-    event = events_from_plain(json.loads(events))
+    told = json.loads(price)
+    event = events_from_plain(told["events"])
 
     def book(thread: int) -> None:
         for number in range(tries):
             time.sleep(seconds * random.random())
-            entry = Entry(f"{worker}-{thread}-{number}", "rows", event, unit=UndirectedEdge())
+            entry = Entry(f"{worker}-{thread}-{number}", "rows", event, told["slack"], UndirectedEdge())
             try:
                 friends.record(entry)
                 friends.commit(entry.release_id)
@@ -45,13 +46,13 @@ def granted(place: str, events: str, worker: int, threads: int, tries: int, seco
     return sum(found)
 
 
-def main(place: str, events: str, *numbers: str) -> None:
+def main(place: str, price: str, *numbers: str) -> None:
     """Fork the processes, and add up."""
     workers, threads, tries, seconds = *map(int, numbers[:3]), float(numbers[3])
     assert "torch" not in sys.modules
     sys.stdin.readline()
     with multiprocessing.get_context("fork").Pool(workers) as pool:
-        jobs = [(place, events, worker, threads, tries, seconds) for worker in range(workers)]
+        jobs = [(place, price, worker, threads, tries, seconds) for worker in range(workers)]
         sys.stdout.write(json.dumps(pool.starmap(granted, jobs, chunksize=1)))
 
 

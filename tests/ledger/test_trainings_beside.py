@@ -45,11 +45,15 @@ def test_trainings_and_bookings_share_one_budget(
     ledger.init("friends", "undirected-edge")
     train = ("train", "gap", *files.flags, *TRAIN, f"{place}#friends", "--out")
     assert invoke(*train, "first").code == 0
-    (events,) = [json.dumps(row["events"]) for row in ledger.export("friends") if row["kind"] == "reserve"]
+    (price,) = [
+        json.dumps({"events": row["events"], "slack": row["slack"]})
+        for row in ledger.export("friends")
+        if row["kind"] == "reserve"
+    ]
     room = 1 + trainings + workers * THREADS * tries - SHORT
     ledger.raise_limit("friends", "undirected-edge", **limit_of(ledger, room), reason="a study")
     seconds = 0.1 if workers < 64 else 4.0
-    bookers = command("ledger.bookers", place, events, workers, THREADS, tries, seconds)
+    bookers = command("ledger.bookers", place, price, workers, THREADS, tries, seconds)
     runs = [command("graphveil", *train, f"run-{number}") for number in range(trainings)]
     assert runs[0].stderr is not None
     next(line for line in runs[0].stderr if line.startswith("ledger"))  # of its plan: it is about to book
