@@ -65,7 +65,8 @@ AT4, AT1, AT16, AT8 = (
     *(f"node level, epsilon {epsilon}" for epsilon in (16, 8)),
 )
 ALL = (1.0, 4.0, 8.0)
-MECHANISMS, KPROP, LABELS = (f"lpgnn-{name}.paper.quick" for name in ("mechanisms", "kprop", "labels"))
+MECHANISMS, LABELS = (f"lpgnn-{name}.paper.quick" for name in ("mechanisms", "labels"))
+KPROP = "lpgnn-kprop.paper"
 FEATURES, EDGES = "heterorr-features.paper.quick", "heterorr-edges.strict"
 WEIGHTED, SIMGAT = "weighted-figure3.paper.quick", "simgat-results.paper"
 TRENDS = (
