@@ -1,14 +1,17 @@
 """How accurate is a model of the user's own: a GraphSAGE on own stars, and an MLP on one released hop?
 
-    python benchmarks/own_models.py --out runs.jsonl [--rows sage,gat,gin,rows] [--splits 3] [--epsilons
-        1,4,8,16] [--datasets facebook100/Berkeley13,amazon/computers,facebook100/Rutgers89]
+    python benchmarks/own_models.py --out runs.jsonl [--rows sage,gat,gin,random,gap,reading,rows]
+        [--splits 3] [--epsilons 1,4,8,16] [--datasets facebook100/Berkeley13,amazon/computers,...]
 
 One line of ``runs.jsonl`` a run; a run that is there is not made again, so the command resumes after a
 kill. Then a table: mean test accuracy over the splits and its standard error, in percent.
 
 Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and a linear map,
 ``PrivateGNN`` with its defaults, unit node-owner, delta 1e-5, recipe ``gap`` with splits made from ids.
-``random``: the same GraphSAGE where every list is a list of random people. ``rows``: unit undirected-edge,
+``sage-replaced``: the same GraphSAGE where it is hidden which of two records a node has. ``random``: the same
+GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
+which reads no list. ``mlp``, ``gap``, ``classcode`` and ``reading`` are this library's methods on the same
+splits (ClassCode with all rows released, and reading own edges). ``rows``: unit undirected-edge,
 delta 1e-7, one hop of class codes (labels of training and validation nodes, posteriors of the tuned MLP
 elsewhere) by ``private_hops``, then a plain MLP of 64 units trained in the clear on posteriors and rows,
 its epoch chosen on validation labels.
@@ -21,6 +24,9 @@ import os
 import statistics
 import time
 import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +36,9 @@ from torch import Tensor, nn
 
 import graphveil as gv
 from graphveil.graph import RECIPES, Adjacency, Graph
+from graphveil.models.base import Estimator
 from graphveil.models.classcode.codes import simplex_codes
+from graphveil.models.gnn.trained import TrainedStars
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -69,20 +77,47 @@ def gin(inputs: int, classes: int) -> nn.Module:
     return OneLayer(GINConv(nn.Linear(inputs, HIDDEN)), classes)
 
 
-MODULES = {"sage": sage, "gat": gat, "gin": gin, "random": sage}
+MODULES: dict[str, tuple[Callable[[int, int], nn.Module], dict[str, Any]]] = {
+    "sage": (sage, {}),
+    "sage-replaced": (sage, {"replace_one": True}),
+    "gat": (gat, {}),
+    "gin": (gin, {}),
+    "random": (sage, {}),
+}
+METHODS: dict[str, tuple[Callable[..., Estimator], dict[str, Any]]] = {
+    "mlp": (gv.MLP, {}),
+    "gap": (gv.GAP, {"degree_budget": 20}),
+    "classcode": (gv.ClassCode, {}),
+    "reading": (gv.ClassCode, {"read_own_edges": True}),
+}
 
 
-def on_stars(row: str, raw: Graph, epsilon: float, split: int) -> float:
-    """Return the test accuracy of a module on own stars."""
+def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, float]:
+    """Return test accuracies by row: of a module on own stars, or of a method, on protected records."""
     graph = RECIPES["gap"].on_devices().split(raw, split)
+    budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
+    if row in METHODS:
+        method, settings = METHODS[row]
+        return {row: method(**budget, **settings).fit(graph).score(graph)}
     if row == "random":
         source = graph.adjacency.edge_index()[0]
         drawn = np.random.default_rng(split).integers(graph.num_nodes, size=len(source))
         graph = graph.replace(
             adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
         )
-    budget: dict[str, Any] = {"unit": "node-owner", "epsilon": epsilon, "delta": 1e-5, "seed": split}
-    return gv.PrivateGNN(module=MODULES[row], **budget).fit(graph).score(graph)
+    module, settings = MODULES[row]
+    model = gv.PrivateGNN(module=module, **budget, **settings).fit(graph)
+    found = {row: model.score(graph)}
+    return {**found, "random-encoder": _encoder_alone(model, graph)} if row == "random" else found
+
+
+def _encoder_alone(model: gv.PrivateGNN, graph: Graph) -> float:
+    """Return the test accuracy of the encoder, which reads no list."""
+    assert model._fit is not None
+    trained = model._fit.trained  # what is measured here is a part, which has no public name
+    assert isinstance(trained, TrainedStars)
+    told, test = trained.encoder.log_posteriors(graph.x).argmax(dim=1), graph.mask("test")
+    return float((told[test] == graph.y[test]).float().mean())
 
 
 def on_rows(raw: Graph, epsilon: float, split: int) -> float:
@@ -130,6 +165,9 @@ def _accuracy(network: nn.Module, x: Tensor, graph: Graph, mask: Tensor) -> floa
     return float((network(x[mask]).argmax(dim=1) == graph.y[mask]).float().mean())
 
 
+Key = tuple[str, str, float, int]  # row, data set, epsilon, split
+
+
 def main() -> None:
     """Make the runs that are missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -138,35 +176,49 @@ def main() -> None:
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--epsilons", default="1,4,8,16")
     parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--summary", type=Path, help="write means and standard errors here, as CSV")
     asked = parser.parse_args()
     root = Path(os.environ.get("GRAPHVEIL_DATA", BESIDE))
-    known = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.exists() else []
-    done = {(run["row"], run["dataset"], run["epsilon"], run["split"]): run for run in known}
+    done = _read(asked.out)
     epsilons = [float(text) for text in asked.epsilons.split(",")]
     for name in asked.datasets.split(","):
         raw = RECIPES["gap"].prepare(gv.load_dataset(name, root=root), paper=False)
-        for row in asked.rows.split(","):
-            for epsilon in epsilons:
-                for split in range(asked.splits):
-                    key = (row, name, epsilon, split)
-                    if key not in done:
-                        begun = time.process_time()
-                        found = (
-                            on_rows(raw, epsilon, split)
-                            if row == "rows"
-                            else on_stars(row, raw, epsilon, split)
-                        )
-                        seconds = round(time.process_time() - begun, 1)
-                        done[key] = dict(zip(("row", "dataset", "epsilon", "split"), key, strict=True))
-                        done[key] |= {"accuracy": found, "seconds": seconds}
-                        with asked.out.open("a") as file:
-                            file.write(json.dumps(done[key]) + "\n")
-                found = [done[row, name, epsilon, split]["accuracy"] for split in range(asked.splits)]
-                error = statistics.stdev(found) / len(found) ** 0.5 if len(found) > 1 else float("nan")
-                print(
-                    f"{name}  {row}  eps {epsilon:g}: {100 * statistics.mean(found):.1f} ± {100 * error:.1f}",
-                    flush=True,
-                )
+        for key in product(asked.rows.split(","), [name], epsilons, range(asked.splits)):
+            if key not in done:
+                _make(raw, key, asked.out)
+    lines = list(_summary(_read(asked.out)))
+    print("\n".join(lines))
+    if asked.summary:
+        asked.summary.write_text("\n".join(lines) + "\n")
+
+
+def _read(path: Path) -> dict[Key, float]:
+    """Return the accuracies of a file; none if it is not there."""
+    runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {(run["row"], run["dataset"], run["epsilon"], run["split"]): run["accuracy"] for run in runs}
+
+
+def _make(raw: Graph, key: Key, out: Path) -> None:
+    """Make one run, which may answer several rows, and write it down."""
+    row, name, epsilon, split = key
+    begun = time.process_time()
+    found = {row: on_rows(raw, epsilon, split)} if row == "rows" else on_records(row, raw, epsilon, split)
+    seconds = round(time.process_time() - begun, 1)
+    with out.open("a") as file:
+        for told, accuracy in found.items():
+            run = {"row": told, "dataset": name, "epsilon": epsilon, "split": split}
+            file.write(json.dumps({**run, "accuracy": accuracy, "seconds": seconds}) + "\n")
+
+
+def _summary(runs: dict[Key, float]) -> Iterator[str]:
+    """Yield a line of CSV for each data set, row and epsilon: the mean over the splits and its error."""
+    yield "dataset,row,epsilon,splits,accuracy,standard_error"
+    cells = defaultdict[tuple[str, str, float], list[float]](list)
+    for (row, name, epsilon, _), accuracy in sorted(runs.items()):
+        cells[name, row, epsilon].append(100 * accuracy)
+    for (name, row, epsilon), values in sorted(cells.items()):
+        error = f"{statistics.stdev(values) / len(values) ** 0.5:.2f}" if len(values) > 1 else ""
+        yield f"{name},{row},{epsilon:g},{len(values)},{statistics.fmean(values):.2f},{error}"
 
 
 if __name__ == "__main__":
