@@ -4,12 +4,15 @@ Entries are only ever added; the database itself refuses to change or delete one
 of each chain, the totals) follows from the entries, and ``verify`` computes it anew.
 """
 
+import errno
 import os
 import secrets
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -223,13 +226,24 @@ def _make_folder(store: Store) -> None:
     assert store._file is not None
     try:
         store._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(store._file, os.O_RDWR | os.O_CREAT, 0o600)  # the key of the fingerprints is inside
-        os.close(handle)
+        _make_file(store._file)
     except OSError as error:
         raise LedgerError(
             f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
             "file or a database that may be written"
         ) from None
+
+
+def _make_file(file: Path) -> None:
+    """Make a file that is its owner's, for a key is inside; leave alone one that is there.
+
+    To open and close it would drop every lock that this process has on it (POSIX): another process would take
+    itself for the last one, and clear away the log that connections of this one go on writing to.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    if not os.access(file, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _transient(error: DBAPIError) -> bool:

@@ -178,6 +178,23 @@ def test_a_file_that_is_no_book_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == b"not a database" * 100
 
 
+def test_a_second_ledger_drops_no_lock_of_the_first(tmp_path: Path) -> None:
+    """Another process that closes the file is not the last one, and leaves the log of this one alone."""
+    path = tmp_path / "ledger.sqlite"
+    first = Ledger(path)
+    first.init("friends", "undirected-edge")
+    friends, second = first.data_set("friends"), Ledger(path)
+    code = (
+        "import sys; from graphveil.ledger import Ledger; print(len(Ledger(sys.argv[1]).data_set('friends')))"
+    )
+    for count in (1, 2, 3):
+        friends.record(entry(f"r{count}"))
+        told = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+        assert told.stdout.strip() == str(count)
+        assert path.with_name("ledger.sqlite-wal").exists()
+    assert (len(friends), first.verify(), second.verify()) == (3, [], [])
+
+
 def test_the_file_is_its_owners(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "deep" / "ledger.sqlite")
     assert (tmp_path / "deep" / "ledger.sqlite").stat().st_mode & 0o077 == 0
