@@ -20,7 +20,6 @@ READERS = {  # by part and file
     "models/requirements.py": "refuses where a promise is broken",
     "models/own_graph.py": "a keyed digest, internal",
     "experiment/data_fingerprint.py": "a keyed digest, internal",
-    "experiment/graph_tags.py": "keyed digests, which stay in the ledger",
     "experiment/run.py": "a count where edges are public",
     "propagation/kprop.py": "public edges",
     "attacks/secret_edges.py": "in the clear, internal",
@@ -35,6 +34,7 @@ READERS = {  # by part and file
     "perturb/folder.py": "released edges",
     "perturb/released.py": "released edges",
     "perturb/public_part.py": "in the clear, for experiments",
+    "models/embedding.py": "released edges, or any without privacy",
     "models/posterior.py": "public edges",
     "models/randomised.py": "public edges",
 }
