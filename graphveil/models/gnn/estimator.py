@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from graphveil import _check
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
 from graphveil.models.fitted import Fitted
 from graphveil.models.gnn.method import StarGnn
@@ -43,7 +43,9 @@ class PrivateGNN(Estimator):
        to the root: a mean over them is their sum over sqrt(k), whose noise does not depend on k. ``inputs``
        is 2 C.
     4. The module is trained on the stars of labelled nodes by DP-Adam: Poisson batches, every star's gradient
-       clipped on its own. The logits at v's root, on v's star, are the prediction for v.
+       clipped on its own. The logits at v's root, on v's star, are the prediction for v, after a public start
+       is added to them: what the codes themselves say of v's class if friends resemble each other
+       (:class:`~graphveil.models.gnn.start.FromCodes`). ``module_`` is the module without it.
 
     Guarantee: unit ``node-owner``. Encoder, rows, the module's weights of all steps, and the predictions
     for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, whatever the module
@@ -70,6 +72,7 @@ class PrivateGNN(Estimator):
         module_share: the module's; the push has the rest.
         leaves: M, the largest number of leaves; a longer list is cut by its owner's own coins. None is 128,
             and under ``reads="neighbours"`` four times ``out_slots``.
+        start: on stars: ``"codes"``, or ``"none"`` for the module's logits alone.
         layers, out_slots: r and D of ``reads="neighbours"``.
         accept_noise: train two layers and more although each node fills more than two slots, which takes the
             noise for seven roots and more.
@@ -81,7 +84,7 @@ class PrivateGNN(Estimator):
 
     Raises:
         ConfigError: a parameter is outside its range; on ``fit``, the module cannot be trained so.
-        UnitError, NotYetError: the unit does not go with ``reads``; it says what to use. On ``predict`` and
+        UnitError: the unit does not go with ``reads``; it says what to use. On ``predict`` and
             the like after ``reads="neighbours"``: no guarantee covers a prediction.
 
     >>> import torch
@@ -109,6 +112,7 @@ class PrivateGNN(Estimator):
     encoder_share: float | None = None
     module_share: float = 0.15
     leaves: int | None = None
+    start: Literal["codes", "none"] = "codes"
     layers: int = 1
     out_slots: int = 1
     accept_noise: bool = False
@@ -179,6 +183,7 @@ class PrivateGNN(Estimator):
         """Refuse a unit under which what is read has no proof, with the reason."""
         unit = self.protected_unit
         _check.one_of(("published", "neighbours"), reads=self.reads)
+        _check.one_of(("codes", "none"), start=self.start)
         if isinstance(unit, NodePromise) and self.reads == "published":
             raise UnitError(
                 "gnn reads each node's own list, and under unit 'node-promise' an edge belongs to both of "
@@ -186,10 +191,10 @@ class PrivateGNN(Estimator):
                 "'node-owner', or gap; or reads='neighbours', whose guarantee covers the weights alone"
             )
         if not isinstance(unit, NodeUnit):
-            raise NotYetError(
-                f"gnn does not yet protect {unit.name!r}. At edge level features and labels are public: "
-                "publish rows once (graphveil.private_hops) and train any module on them in the clear; here, "
-                f"use unit {NodeOwner.name!r}"
+            raise UnitError(
+                f"gnn protects records, and unit {unit.name!r} leaves features and labels public: publish "
+                "rows once (graphveil.private_hops) and train any module on them in the clear, or pass it to "
+                f"GAP(head=...); for whole records use unit {NodeOwner.name!r}"
             )
 
     def _configured(self) -> StarGnn | TreeGnn:
@@ -222,4 +227,5 @@ class PrivateGNN(Estimator):
             shares=(self.encoder_share, self.module_share),
             leaves=self.leaves or _LEAVES,
             degree_budget=self.degree_budget or 1,
+            from_codes=self.start == "codes",
         )

@@ -14,6 +14,7 @@ from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.gnn.plan import StarPlan
 from graphveil.models.gnn.route import route_of
 from graphveil.models.gnn.stars import StarInputs
+from graphveil.models.gnn.start import FromCodes
 from graphveil.models.gnn.teaching import public_key, scheduled, teachers
 from graphveil.models.gnn.trained import TrainedStars, weights_of
 from graphveil.models.membership import OTHER, record_groups
@@ -46,6 +47,7 @@ class StarGnn(Method):
         shares: of mu^2, for encoder and module; None for the encoder is a public rule of sizes and budget.
         leaves: M.
         degree_budget: D of the push.
+        from_codes: whether the module corrects what the public codes say, or starts from nothing.
     """
 
     module: Factory | str = field(repr=False)
@@ -53,6 +55,7 @@ class StarGnn(Method):
     shares: tuple[float | None, float]
     leaves: int
     degree_budget: int = 1
+    from_codes: bool = True
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph or a module that cannot be trained; nothing is booked yet."""
@@ -156,7 +159,8 @@ class StarGnn(Method):
     ) -> Tensor:
         """Train the module on the stars of those who teach, and return everybody's probabilities."""
         nodes = labelled.nonzero()[:, 0]
-        route, code = route_of(module, inputs.columns, graph.num_classes)
+        started = FromCodes(module, graph.num_classes) if self.from_codes else module
+        route, code = route_of(started, inputs.columns, graph.num_classes)
         labels = graph.y[nodes]
 
         def stars(index: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,13 +172,13 @@ class StarGnn(Method):
         fit_sums(
             _STAGE,
             module,
-            lambda: StarSum(module, stars, labels, inputs.width, route=route),
+            lambda: StarSum(started, stars, labels, inputs.width, route=route),
             (*bound, *listed, labels, code),
             training,
             release,
             session,
         )
-        logits = star_logits(module, inputs.of_nodes, graph.num_nodes, inputs.width, route=route)
+        logits = star_logits(started, inputs.of_nodes, graph.num_nodes, inputs.width, route=route)
         return logits.softmax(dim=1).to(torch.float32)
 
     def _widths(self, classes: int) -> tuple[int, int]:

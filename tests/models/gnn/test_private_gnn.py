@@ -13,8 +13,10 @@ import graphveil as gv
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError, NotYetError, ReleaseError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
+from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.gnn.route import route_of
 from graphveil.models.gnn.stars import StarInputs
+from graphveil.models.gnn.start import FromCodes
 from graphveil.models.membership import members
 from graphveil.models.own import code
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
@@ -197,6 +199,35 @@ def test_other_code_has_another_fingerprint() -> None:
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
+# -- the start ---------------------------------------------------------------------------------------------
+
+
+def test_the_start_is_what_posterior_row_and_leaves_say_by_the_codes() -> None:
+    codes, plain = simplex_codes(3), Mean(6, 3).double()
+    module, (x, edges) = FromCodes(plain, 3), some_stars(6, 6, 5)(torch.arange(6))
+    x[5] *= 4  # long enough to be cut
+    for star in range(6):  # with as many leaves
+        root, leaves = x[star, 0], x[star, 1 : 1 + star, 3:-1]
+        heard = leaves.mean(dim=0) if len(leaves) else torch.zeros(2, dtype=torch.float64)
+        wanted = root[:3] + codes @ (3 * cut(heard) + cut(root[3:-1]))
+        found = module(x[star], edges[star])[0] - plain(x[star], edges[star])[0]
+        torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(cut(torch.tensor([30.0, 40.0])), torch.tensor([1.2, 1.6]))
+
+
+def cut(row: Tensor) -> Tensor:
+    return row * min(1.0, 2.0 / max(float(row.norm()), 1e-12))
+
+
+def test_a_start_is_worth_its_place_where_the_noise_is_loud() -> None:
+    demo = RECIPES["gap"].split(synthetic("demo"), seed=0)
+    started, plain = (
+        make(epsilon=1.0, leaves=16, epochs=3, start=start).fit(demo) for start in ("codes", "none")
+    )
+    assert started.plan_ == plain.plan_
+    assert started.score(demo) > plain.score(demo) + 0.03
+
+
 # -- the value of it ---------------------------------------------------------------------------------------
 
 
@@ -281,8 +312,10 @@ def test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code(
         ({"module": ""}, ConfigError, "pass module="),
         ({"module": Mean(2, 2)}, ConfigError, "is built already"),
         ({"unit": "node-promise", "assured_max_degree": 9}, UnitError, "belongs to both of its ends"),
-        ({"unit": "undirected-edge"}, NotYetError, "private_hops"),
-        ({"unit": "none", "epsilon": None}, NotYetError, "private_hops"),
+        ({"unit": "undirected-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
+        ({"unit": "directed-edge"}, UnitError, r"private_hops.*GAP\(head=...\)"),
+        ({"unit": "none", "epsilon": None}, UnitError, "private_hops"),
+        ({"start": "own"}, ConfigError, "start"),
         ({"mode": "paper"}, ConfigError, "no paper mode"),
         ({"leaves": 0}, ConfigError, "leaves"),
         ({"encoder_share": 0.9, "module_share": 0.2}, ConfigError, "leave the push"),

@@ -11,7 +11,7 @@ from torch import Tensor
 import graphveil as gv
 from graphveil.audit import replay
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.errors import ConfigError, NotYetError, UnitError
+from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.gnn.tree_inputs import TreeInputs
 from graphveil.models.own import code
@@ -173,7 +173,7 @@ def test_labels_of_nodes_that_do_not_teach_are_never_read(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
-        ({"unit": "undirected-edge"}, NotYetError, "private_hops"),
+        ({"unit": "undirected-edge"}, UnitError, "private_hops"),
         ({"private_metrics": True}, ConfigError, "nothing bounds"),
         ({"layers": 2, "out_slots": 3}, ConfigError, "13 roots"),
         ({"layers": 0}, ConfigError, "layers"),
