@@ -196,7 +196,8 @@ def answer(
     messages = records.messages(
         asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
     )
-    known.book_messages(zip(*(messages[name].to_pylist() for name in (id, MESSAGE)), strict=True))
+    sent = zip(*(messages[name].to_pylist() for name in (id, MESSAGE)), strict=True)
+    known.book_messages(sent, records.each())
     if internal is not None:
         counted = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
         _write(internal, dumps(counted) + "\n")

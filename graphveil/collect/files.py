@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,14 @@ class Records:
         )
         table = pa.table({id: self.ids, MESSAGE: [base64.b64encode(one).decode() for one in made]})
         return table.take(pc.array_sort_indices(self.ids))
+
+    def each(self) -> Iterator[bytes]:
+        """Yield what is randomised of each record, in the order of the ids. Private."""
+        import pyarrow.compute as pc
+
+        for row in pc.array_sort_indices(self.ids).to_pylist():
+            parts = [part[row] for part in (self.features, self.labels) if part is not None]
+            yield b"".join(part.tobytes() for part in parts)
 
     @property
     def unlabelled(self) -> int:

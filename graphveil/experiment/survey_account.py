@@ -2,8 +2,9 @@
 
 Whoever randomises a table of records books it under unit ``node-features``, before the messages are written.
 The same messages again cost nothing more, and a record that has changed since is told about a second time,
-so a booking is known by what the messages say. Whoever receives messages holds no record: that a survey was
-answered is booked only for people who are named, once a survey however many messages come in later.
+so a booking is known by the messages and the records that they are about. Whoever receives messages holds no
+record: that a survey was answered is booked only for people who are named, once a survey however many
+messages come in later.
 """
 
 from collections.abc import Iterable
@@ -59,18 +60,21 @@ class SurveyAccount:
         """
         self.account.ledger.check(self._entry("planned"))
 
-    def book_messages(self, messages: Iterable[tuple[object, str]]) -> None:
+    def book_messages(self, messages: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
         """Book messages before they leave this process; ones that were booked before cost nothing.
 
         Args:
-            messages: ids and texts. What names the booking is a fingerprint of them under the ledger's key.
+            messages: ids and texts.
+            records: what each of them is about. A fingerprint of both under the ledger's key names the
+                booking: a record that has changed may happen to send the same few bits, and has told twice.
 
         Raises:
             BudgetError: there is no room for them.
         """
         told = (f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in messages)
-        (tag,) = self.account.ledger.fingerprints({"messages": told}).values()
-        self._book(f"answers-{tag[:40]}")
+        parts = {"messages": told, "records": records}
+        tags = self.account.ledger.fingerprints(parts).values()
+        self._book(f"answers-{''.join(tag[:20] for tag in tags)}")
 
     def book_received(self) -> None:
         """Book that a survey was answered, unless answers to it are booked already.

@@ -32,6 +32,8 @@ SURFACE = [
     "hash_split",
     "list_datasets",
     "load_dataset",
+    "open_graph",
+    "prepare",
     "random_split",
     "read_graph",
     "rows",

@@ -36,8 +36,7 @@ def spectral_rows(adjacency: Adjacency, flip: float, rank: int, generator: torch
         rank: the most vectors that are kept.
         generator: draws where the iteration begins.
 
-    >>> import numpy as np
-    >>> star = Adjacency.from_edges(np.zeros(3), np.arange(1, 4), num_nodes=4, directed=False)
+    >>> star = Adjacency.from_edges([0, 0, 0], [1, 2, 3], num_nodes=4, directed=False)
     >>> rows = spectral_rows(star, 0.0, 4, torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(rows[1:], rows[1].expand(3, -1), atol=1e-5))
     True

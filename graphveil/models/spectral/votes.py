@@ -47,7 +47,7 @@ class Rule:
         """Return log-posteriors (N, C) from those of features and from votes at this number of doublings.
 
         >>> features, votes = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.0, 9.0]])
-        >>> Rule(0, 1, 1.0, 1.0).decided(features, votes).exp().tolist()
+        >>> Rule(0, 1, 1.0, 1.0).decided(features, votes).exp().round(decimals=4).tolist()
         [[0.05, 0.95]]
         """
         features = log_posteriors.to(torch.float64)
