@@ -84,6 +84,7 @@ def test_a_worker_that_is_killed_is_followed_by_another_and_nothing_is_lost(tmp_
 
     with serving(run, "--workers", 2) as (process, address):
         port = int(address.rpartition(":")[2])
+        threading.Thread(target=lambda: list(process.stderr or ()), daemon=True).start()  # a full log blocks
         until(lambda: len(worker_ids(process.pid)) == 2, 60)
         with Client(port) as client:
             client.say(request(ANN)).response()
