@@ -1,10 +1,13 @@
 """The gallery: each broken claim restates a figure of its source and is refuted; sound ones never are."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from graphveil.audit.gallery import BROKEN, SOUND, records, trees
+import graphveil as gv
+from graphveil.audit.gallery import BROKEN, SOUND, edges, records, trees
 
 MIXTURES = [name for name, exhibit in BROKEN.items() if exhibit.kind == "mixture"]
 
@@ -13,7 +16,8 @@ def test_there_are_enough_of_both() -> None:
     assert len(BROKEN) >= 8
     assert len(SOUND) >= 6
     assert sum(exhibit.figure is not None for exhibit in BROKEN.values()) >= 8
-    assert all(exhibit.figure.stands for exhibit in BROKEN.values() if exhibit.figure)
+    told = [figure for exhibit in BROKEN.values() for figure in (exhibit.figure, exhibit.cost) if figure]
+    assert all(figure.stands for figure in told)
 
 
 @pytest.mark.parametrize("name", [name for name, exhibit in BROKEN.items() if exhibit.figure])
@@ -21,6 +25,30 @@ def test_a_restatement_reproduces_a_figure_of_its_source(name: str) -> None:
     figure = BROKEN[name].figure
     assert figure is not None
     assert figure.restated() == pytest.approx(figure.published, rel=figure.tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name, exhibit in BROKEN.items() if exhibit.cost])
+def test_what_a_flaw_costs_is_what_was_worked_out(name: str) -> None:
+    cost = BROKEN[name].cost
+    assert cost is not None
+    assert cost.restated() == pytest.approx(cost.published, rel=cost.tolerance)
+
+
+def test_noise_for_one_direction_does_for_one_direction() -> None:
+    exhibit = BROKEN["one direction"]
+    assert not gv.audit.replay(exhibit.mechanism, unit="directed-edge", **exhibit.claim, pairs=300).broken
+
+
+@pytest.mark.parametrize("norm", [0.01, 0.1, 10.0])
+def test_the_noise_of_a_step_does_for_a_public_clipping_norm(norm: float) -> None:
+    exhibit = BROKEN["a clipping norm from the gradients"]
+    step = partial(records.thresholds_from_gradients, public=norm)
+    assert not gv.audit.replay(step, unit=exhibit.unit, **exhibit.claim, pairs=300).broken
+
+
+def test_a_hub_moves_the_rows_of_others_by_its_friends_and_its_own_by_their_square() -> None:
+    assert edges.moved_by_a_hub(7, own=False) == pytest.approx(7)
+    assert edges.moved_by_a_hub(7, own=True) == pytest.approx(49)
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 10, 11])

@@ -12,12 +12,12 @@ from graphveil.audit.small_graphs import SmallGraph
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the source and the same from the restatement: the thing restated is the published one.
+    """A figure, and the same from a restatement.
 
     Args:
         what: it is.
-        stands: where it comes from: a formula of the source, its program, or what the flaw of either costs,
-            worked out apart from the restatement. No source prints one about the step that fails.
+        stands: where: a statement, formula, program or pseudo-code of the source; of a cost, what it follows
+            from.
         published: the figure.
         restated: returns what the restatement has.
         tolerance: relative: as many digits as are known.
@@ -42,7 +42,9 @@ class Exhibit:
         claim: keywords of :func:`~graphveil.audit.replay`.
         mechanism: the restatement.
         kind: of finding that refutes it; empty for a sound mechanism.
-        figure: one figure of the source, reproduced; None where it prints none about this step.
+        figure: one figure of the source about the step that fails, reproduced, so that what is restated is
+            what was published; None where no source gives one.
+        cost: what the flaw costs, worked out apart from the restatement; None where nobody has.
         search: how replays look for a pair, where defaults do not do (larger graphs).
     """
 
@@ -54,6 +56,7 @@ class Exhibit:
     mechanism: Callable[[SmallGraph, Noise], Any]
     kind: str = ""
     figure: Figure | None = None
+    cost: Figure | None = None
     search: dict[str, Any] = field(default_factory=dict)
 
     def replayed(self, **search: Any) -> Report:

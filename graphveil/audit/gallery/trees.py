@@ -115,6 +115,13 @@ def worst_loss(n: int, epsilon: float, halves: float = 1.0) -> float:
     return float(max(np.abs(logs - logs[other]).max() for other in flipped))
 
 
+def accepted(before: Tree, after: Tree, edges: list[tuple[int, int]], epsilon: float) -> float:
+    """Return the probability of equation 14 that a tree of four leaves gives way to another."""
+    graph = SmallGraph.of(4, edges, directed=False).a
+    law, every = _law(graph, epsilon / sensitivity(4)), list(trees((0, 1, 2, 3)))
+    return float(min(1.0, law[every.index(after)] / law[every.index(before)]))
+
+
 def people_with_private_edges(graph: SmallGraph, noise: Noise) -> None:
     """A tree and blocks over those nodes only that have an edge."""
     there = graph.a.sum(axis=1) > 0
@@ -168,8 +175,15 @@ BROKEN = (
         mechanism=chosen_tree,
         kind="change",
         figure=Figure(
+            what="probability that ((0, 1), (2, 3)) gives way to ((0, 2), (1, 3)); edges 01, 23, 02, at 1",
+            stands="equation 14, with Delta as in the appendix",
+            published=0.7924523456,
+            restated=lambda: accepted(((0, 1), (2, 3)), ((0, 2), (1, 3)), [(0, 1), (2, 3), (0, 2)], 1.0),
+            tolerance=1e-9,
+        ),
+        cost=Figure(
             what="worst loss at epsilon 2, n = 5, over all graphs",
-            stands="what the flaw costs, by equation 14",
+            stands="equation 14, over all graphs",
             published=2.2181,
             restated=lambda: worst_loss(5, 2.0),
             tolerance=1e-4,
@@ -185,9 +199,9 @@ BROKEN = (
         claim={"epsilon": EPSILON},
         mechanism=people_with_private_edges,
         kind="shape",
-        figure=Figure(
+        cost=Figure(
             what="how far one edge then moves a score, n = 5 (Delta is 2.7034)",
-            stands="what the flaw costs, by the score of trees",
+            stands="the score of trees",
             published=6.0684,
             restated=lambda: moved_by_presence(5),
             tolerance=1e-4,
