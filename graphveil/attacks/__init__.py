@@ -22,7 +22,7 @@ from graphveil.attacks.ranking import Ranking, Spread, auc_of
 from graphveil.attacks.reconstruction import ReconstructionReport, attack_records, quality
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.attacks.serving import Served, network_predict, served
-from graphveil.attacks.single_slot import largest_advantage, single_slot, toggled
+from graphveil.attacks.single_slot import SlotTest, largest_advantage, single_slot, slot_scores, toggled
 from graphveil.attacks.supervised import supervised_scores
 from graphveil.attacks.whitebox import exact_influences
 
@@ -41,6 +41,7 @@ __all__ = [
     "ReconstructionReport",
     "SecretEdges",
     "Served",
+    "SlotTest",
     "Spread",
     "attack_collection",
     "attack_links",
@@ -68,6 +69,7 @@ __all__ = [
     "served",
     "shadow_graph",
     "single_slot",
+    "slot_scores",
     "supervised_scores",
     "toggled",
 ]

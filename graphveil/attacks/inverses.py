@@ -83,6 +83,18 @@ def up_convolution(side: int, *, seed: int = 0, epochs: int = 30) -> Learner:
     return learn
 
 
+def principal_axes(public: Floats, outputs: int) -> Map:
+    """Return the coordinates of records along the axes in which public ones differ most.
+
+    >>> line = np.outer([0.0, 1.0, 2.0], [3.0, 4.0])
+    >>> np.abs(principal_axes(line, 1)(line)).ravel().round(6).tolist()
+    [5.0, 0.0, 5.0]
+    """
+    mean = public.mean(axis=0)
+    axes = np.linalg.svd(public - mean, full_matrices=False)[2][:outputs]
+    return lambda x: np.asarray((x - mean) @ axes.T)
+
+
 def image_encoder(public: Floats, side: int, outputs: int, *, seed: int = 0, epochs: int = 30) -> Map:
     """Return a convolutional encoder that was trained on public images, as the half of an autoencoder."""
     streams = PublicStreams(seed)

@@ -1,11 +1,13 @@
 """One pair of nodes, joined or not, everything else fixed: what the ceiling of a guarantee is about."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from graphveil import _check
-from graphveil.attacks.ranking import Ranking
+from graphveil.attacks.ranking import Floats, Ranking
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.graph import Adjacency, Graph
 
@@ -41,14 +43,68 @@ def single_slot(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: i
         pair: two nodes.
         repeats: releases of each of the two.
     """
+    joined, apart = slot_scores(score, graph, pair, repeats=repeats)
+    return Ranking.of(np.append(joined, apart), [True] * repeats + [False] * repeats)
+
+
+def slot_scores(
+    score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
+) -> tuple[Floats, Floats]:
+    """Return the scores of releases of the graph with the pair joined, and of the graph with it apart."""
     _check.integer_at_least(1, repeats=repeats)
-    other = toggled(graph, pair)
-    joined = bool(SecretEdges.of(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0])
-    scores = [score(one, number) for one in (graph, other) for number in range(repeats)]
-    return Ranking.of(scores, [joined] * repeats + [not joined] * repeats)
+    both = graph, toggled(graph, pair)
+    joined = SecretEdges.of(graph.adjacency).joined(*np.array(sorted(pair))[:, None])[0]
+    told = [np.array([score(one, number) for number in range(repeats)], dtype=np.float64) for one in both]
+    return (told[0], told[1]) if joined else (told[1], told[0])
+
+
+@dataclass(frozen=True)
+class SlotTest:
+    """A test of one slot, "joined" at a score above a threshold, that was chosen on other releases.
+
+    The largest TPR - FPR over thresholds is above the truth by chance. Here the first half of the releases
+    chooses the threshold and the second half counts, so counts are binomial, and Clopper and Pearson's
+    bounds on them hold.
+
+    Args:
+        threshold: half way between two scores of the first half.
+        hits: releases of the second half with the pair joined that the test calls so.
+        alarms: those with the pair apart.
+        repeats: releases of either kind in the second half.
+    """
+
+    threshold: float
+    hits: int
+    alarms: int
+    repeats: int
+
+    @classmethod
+    def of(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "SlotTest":
+        """Choose by the first half of scores of either kind, and count in the second.
+
+        >>> SlotTest.of([2.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 3.0])
+        SlotTest(threshold=1.5, hits=1, alarms=1, repeats=2)
+        """
+        there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
+        _check.within(2, 1 << 53, releases=min(len(there), len(away)))
+        half = min(len(there), len(away)) // 2
+        first, other = np.sort(there[:half]), np.sort(away[:half])
+        values = np.unique(np.append(first, other))
+        cuts = np.append(values[0] - 1, (values[1:] + values[:-1]) / 2)
+        told = np.searchsorted(other, cuts) - np.searchsorted(first, cuts)  # in units of 1 / half
+        threshold = float(cuts[told.argmax()])
+        second = slice(half, 2 * half)
+        return cls(
+            threshold, int((there[second] > threshold).sum()), int((away[second] > threshold).sum()), half
+        )
+
+    @property
+    def advantage(self) -> float:
+        """TPR - FPR of the test on the second half: its mean is the truth."""
+        return (self.hits - self.alarms) / self.repeats
 
 
 def largest_advantage(ranking: Ranking) -> float:
-    """Return the largest TPR - FPR over thresholds."""
+    """Return the largest TPR - FPR over thresholds, which chance lifts; see :class:`SlotTest`."""
     false, true = ranking.rates
     return float((true - false).max())

@@ -9,12 +9,15 @@ import torch
 import graphveil as gv
 from graphveil.attacks import (
     SecretEdges,
+    SlotTest,
     largest_advantage,
     pure_advantage,
     pure_auc,
     single_slot,
+    slot_scores,
     toggled,
 )
+from graphveil.audit.bounds import at_least, at_most
 from graphveil.graph.synthetic import synthetic
 
 PAIR = (2, 7)
@@ -55,6 +58,26 @@ def test_randomised_response_reaches_its_ceiling_and_no_more() -> None:
 def test_twice_the_epsilon_is_noticed() -> None:
     found = single_slot(bit(2.0), GRAPH, PAIR, repeats=REPEATS)
     assert largest_advantage(found) > pure_advantage(1.0) + CHANCE
+
+
+def test_a_threshold_chosen_on_other_releases_has_counts_that_prove_something() -> None:
+    weak, strong = (SlotTest.of(*slot_scores(bit(e), GRAPH, PAIR, repeats=400)) for e in (1.0, 3.0))
+    least = [at_least(t.hits, 200, 0.005) - at_most(t.alarms, 200, 0.005) for t in (weak, strong)]
+    assert least[0] < pure_advantage(1.0) < least[1]
+
+
+def test_noise_alone_has_no_advantage_on_fresh_releases_but_has_one_over_all_thresholds() -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((300, 2, 200))
+    fresh = [SlotTest.of(*draw).advantage for draw in draws]
+    largest = [largest_advantage(gv.attacks.Ranking.of(draw.ravel(), np.arange(400) < 200)) for draw in draws]
+    assert abs(np.mean(fresh)) < 4 * np.std(fresh) / math.sqrt(300)
+    assert np.mean(largest) > 0.04  # sqrt(pi / 8) sqrt(2 / 200) less steps
+
+
+def test_one_release_is_not_enough_to_choose_and_to_count() -> None:
+    with pytest.raises(gv.errors.ConfigError, match="releases"):
+        SlotTest.of([1.0], [0.0])
 
 
 @pytest.mark.parametrize("edge", [True, False])
