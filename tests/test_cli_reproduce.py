@@ -50,6 +50,6 @@ def test_misuse_computes_nothing(case: str, invoke: Invoke) -> None:
 
 def test_data_that_nobody_published_are_said_to_be_missing(invoke: Invoke) -> None:
     listed = invoke("reproduce", "list", "heterorr:flickr-mir")
-    assert "not here" in listed.out and "pairs/mir_priv.pairs" in listed.out
+    assert "not here" in listed.out and "nodes.parquet" in listed.out
     done = invoke("reproduce", "heterorr:flickr-mir", "--runs", "1", "--jobs", "1", "--out", "r")
     assert done.code == 2 and "read_graph" in done.err

@@ -4,7 +4,7 @@ Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func
 :func:`replay`, which tries to refute the claim of anybody's mechanism.
 """
 
-from graphveil.audit.bounds import LowerBound, at_least, at_most, repeated_runs
+from graphveil.audit.bounds import LowerBound, at_least, at_most, odds_of_runs, repeated_runs
 from graphveil.audit.inserted import audit_training
 from graphveil.audit.local import plant_features, plant_labels
 from graphveil.audit.noise import Noise
@@ -28,6 +28,7 @@ __all__ = [
     "at_most",
     "audit_plan",
     "audit_training",
+    "odds_of_runs",
     "one_run",
     "one_run_gaussian",
     "plant_features",

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.audit.bounds import CONFIDENCE, LowerBound, repeated_runs
+from graphveil.audit.bounds import CONFIDENCE, LowerBound, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
 from graphveil.mechanisms.local.feature_rr import Bins
 
 PEOPLE = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time
-_FEWEST, _MOST = 1 << 16, 1 << 26  # features of one law, on either side
-_NEEDED = 4000  # over epsilon squared: for a bound some 8 % below
+_FEWEST, MOST = 1 << 16, 1 << 28  # features of one law, on either side
+_NEEDED, _NEEDED_OF_BITS = 4000, 1200  # over epsilon squared: for a bound some 8 % below, or 10 %
 _MOST_LAWS = 4
 
 
@@ -46,16 +46,27 @@ def plant_features(
     people: int = PEOPLE,
     confidence: float = CONFIDENCE,
     noise: LocalNoise | None = None,
+    most: int = MOST,
 ) -> LowerBound | None:
     """Return the lower bound on a feature mechanism's epsilon, or None where its event is too rare to count.
 
     One half has the highest value in every feature, the other the lowest. The event is that everything that
     is told is as high as it can be; for one bit a feature its likelihood ratio is e^epsilon exactly. Where
     every feature is told on its own (FeatureRR), that event is rare, and features of one law are counted
-    together instead: they are independent, so their bounds add up.
+    together instead: they are independent, so their bounds add up. Features of two bins are counted by odds:
+    records that tell all features high, and all low, are each at most e^epsilon likelier under one record,
+    so the product of the features' odds ratios is at most e^(2 epsilon).
+
+    Args:
+        mechanism: what people do to their features.
+        people: how many, of either half together; features of one law are counted instead where they are
+            told on their own.
+        confidence: of the bound.
+        noise: where it is drawn from; fresh by default.
+        most: features of one law that are told by either of the worst records, at most.
     """
     if isinstance(mechanism, FeatureRR) and mechanism.dim > 1:
-        return _by_feature(mechanism, confidence, noise or LocalNoise())
+        return _by_feature(mechanism, confidence, noise or LocalNoise(), most)
     if not isinstance(mechanism, MultiBit) and mechanism.dim > 1:
         return None
     stream = (noise or LocalNoise()).stream("features")
@@ -73,19 +84,21 @@ def plant_features(
     return _counted(np.concatenate(heard), np.concatenate(inside), confidence)
 
 
-def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise) -> LowerBound | None:
+def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most: int) -> LowerBound | None:
     """Add up the bounds of features: how often the highest bin is told by either of the worst records."""
     laws = list(dict.fromkeys(mechanism.features))
     if len(laws) > _MOST_LAWS:
         return None
     which = np.array([laws.index(law) for law in mechanism.features])
     sizes = np.bincount(which)
-    people = max(math.ceil(_told(law) / size) for law, size in zip(laws, sizes.tolist(), strict=True))
+    people = max(math.ceil(_told(law, most) / size) for law, size in zip(laws, sizes.tolist(), strict=True))
     heard = _highest(mechanism, which, people, noise)
     significance = (1 - confidence) / len(laws)
     bounds = [
-        repeated_runs(hits, people * size, alarms, people * size, confidence=1 - significance)
-        for size, hits, alarms in zip(sizes.tolist(), *heard.tolist(), strict=True)
+        (odds_of_runs if law.k == 2 else repeated_runs)(
+            hits, people * size, alarms, people * size, confidence=1 - significance
+        )
+        for law, size, hits, alarms in zip(laws, sizes.tolist(), *heard.tolist(), strict=True)
     ]
     return replace(
         bounds[0],
@@ -96,11 +109,12 @@ def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise) -> L
     )
 
 
-def _told(law: Bins) -> int:
+def _told(law: Bins, most: int) -> int:
     """Return how many features of a law are told by either of the worst records."""
     if not law.epsilon:
         return _FEWEST
-    return min(_MOST, max(_FEWEST, math.ceil(_NEEDED / law.epsilon**2)))
+    needed = (_NEEDED_OF_BITS if law.k == 2 else _NEEDED) / law.epsilon**2
+    return min(most, max(_FEWEST, math.ceil(needed)))
 
 
 def _highest(

@@ -67,7 +67,7 @@ def perturb(
     )
     flags.check(unit)
     part = flags.part(graph, PublicColumns(nodes=nodes, id=id, source=source, target=target), seed=seed)
-    if part is not None and unit == "private-slot-edge":
+    if part is not None:
         asked |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
     promised = _promised(chosen, graph, asked)
     account = _account(graph, promised, ledger)

@@ -67,7 +67,7 @@ class PublicFlags:
             )
 
     def part(self, graph: "Graph", columns: "Columns", *, seed: int) -> "PublicPart | None":
-        """Return what is public of a graph as it was read: what it says itself, where no flag says anything.
+        """Return what is public of a graph as it was read; None where no flag says anything.
 
         Raises:
             UnitError: nobody says who may have private edges.
@@ -77,7 +77,7 @@ class PublicFlags:
         from graphveil.perturb import public_outside, public_share
 
         if not self.given:
-            return graph.public
+            return None
         if self.private_where is not None:
             members = _where(graph, columns, self.private_where)
             return PublicPart(public_outside(graph.adjacency, members), members)

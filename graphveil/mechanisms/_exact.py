@@ -132,16 +132,13 @@ class _Strips:
     more: Words  # the mask of the further bits that the place in a wide strip takes
     count: Integers  # the slots that the strip owns
     share: Floats  # scale ratio / count
-    strip: npt.NDArray[np.uint16]  # which it is of the strips that own a slot
 
     @cached_property
     def compiled(self) -> Tables:
         """The tables that the compiled pass reads."""
         numbers = np.array([DENOMINATOR / self.numerator, 2.0**-self.bits, self.ambiguous])
-        _, firsts = np.unique(self.strip, return_index=True)
-        start = self.start[firsts].astype(np.int32)
-        first = np.stack([start, self.sure[firsts].view(np.int32)], axis=1)
-        return self.strip, first, start, self.more[firsts], self.share[firsts], numbers
+        first = np.stack([self.offset, self.sure.view(np.int32)], axis=1)
+        return first, self.start.astype(np.int32), self.more, self.share, numbers
 
     @property
     def bits(self) -> int:
@@ -210,7 +207,6 @@ def _strips(numerator: int, ambiguous: float) -> _Strips:
         (width // width[0] - 1)[strip].astype(np.uint64),
         count[strip],
         (scale * ratio / count)[strip],
-        strip.astype(np.uint16),
     )
 
 

@@ -1,13 +1,11 @@
 """The exact discrete Gaussian in one compiled pass: the samples of ``_exact.py``, bit for bit.
 
 The cipher's words are made in registers and used there. A first loop goes over rows: it encrypts a register
-of counters, looks the strip of each word up, writes the candidates, and flags the words that no threshold
-decides (3 %). A second one lists these: a branch for every 64 flags, which a register's own would be wrong
-about every fifth time. A third draws their further bits, eight at a time, so that one waits for the ciphers
-and exponentials of others, and compares in float64, until none is left. Tables have a row a strip, of which
-there are some hundreds, and one more says which strip owns a slot: all of it stays near. What comes within
-``ambiguous`` of a tie is not decided here: the caller then draws the chunk the slow way, which is arbitrary
-precision. So an exponential that is right to 2^-45 makes no decision that another one would not.
+of counters, looks the slot of each word up, writes the candidates, and lists the words that no threshold
+decides (3 %). A second one draws the further bits of those, a register of blocks at a time, and compares in
+float64, until none is left. What comes within ``ambiguous`` of a tie is not decided here: the caller then
+draws the chunk the slow way, which is arbitrary precision. So an exponential that is right to 2^-45 makes no
+decision that another one would not.
 """
 
 import math
@@ -26,7 +24,6 @@ Tables = tuple[npt.NDArray[np.generic], ...]
 _LN2 = float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")  # its first bits, the rest
 _DEGREE = 13  # of the polynomial for exp on [-ln 2 / 2, ln 2 / 2]
 _CHUNK = 1 << 15  # samples at a time: their words and the tables stay in the cache
-_TOGETHER = 8  # undecided words at a time
 _OWN, _SPAN = 1 << 31, 1 << 11  # as in _exact.py, whose test compares all samples
 
 
@@ -52,8 +49,8 @@ class Pass:
             keys: the round keys of the stream.
             rows: row numbers.
             dim: samples a row.
-            tables: the strip of each slot; by strip, start with threshold, start, mask of further bits and
-                share; then three numbers: DENOMINATOR / numerator, 2^-bits, and what counts as a tie.
+            tables: by slot, offset, threshold, start, mask of further bits and share; then three numbers:
+                DENOMINATOR / numerator, 2^-bits, and what counts as a tie.
             place_bits: bits of a place in a narrow strip.
             bits: how many of a word's bits begin its uniform.
         """
@@ -62,12 +59,11 @@ class Pass:
         scratch = min(count, len(rows)) * dim + lanes
         words, pending = np.empty(scratch, dtype=np.uint32), np.empty(scratch, dtype=np.int64)
         groups, ties = -(-dim // lanes), np.zeros(1, dtype=np.int64)
-        flags = np.empty(min(count, len(rows)) * groups * _flags(self.blocks) // 8 + 8, dtype=np.uint8)
         rows = np.ascontiguousarray(rows)
         repeated = np.repeat(keys[:, None], self.blocks, axis=1)
         arrays: Tables = repeated, _pattern(groups * self.blocks), *tables
         fixed = [array.ctypes.data for array in arrays]
-        work = [array.ctypes.data for array in (words, flags, pending, ties)]
+        work = [array.ctypes.data for array in (words, pending, ties)]
         again = []
         for first in range(0, len(rows), count):
             some = slice(first, min(first + count, len(rows)))
@@ -95,92 +91,68 @@ def compiled_pass() -> Pass | None:
 @cache
 def _pass() -> Pass | None:
     blocks = blocks_at_once(host_features())
-    return pass_of(blocks) if blocks else None
-
-
-def pass_of(blocks: int) -> Pass:
-    """Compile the pass for registers of so many blocks."""
-    return Pass(blocks, compile_for_host(_program(blocks), 5, 14))
+    return Pass(blocks, compile_for_host(_program(blocks), 5, 12)) if blocks else None
 
 
 def _program(blocks: int) -> str:
     """Return the pass in LLVM's assembly language."""
-    lanes, flags = 4 * blocks, _flags(blocks)
-    once, row, word, listed, last = (Code(part) for part in ("o", "r", "w", "e", "l"))
+    lanes, once, row, word, last = 4 * blocks, Code("o"), Code("r"), Code("w"), Code("l")
     low = once("trunc i64 %place_bits to i32")
     mask = once(f"sub i32 {once(f'shl i32 {1 << 15}, {low}')}, 1")  # of slot and place
-    narrow = once(f"sub i32 {once(f'shl i32 1, {low}')}, 1")  # of place
-    fixed = tuple(once.all(each, "i32", lanes) for each in (mask, low, narrow))
+    fixed = once.all(mask, "i32", lanes), once.all(low, "i32", lanes)
     counter = _all_blocks(row, _halves(row, row.load("i64", row.at("%rows", "i64", "%r"))), blocks)
     unsure = _candidates(word, counter, fixed, lanes)
-    entry = _entry(listed, lanes, flags)
     kept = _decisions(last, blocks)
-    parts = once, row, word, listed, last
-    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in (once, row, word, last)))))
     return f"""
 {declared}
 define void @run(i64 %count, i64 %dim, i64 %groups, i64 %place_bits, i64 %bits, ptr %rows,
-                 ptr noalias %out, ptr %keys, ptr %pattern, ptr %strips, ptr %bounds_of, ptr %start,
-                 ptr %more, ptr %share, ptr %numbers, ptr noalias %words, ptr noalias %flags,
-                 ptr noalias %pending, ptr %ties) {{
+                 ptr noalias %out, ptr %keys, ptr %pattern, ptr %first_table, ptr %start, ptr %more,
+                 ptr %share, ptr %numbers, ptr noalias %words, ptr noalias %pending, ptr %ties) {{
 begin:
   {once}
   %any = icmp ult i64 0, %count
   br i1 %any, label %row, label %end
 row:
   %r = phi i64 [0, %begin], [%next_row, %row_done]
+  %listed = phi i64 [0, %begin], [%known, %row_done]
   %next_row = add nuw i64 %r, 1
   %base = mul nuw i64 %r, %dim
-  %row_groups = mul nuw i64 %r, %groups
+  %high = shl i64 %r, 32
   {row}
   br label %group
 group:
-  %g = phi i64 [0, %row], [%next_group, %group]
+  %g = phi i64 [0, %row], [%next_group, %group_done]
+  %before = phi i64 [%listed, %row], [%known, %group_done]
   %next_group = add nuw i64 %g, 1
   %first = mul nuw i64 %g, {lanes}
   {word}
-  %group_number = add nuw i64 %row_groups, %g
-  %flags_at = getelementptr i{flags}, ptr %flags, i64 %group_number
   %unsure = zext i{lanes} {unsure} to i64
-  %flags_there = trunc i64 %unsure to i{flags}
-  store i{flags} %flags_there, ptr %flags_at, align 1
-  %more_groups = icmp ult i64 %next_group, %groups
-  br i1 %more_groups, label %group, label %row_done
-row_done:
-  %more_rows = icmp ult i64 %next_row, %count
-  br i1 %more_rows, label %row, label %rows_done
-rows_done:
-  %all_groups = mul nuw i64 %count, %groups
-  %beyond = getelementptr i{flags}, ptr %flags, i64 %all_groups
-  store i64 0, ptr %beyond, align 1
-  br label %word
-word:
-  %w = phi i64 [0, %rows_done], [%next_word, %word_done]
-  %before = phi i64 [0, %rows_done], [%known, %word_done]
-  %next_word = add nuw i64 %w, 1
-  %word_at = getelementptr i64, ptr %flags, i64 %w
-  %undecided_here = load i64, ptr %word_at, align 1
-  %some = icmp ne i64 %undecided_here, 0
-  br i1 %some, label %list, label %word_done
+  %some = icmp ne i64 %unsure, 0
+  br i1 %some, label %list, label %group_done
 list:
-  %left = phi i64 [%undecided_here, %word], [%fewer, %list]
-  %place = phi i64 [%before, %word], [%after, %list]
-  {listed}
+  %left = phi i64 [%unsure, %group], [%fewer, %list]
+  %place = phi i64 [%before, %group], [%after, %list]
+  %lane = call i64 @llvm.cttz.i64(i64 %left, i1 true)
+  %coordinate = add nuw i64 %first, %lane
+  %entry = or i64 %high, %coordinate
   %slot = getelementptr i64, ptr %pending, i64 %place
-  store i64 {entry}, ptr %slot
+  store i64 %entry, ptr %slot
   %after = add nuw i64 %place, 1
   %lower = sub i64 %left, 1
   %fewer = and i64 %left, %lower
   %again = icmp ne i64 %fewer, 0
-  br i1 %again, label %list, label %word_done
-word_done:
-  %known = phi i64 [%before, %word], [%after, %list]
-  %first_group = mul nuw i64 %next_word, {64 // flags}
-  %more_words = icmp ult i64 %first_group, %all_groups
-  br i1 %more_words, label %word, label %attempts
+  br i1 %again, label %list, label %group_done
+group_done:
+  %known = phi i64 [%before, %group], [%after, %list]
+  %more_groups = icmp ult i64 %next_group, %groups
+  br i1 %more_groups, label %group, label %row_done
+row_done:
+  %more_rows = icmp ult i64 %next_row, %count
+  br i1 %more_rows, label %row, label %attempts
 attempts:
-  %attempt = phi i64 [0, %word_done], [%next_attempt, %attempt_done]
-  %open = phi i64 [%known, %word_done], [%still, %attempt_done]
+  %attempt = phi i64 [0, %row_done], [%next_attempt, %attempt_done]
+  %open = phi i64 [%known, %row_done], [%still, %attempt_done]
   %next_attempt = add nuw i64 %attempt, 1
   %is_first = icmp eq i64 %attempt, 0
   %undecided = icmp ne i64 %open, 0
@@ -188,7 +160,7 @@ attempts:
 decide:
   %i = phi i64 [0, %attempts], [%next_i, %decide]
   %kept = phi i64 [0, %attempts], [{kept}, %decide]
-  %next_i = add nuw i64 %i, {_TOGETHER}
+  %next_i = add nuw i64 %i, {blocks}
   {last}
   %further = icmp ult i64 %next_i, %open
   br i1 %further, label %decide, label %attempt_done
@@ -198,6 +170,7 @@ attempt_done:
 end:
   ret void
 }}
+declare i64 @llvm.cttz.i64(i64, i1)
 """
 
 
@@ -212,28 +185,29 @@ def _all_blocks(code: Code, halves: tuple[str, str], blocks: int) -> str:
     return code.gathered(halves * blocks, "i64")
 
 
-def _candidates(code: Code, counter: str, fixed: tuple[str, ...], lanes: int) -> str:
+def _candidates(code: Code, counter: str, fixed: tuple[str, str], lanes: int) -> str:
     """Add what encrypts a register of a row's counters and writes its candidates and words.
 
     Return which of them no threshold decides, as the bits of one integer. What is written beyond a row is
     written over by the next one.
     """
     blocks, kind = lanes // 4, f"<{lanes} x i32>"
-    wide, (mask, low_bits, place) = f"<{2 * blocks} x i64>", fixed
+    wide, (mask, low_bits) = f"<{2 * blocks} x i64>", fixed
     pattern = code.load(wide, code.at("%pattern", wide, "%g"))
     drawn = encrypted(code, code(f"or {wide} {counter}, {pattern}"), "%keys", blocks)
     words = code(f"bitcast {wide} {drawn} to {kind}")
     low = code(f"and {kind} {words}, {mask}")
     slots = code.lanes(code(f"lshr {kind} {low}, {low_bits}"), "i32", lanes)
-    strips = [_strip(code, code(f"zext i32 {slot} to i64")) for slot in slots]
-    pairs = code.gathered([code.load("i64", code.at("%bounds_of", "i64", strip)) for strip in strips], "i64")
+    wide_slots = [code(f"zext i32 {slot} to i64") for slot in slots]
+    pairs = code.gathered(
+        [code.load("i64", code.at("%first_table", "i64", slot)) for slot in wide_slots], "i64"
+    )
     pairs = code(f"bitcast <{lanes} x i64> {pairs} to <{2 * lanes} x i32>")
-    start, sure = (
+    offset, sure = (
         code.mixed(pairs, "poison", 2 * lanes, range(part, 2 * lanes, 2), "i32") for part in (0, 1)
     )
     at = code("add nuw i64 %base, %first")
-    candidates = code(f"add {kind} {start}, {code(f'and {kind} {low}, {place}')}")
-    for table, values in (("%out", candidates), ("%words", words)):
+    for table, values in (("%out", code(f"add {kind} {offset}, {low}")), ("%words", words)):
         code.do(f"store {kind} {values}, ptr {code.at(table, 'i32', at)}, align 4")
     unsure = code(f"icmp uge {kind} {words}, {sure}")
     places = "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">"
@@ -243,32 +217,10 @@ def _candidates(code: Code, counter: str, fixed: tuple[str, ...], lanes: int) ->
     return code(f"bitcast <{lanes} x i1> {own} to i{lanes}")
 
 
-def _strip(code: Code, slot: str) -> str:
-    """Return the strip that owns a slot."""
-    return code(f"zext i16 {code.load('i16', code.at('%strips', 'i16', slot))} to i64")
-
-
-def _flags(blocks: int) -> int:
-    """Return how many bits say which words of a register are undecided."""
-    return max(8, 4 * blocks)
-
-
-def _entry(code: Code, lanes: int, flags: int) -> str:
-    """Return the row and the coordinate of the lowest bit of a word of flags, as they are listed."""
-    bit = code.call("i64", "cttz.i64", ("i64", "%left"), ("i1", "true"))
-    bit = code(f"add nuw i64 {code('shl i64 %w, 6')}, {bit}")
-    group = code(f"lshr i64 {bit}, {flags.bit_length() - 1}")
-    row = code(f"udiv i64 {group}, %groups")
-    before = code(f"mul i64 {row}, %groups")  # groups
-    first = code(f"mul i64 {code(f'sub i64 {group}, {before}')}, {lanes}")
-    coordinate = code(f"add i64 {first}, {code(f'and i64 {bit}, {flags - 1}')}")
-    return code(f"or i64 {code(f'shl i64 {row}, 32')}, {coordinate}")
-
-
 def _decisions(code: Code, blocks: int) -> str:
     """Add what decides about some listed words; return how many stay on the list, which is rewritten."""
     inside, entries, places, counters, firsts = [], [], [], [], []
-    for lane in range(_TOGETHER):
+    for lane in range(blocks):
         own = code(f"add nuw i64 %i, {lane}")
         inside.append(code(f"icmp ult i64 {own}, %open"))
         own = code(f"select i1 {inside[-1]}, i64 {own}, i64 %i")  # a lane too many does the first one's work
@@ -280,19 +232,17 @@ def _decisions(code: Code, blocks: int) -> str:
         block = code(f"add i64 {code(f'mul i64 {coordinate}, {_SPAN}')}, {_OWN}")
         block = code.call("i64", "bswap.i64", ("i64", code(f"add i64 {block}, %attempt")))
         counters += [upper, code(f"or i64 {lower}, {block}")]
-    halves = []
-    for first in range(0, 2 * _TOGETHER, 2 * blocks):
-        some = code.gathered(counters[first : first + 2 * blocks], "i64")
-        halves += code.lanes(encrypted(code, some, "%keys", blocks), "i64", 2 * blocks)
-    for lane in range(_TOGETHER):
+    drawn = encrypted(code, code.gathered(counters, "i64"), "%keys", blocks)
+    halves = code.lanes(drawn, "i64", 2 * blocks)
+    for lane in range(blocks):
         word = code(
             f"select i1 %is_first, i32 {firsts[lane]}, i32 {code(f'trunc i64 {halves[2 * lane]} to i32')}"
         )
         firsts[lane] = code(f"zext i32 {word} to i64")
-    values, gap, near = _compared(code, firsts, halves[1::2], _TOGETHER)
+    values, gap, near = _compared(code, firsts, halves[1::2], blocks)
     kept, ties = "%kept", code.load("i64", "%ties")
-    accepted, tied = (code.lanes(flags, "i1", _TOGETHER) for flags in (gap, near))
-    for lane in range(_TOGETHER):
+    accepted, tied = (code.lanes(flags, "i1", blocks) for flags in (gap, near))
+    for lane in range(blocks):
         code.do(f"store i32 {values[lane]}, ptr {code.at('%out', 'i32', places[lane])}")
         code.do(f"store i64 {entries[lane]}, ptr {code.at('%pending', 'i64', kept)}")
         rejected = code(f"xor i1 {accepted[lane]}, true")
@@ -316,7 +266,7 @@ def _compared(code: Code, words: list[str], more: list[str], count: int) -> tupl
     for word, bits in zip(words, more, strict=True):
         place = code(f"and i64 {word}, {narrow}")
         slot = code(f"lshr i64 {word}, %place_bits")
-        slot = _strip(code, code(f"and i64 {slot}, {(1 << 15) - 1}"))
+        slot = code(f"and i64 {slot}, {(1 << 15) - 1}")
         own = code(f"and i64 {bits}, {code.load('i64', code.at('%more', 'i64', slot))}")
         place = code(f"or i64 {place}, {code(f'shl i64 {own}, %place_bits')}")
         start = code(f"sext i32 {code.load('i32', code.at('%start', 'i32', slot))} to i64")

@@ -79,23 +79,23 @@ class NoisyRows(BlockWork):
         Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
         addition sees the exact noisy sum only: it is post-processing.
         """
-        out, stream = torch.empty((len(edges), self.sums.dim)), RowStream(self.key)
+        out = torch.empty((len(edges), self.sums.dim))
         if isinstance(self.sums.rows, CompactRows):
             in_parts(
-                lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
+                lambda first, last: self._fill(edges.rows(first, last), out[first:last]),
                 len(edges),
                 _ROWS_A_THREAD,
             )
         else:
-            self._fill(edges, stream, out)
+            self._fill(edges, out)
         return out
 
-    def _fill(self, edges: Edges, stream: RowStream, out: Tensor) -> None:
+    def _fill(self, edges: Edges, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
         sums = self.sums
         at_once = _EDGES if sums.pairs is None or sums.fused is not None else _WEIGHED_EDGES
         for piece in edges.pieces(max(1, _ENTRIES // sums.dim), at_once):
-            rows = noise_rows(piece, self.noise, stream, sums.dim)
+            rows = noise_rows(piece, self.noise, RowStream(self.key), sums.dim)
             kinds = self.noise.of(piece)
             if not _added_compiled(piece, sums, kinds, rows):
                 rows.add_(exact_sum(piece, sums, kinds))

@@ -11,11 +11,13 @@ import pytest
 from scipy.optimize import linprog
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom, chi2, norm
+from scipy.stats.contingency import odds_ratio
 
 from graphveil.audit import (
     LowerBound,
     at_least,
     at_most,
+    odds_of_runs,
     one_run,
     one_run_gaussian,
     repeated_runs,
@@ -282,3 +284,54 @@ def test_a_bound_says_itself_in_a_line() -> None:
     assert str(bound) == (
         "epsilon >= 1.000 at delta = 1e-05, mu >= 0.2500 with confidence 99 % (a sum; it has no ceiling)"
     )
+
+
+COUNTS = [  # hits, with, alarms, without
+    (900, 1000, 100, 1000),
+    (5, 10, 2, 10),
+    (10, 10, 3, 10),
+    (300, 500, 10, 1000),
+    (999, 1000, 700, 1000),
+    (10, 10, 0, 10),
+]
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+@pytest.mark.parametrize("confidence", [0.9, 0.99, 0.99999])
+def test_odds_are_those_of_fishers_exact_interval(
+    counts: tuple[int, int, int, int], confidence: float
+) -> None:
+    hits, with_canary, alarms, without = counts
+    table = odds_ratio([[hits, with_canary - hits], [alarms, without - alarms]])
+    low = table.confidence_interval(confidence, alternative="greater").low
+    bound = odds_of_runs(*counts, confidence=confidence)
+    assert bound.epsilon == pytest.approx(max(0.0, math.log(low) / 2), abs=1e-9)
+
+
+def test_odds_are_above_the_truth_as_rarely_as_said_and_closer_to_it_than_rates() -> None:
+    rng, epsilon, runs = np.random.default_rng(0), 0.3, 300
+    keep = 1 / (1 + math.exp(-epsilon))
+    drawn = rng.binomial(runs, [keep, 1 - keep], size=(1000, 2)).tolist()
+    odds = np.array(
+        [odds_of_runs(hits, runs, alarms, runs, confidence=0.95).epsilon for hits, alarms in drawn]
+    )
+    rates = np.array(
+        [repeated_runs(hits, runs, alarms, runs, confidence=0.95).epsilon for hits, alarms in drawn]
+    )
+    assert (odds > epsilon).mean() < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 1000)
+    assert odds.mean() > rates.mean() + 0.05
+
+
+def test_odds_of_a_billion_runs_are_exact_enough() -> None:
+    runs, epsilon = 1 << 30, 0.001
+    keep = 1 / (1 + math.exp(-epsilon))
+    bound = odds_of_runs(round(runs * keep), runs, round(runs * (1 - keep)), runs)
+    assert bound.epsilon == pytest.approx(epsilon - norm.isf(0.01) * math.sqrt(2 / runs), rel=1e-4)
+    assert odds_of_runs(round(runs * (1 - keep)), runs, round(runs * keep), runs).epsilon == 0
+
+
+def test_odds_of_counts_that_tell_nothing_are_nothing() -> None:
+    assert odds_of_runs(0, 10, 3, 10).epsilon == 0
+    assert odds_of_runs(10, 10, 10, 10).epsilon == 0
+    with pytest.raises(ConfigError):
+        odds_of_runs(11, 10, 0, 10)

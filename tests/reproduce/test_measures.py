@@ -1,7 +1,6 @@
 """What cells measure, each on a small graph; scores against an independent library."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,11 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from graphveil.models.gap import GAP
 from graphveil.models.sizes import PublicSizes
-from graphveil.reproduce.cells import Asked, Work, cells_of
+from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures import measure
 from graphveil.reproduce.measures.depth_one import budget_of_one
 from graphveil.reproduce.measures.found import Found, Places
 from graphveil.reproduce.measures.scores import macro_f1, mean_auc
-from graphveil.reproduce.targets import TARGETS
 
 PLACES = Places(root=None)
 EDGES = {"unit": "undirected-edge", "delta": 1e-4, "epochs": 2}
@@ -99,37 +97,3 @@ def test_links_are_found_without_privacy() -> None:
 
 def test_a_graph_too_small_for_a_shadow_is_a_finding() -> None:
     assert "shadow graph" in found("membership", "mlp", {"unit": "none", "tuned": False, "epochs": 1}).refused
-
-
-def made_images(root: Path) -> None:
-    """Write 200 images in the format of FLICKR-MIR: joined where people are in both or in neither."""
-    rng, folder = np.random.default_rng(0), root / "flickr_mir"
-    people = rng.random(200) < 0.5
-    ends = rng.integers(200, size=(1500, 2))
-    kept = ends[(people[ends[:, 0]] == people[ends[:, 1]]) & (ends[:, 0] != ends[:, 1])]
-    for name in ("feat", "pairs"):
-        (folder / name).mkdir(parents=True)
-    (folder / "mir.csv").write_text("image_path,people\n" + "".join(f"im.jpg,{one:d}\n" for one in people))
-    np.savetxt(
-        folder / "pairs" / "mir_priv.pairs", np.column_stack((kept, rng.random(len(kept)) < 0.3)), "%d"
-    )
-    np.save(folder / "feat" / "resnet50_plain_feat.npy", people[:, None] + rng.normal(size=(200, 8)))
-    for number, part in enumerate(("tr", "va", "te")):
-        np.save(folder / "feat" / f"mask_{part}.npy", np.arange(200) % 3 == number)
-
-
-def test_the_target_on_flickr_mir_runs_on_files_of_its_format(tmp_path: Path) -> None:
-    made_images(tmp_path)
-    target = TARGETS["heterorr:flickr-mir"]
-    cells = cells_of(target, Asked(mode="strict", runs=1, quick=True))
-    lines = {cell.line: cell.work for cell in cells if cell.x in (None, 2.0)}
-    made = {name: measure(work, Places(root=tmp_path)) for name, work in lines.items()}
-    assert not any(one.refused for one in made.values())
-    aucs = {name: one.values["roc_auc"] for name, one in made.items()}
-    assert aucs["all edges, no privacy"] >= aucs["public edges alone"] - 0.05 > 0.8
-    costs = [made[name].cost for name in ("EdgeRR", "LapGraph")]
-    assert all(cost and cost["unit"] == "private-slot-edge" for cost in costs)
-
-
-def test_edges_that_nobody_called_private_are_none() -> None:
-    assert "which of its edges are private" in found("private_share", "gcn", {"unit": "none"}).refused

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from graphveil._check import suggestion
 from graphveil.errors import ConfigError
-from graphveil.graph.published import flickr_mir, local, remote
+from graphveil.graph.published import local, remote
 from graphveil.graph.published.local import Fields
 from graphveil.graph.synthetic import PRESETS
 
@@ -205,14 +205,8 @@ _OTHERS = (
     ),
     Dataset(
         name="flickr_mir",
-        classes=2,
-        where="images of the MIR Flickr collection, as the programs of HeteroRR read them: label = people in "
-        "the picture, edges of friends are private; never published",
-        files=tuple(f"flickr_mir/{file}" for file in flickr_mir.FILES),
-        read=flickr_mir.read,
-        remedy="ask the authors of HeteroRR for "
-        + ", ".join(f"ROOT/flickr_mir/{file}" for file in flickr_mir.FILES)
-        + ", or make tables of your own and read them with read_graph (--nodes, --edges)",
+        where="images from the MIR Flickr collection, whose features were never published as a graph",
+        remedy="make a table of nodes and one of edges, and read them with read_graph (--nodes, --edges)",
     ),
     Dataset(
         name="karate",

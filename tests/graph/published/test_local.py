@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy import io, sparse
 
-from graphveil.errors import GraphError
 from graphveil.graph import load_dataset, to_dense
 
 
@@ -173,52 +172,3 @@ def test_pickled_arrays_are_refused(tmp_path, name):
     )
     with pytest.raises(ValueError, match="is damaged"):
         load(name, tmp_path)
-
-
-def write_flickr_mir(root, *, images=4, pairs="0 1 0\n1 2 1\n2 3 0\n", people=(1, 0, 1, 0), embeddings=None):
-    """Write images as the programs of HeteroRR read them."""
-    folder = root / "flickr_mir"
-    write(
-        folder, mir__csv="image_path,people\n" + "".join(f"im{i}.jpg,{one}\n" for i, one in enumerate(people))
-    )
-    write(folder / "pairs", mir_priv__pairs=pairs)
-    (folder / "feat").mkdir(exist_ok=True)
-    rows = np.arange(2.0 * images).reshape(images, 2) if embeddings is None else embeddings
-    np.save(folder / "feat" / "resnet50_plain_feat.npy", rows)
-    for number, part in enumerate(("tr", "va", "te")):
-        np.save(folder / "feat" / f"mask_{part}.npy", (np.arange(images) % 3 == number).astype(np.int8))
-
-
-def test_flickr_mir(tmp_path):
-    write_flickr_mir(tmp_path)
-    graph = load_dataset("flickr_mir", tmp_path, recipe="planetoid")
-    assert to_dense(graph.x).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert graph.y.tolist() == [1, 0, 1, 0] and graph.class_names == ("nobody", "people")
-    assert graph.adjacency.edge_index().tolist() == [[1, 0, 2, 1, 3, 2], [0, 1, 1, 2, 2, 3]]
-    assert graph.public.edges.edge_index().tolist() == [[1, 0, 3, 2], [0, 1, 2, 3]]
-    assert graph.public.private_nodes.all()  # who has a private edge is not told
-    assert [graph.mask(part).nonzero().flatten().tolist() for part in ("train", "val", "test")] == [
-        [0, 3],
-        [1],
-        [2],
-    ]
-
-
-FLICKR_MIR_FAULTS = {
-    "an image without a label": ({"people": (1, 0, 1)}, "'people' for each of the 4 rows"),
-    "a label that is none": ({"people": (1, 0, 2, 0)}, "'people' for each of the 4 rows"),
-    "another number of masks": ({"embeddings": np.ones((5, 2)), "people": (1,) * 5}, "mask_tr.npy has shape"),
-    "pairs without a kind": ({"pairs": "0 1\n1 2\n"}, "and 1 at its end if private"),
-    "a kind that is none": ({"pairs": "0 1 3\n"}, "and 1 at its end if private"),
-    "an image that is not there": ({"pairs": "0 4 1\n"}, r"not in 0\.\.3"),
-    "text for a number": ({"pairs": "zero one 1\n"}, "flickr_mir is damaged"),
-    "something to run": ({"embeddings": np.array([{}, {}, {}, {}])}, "flickr_mir is damaged"),
-}
-
-
-@pytest.mark.parametrize("fault", FLICKR_MIR_FAULTS)
-def test_flickr_mir_with_a_fault_is_refused(fault, tmp_path):
-    content, words = FLICKR_MIR_FAULTS[fault]
-    write_flickr_mir(tmp_path, **content)
-    with pytest.raises(GraphError, match=words):
-        load("flickr_mir", tmp_path)
