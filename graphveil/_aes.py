@@ -24,18 +24,22 @@ def round_keys(key: bytes) -> npt.NDArray[np.uint8]:
     >>> bytes(round_keys(bytes(32))[2]).hex()
     '62636363626363636263636362636363'
     """
-    words = [list(key[4 * i : 4 * i + 4]) for i in range(_WORDS)]
-    constant = 1
+    words = np.frombuffer(key, dtype=">u4").tolist()
+    constant = 1 << 24
     for i in range(_WORDS, 4 * (ROUNDS + 1)):
         last = words[-1]
         if i % _WORDS == 0:
-            last = [_sbox()[byte] for byte in (*last[1:], last[0])]
-            last[0] ^= constant
+            last = _substituted((last << 8 | last >> 24) & 0xFFFFFFFF) ^ constant
             constant <<= 1
         elif i % _WORDS == 4:
-            last = [_sbox()[byte] for byte in last]
-        words.append([a ^ b for a, b in zip(words[i - _WORDS], last, strict=True)])
-    return np.array(words, dtype=np.uint8).reshape(ROUNDS + 1, 16)
+            last = _substituted(last)
+        words.append(words[i - _WORDS] ^ last)
+    return np.array(words, dtype=">u4").view(np.uint8).reshape(ROUNDS + 1, 16)
+
+
+def _substituted(word: int) -> int:
+    """Return a word of which each byte is substituted."""
+    return int.from_bytes(word.to_bytes(4, "big").translate(_sbox()), "big")
 
 
 def blocks_at_once(features: Mapping[str, bool]) -> int:
@@ -61,7 +65,7 @@ def encrypted(code: Code, counters: str, keys: str, blocks: int) -> str:
 
 
 @cache
-def _sbox() -> tuple[int, ...]:
+def _sbox() -> bytes:
     """Return the substitution of bytes: inverses in GF(2^8), then an affine map."""
     powers = [1]
     for _ in range(254):  # of the generator x + 1
@@ -69,7 +73,7 @@ def _sbox() -> tuple[int, ...]:
         powers.append(powers[-1] ^ doubled ^ (0x11B if doubled > 0xFF else 0))
     place = {power: i for i, power in enumerate(powers)}
     inverses = [0] + [powers[-place[byte] % 255] for byte in range(1, 256)]
-    return tuple(_affine(byte) for byte in inverses)
+    return bytes(_affine(byte) for byte in inverses)
 
 
 def _affine(byte: int) -> int:
