@@ -230,7 +230,22 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
     lines += _second(metrics)
     if metrics["runs"] == 1:
         lines.append("One run, so no interval (train --runs 3 gives one).")
-    return [*lines, *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
+    return [*lines, *_neighbours(metrics), *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
+
+
+def _neighbours(metrics: dict[str, Any]) -> list[str]:
+    """Return which other method to try where the released counts say that neighbours are hardly alike."""
+    from graphveil.models.classcode.edge.homophily import Homophily
+
+    found = metrics.get("homophily")
+    if found is None or metrics["unit"] != "undirected-edge" or not Homophily(**found).little:
+        return []
+    figure = f"{found['adjusted']:.2f} ± {found['error']:.2f}"
+    return [
+        f"Neighbours are hardly of one class more often than by chance (adjusted homophily {figure}, from "
+        "the counts that were released): read this way, edges add little to features. Method spectral reads "
+        "who is listed with whom; it wants an epsilon of 4 or more."
+    ]
 
 
 def _second(metrics: dict[str, Any]) -> list[str]:

@@ -55,6 +55,7 @@ class RunRecord:
     guarantee: dict[str, Any]
     baseline_guarantee: dict[str, Any] | None  # none if it cost nothing
     clipped: int | None = None  # values that nodes cut to the public range
+    homophily: dict[str, float] | None = None  # from released counts
     history: list[list[Any]] = field(default_factory=list)
     per_class: list[list[int]] = field(default_factory=list)  # tested, right, predicted; empty if secret
     staged: dict[str, str] = field(default_factory=dict)  # digests of the files that wait to be published
@@ -212,9 +213,16 @@ def _record(model: "Estimator", baseline: "Estimator | None", split: "Graph", se
         guarantee=guarantee_to_plain(model.guarantee),
         baseline_guarantee=None if beside is None else guarantee_to_plain(beside),
         clipped=getattr(model, "clipped_", None),
+        homophily=_homophily(model),
         history=[[None if value != value else value for value in row] for row in history],
         per_class=_per_class(model, split) if _labels_public(model.guarantee) else [],
     )
+
+
+def _homophily(model: "Estimator") -> dict[str, float] | None:
+    """Return how alike neighbours are by the counts that a model released, if it released any."""
+    found = getattr(model, "homophily_", None)
+    return None if found is None else {"adjusted": found.adjusted, "error": found.error}
 
 
 def _accuracies(model: "Estimator", split: "Graph") -> dict[str, float | None]:
@@ -297,6 +305,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         **_accuracy_figures(records),
         "tested": sum(tested for tested, *_ in records[0].per_class) or None,
         "per_class": _class_figures(records[0], graph),
+        "homophily": records[0].homophily,
         "covered": _covers_accuracies(guarantee),
         "private_accuracy": _private_figures(records, all_runs),
         "guarantee": guarantee.as_dict(),

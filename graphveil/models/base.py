@@ -177,9 +177,9 @@ class Estimator(Manners, ABC):
         graph: Graph,
         *,
         on_progress: OnProgress = silent,
-        workspace: Path | None = None,
+        workspace: Path | str | None = None,
         engine: Engine | str | None = None,
-        cache: Path | None = None,
+        cache: Path | str | None = None,
     ) -> Self:
         """Train on a graph's training nodes, select on its validation nodes, and predict all its nodes.
 
@@ -306,9 +306,9 @@ class Estimator(Manners, ABC):
     def _session(
         self,
         on_progress: OnProgress,
-        workspace: Path | None = None,
+        workspace: Path | str | None = None,
         engine: Engine | None = None,
-        cache: Path | None = None,
+        cache: Path | str | None = None,
     ) -> Session:
         """Return the session of a fit."""
         return Session(
@@ -317,8 +317,8 @@ class Estimator(Manners, ABC):
             noise_seed=self.unsafe_noise_seed,
             engine=engine,
             on_progress=on_progress,
-            workspace=workspace,
-            cache=cache,
+            workspace=None if workspace is None else Path(workspace),
+            cache=None if cache is None else Path(cache),
             configuration=self._configuration(),
             device=pick_device(self.device),
         )

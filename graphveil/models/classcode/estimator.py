@@ -7,13 +7,14 @@ from typing import ClassVar, Literal
 from graphveil import _check
 from graphveil.errors import ConfigError, UnitError
 from graphveil.models.base import Estimator
+from graphveil.models.classcode.edge.homophily import Homophily
 from graphveil.models.classcode.edge.method import ClassCodeEdge
 from graphveil.models.classcode.edge.plan import EdgePlan, Noise
 from graphveil.models.classcode.edge.trained import TrainedClassCode
 from graphveil.models.classcode.options import check_options
 from graphveil.models.classcode.owner.method import ClassCodeOwner
 from graphveil.models.fitted import Fitted
-from graphveil.models.learned import Learned
+from graphveil.models.learned import Learned, nothing
 from graphveil.models.terms import Terms
 from graphveil.models.weighting import Weighting
 from graphveil.weights import GivenWeight
@@ -78,6 +79,10 @@ class ClassCode(Estimator):
         encoder_share: unit ``node-owner``: share of mu^2 that goes to the encoder; None for 0.2 with
             ``read_own_edges``, and otherwise for what budget, records and weights suggest.
 
+    At edge level ``homophily_`` says how alike neighbours are, from the counts that were released anyway:
+    where it is near zero, edges as ClassCode reads them add nothing to features, and
+    :class:`~graphveil.models.spectral.Spectral` may.
+
     Rows of labelled nodes are noisier than those of targets by design: their predictions are not to be
     presented as if they were targets'.
 
@@ -104,6 +109,7 @@ class ClassCode(Estimator):
     encoder_share: float | None = None
 
     gate_ = Learned[tuple[float, ...]](_gate_of, tuple)
+    homophily_ = Learned[Homophily | None](lambda fit: fit.learned.get("homophily"), nothing)
 
     def _check_config(self) -> None:
         super()._check_config()

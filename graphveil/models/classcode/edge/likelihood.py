@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
 
+from graphveil.models.classcode.edge.homophily import Homophily
+
 DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Affinity:
-    """How a class's neighbours are distributed over classes, and an estimate of the mean degree."""
+    """How a class's neighbours are distributed over classes, the mean degree, and how alike they are."""
 
     neighbours: Tensor  # (C, C), row k: the class shares among the neighbours of class k
     mean_degree: float
+    homophily: Homophily | None = None  # of a model from a file nobody asks
 
 
 def affinity_from_counts(
@@ -64,7 +67,8 @@ def affinity_from_ends(ordered: Tensor, variance: Tensor, labels: Tensor, share:
     weight = (prior / 2).square() / ((prior / 2).square() + variance)
     counts = torch.maximum(weight * ordered + (1 - weight) * prior, 1e-3 * prior)
     mean_degree = float(counts.sum()) / len(labels) / share
-    return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree)
+    homophily = Homophily.of_counts(ordered, variance)
+    return Affinity(counts / counts.sum(dim=1, keepdim=True), mean_degree, homophily)
 
 
 def _prior_shares(class_counts: Tensor, same: Tensor) -> Tensor:

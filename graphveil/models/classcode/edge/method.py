@@ -66,18 +66,20 @@ class ClassCodeEdge(Method):
         decider = Decider(graph, session, public, distils=self._distils(graph))
         decision = self._decided(rounds, decider, public, session, known)
         release.close()
+        affinity = affinity_of(rounds, known)
         trained = TrainedClassCode(
             terms=self.terms,
             asked=self.asked,
             classes=graph.num_classes,
-            reader=InductiveReader.of(public, decider.imitating, affinity_of(rounds, known), decision.shape),
+            reader=InductiveReader.of(public, decider.imitating, affinity, decision.shape),
             weigher=weigher,
             heads=decision.heads,
             gate=decision.gate,
         )
         rows = {f"rows{number}": rows for number, rows in enumerate(rounds.rows, start=1)}
         proba = decision.log.exp().to(torch.float32)
-        return Outcome(trained=trained, proba=proba, released={**counts, **rows})
+        learned = {"homophily": affinity.homophily}
+        return Outcome(trained=trained, proba=proba, released={**counts, **rows}, learned=learned)
 
     def restore(self, state: State, sizes: PublicSizes, released: State) -> TrainedClassCode:
         """Return the fit with these weights.
