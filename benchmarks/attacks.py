@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 import graphveil as gv
 from graphveil._random import PublicStreams
@@ -629,15 +629,20 @@ def reconstruction_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterato
 
 def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
     """Yield what false clients cost, each server paired with itself where nobody lies, in points."""
-    servers = "nobody lies | taken as it comes | checked | robust, nobody lies | robust"
+    servers = "nobody lies | taken as it comes | checked | robust, nobody lies | robust | 95 %"
     yield f"| labels | who lies | share | how | {servers} | runs |"
-    yield "|" + "---|" * 10
+    yield "|" + "---|" * 11
     for runs in groups.values():
         first = runs[0]
         cells = [first["mode"], first["attack"], f"{first['share']:g}", first["kind"]]
         for own, lying in (("honest", ("poisoned", "checked")), ("honest_robust", ("robust",))):
             cells.append(shown([100 * run[own] for run in runs], 1))
             cells += [shown([100 * (run[name] - run[own]) for run in runs], 1) for name in lying]
+        lost = [100 * (run["robust"] - run["honest_robust"]) for run in runs]
+        reach = float(t.ppf(0.975, max(1, len(lost) - 1)))
+        spread = Spread.of(lost)
+        ends = (spread.mean + sign * reach * spread.error for sign in (-1, 1))
+        cells.append(" to ".join(f"{end:+.1f}" for end in ends) if len(lost) > 1 else "")
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
