@@ -13,7 +13,7 @@ from graphveil.mechanisms.local.feature_rr import Bins
 PEOPLE = 1 << 18
 _NUMBERS = 1 << 22  # of features that are drawn at a time
 _FEWEST, MOST = 1 << 16, 1 << 28  # features of one law, on either side
-_NEEDED, _NEEDED_OF_BITS = 4000, 1200  # over epsilon squared: for a bound some 8 % below, or 10 %
+_NEEDED, _NEEDED_OF_BITS = 4000, 1700  # over epsilon squared: for a bound some 8 % below
 _MOST_LAWS = 4
 
 

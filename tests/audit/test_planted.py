@@ -146,6 +146,14 @@ def test_counts_of_features_certify_most_of_a_claim(law: Any) -> None:
     assert 0.8 * law.epsilon < bound.epsilon <= law.epsilon
 
 
+def test_a_star_has_as_many_leaves_as_a_promise_allows() -> None:
+    promise = NodePromise(max_degree=300)
+    found = audit_plan(ReleasePlan(promise, hops(1.0, 1, 4, promise), DELTA), unsafe_noise_seed=1)
+    (planted,) = found.planted
+    assert planted.bound.mu is not None
+    assert 0.8 < planted.bound.mu <= 1
+
+
 def test_features_whose_worst_event_is_too_rare_are_left_out() -> None:
     assert plant_features(PerFeature(epsilon=1.0, dim=20, scalar="piecewise", allocation=Split())) is None
     scores = Weights(tuple(np.arange(1.0, 8.0) / 28))  # seven laws
