@@ -75,13 +75,13 @@ def stars(roots: int) -> tuple[Stars, Tensor, int]:
     return lambda index: (x[index], edges[index]), labels, width
 
 
-def trees(name: str, layers: int) -> tuple[Stars, Tensor, int, int, int]:
-    """Return bounded trees of a real graph: D = 2, M = 4."""
+def trees(name: str, layers: int) -> tuple[Stars, Tensor, int, Tensor, int, int]:
+    """Return bounded trees of a real graph: D = 2, M = 4; their parents, inputs and classes."""
     graph = RECIPES["gap"].split(load_dataset(name), seed=0)
     nodes = graph.mask("train").nonzero()[:, 0]
     drawn = BoundedTrees(graph.adjacency, slots=2, cap=4, depth=layers, key=bytes(32))
     inputs = TreeInputs(graph.x, nodes, drawn)
-    return inputs.of, graph.y[nodes], inputs.width, graph.num_features, graph.num_classes
+    return inputs.of, graph.y[nodes], inputs.width, drawn.parents, graph.num_features, graph.num_classes
 
 
 def plain(
@@ -112,11 +112,17 @@ def plain(
 
 
 def private(
-    module: nn.Module, made: Stars, labels: Tensor, index: Tensor, width: int, sizes: tuple[int, int]
+    module: nn.Module,
+    made: Stars,
+    labels: Tensor,
+    index: Tensor,
+    width: int,
+    parents: Tensor | None,
+    sizes: tuple[int, int],
 ) -> tuple[Callable[[], None], str]:
     """Return one private step, and how it is run."""
-    route, _ = route_of(module, *sizes)
-    gradients = StarSum(module, made, labels, width, route=route)
+    route, _, dtype = route_of(module, *sizes)
+    gradients = StarSum(module, made, labels, width, route=route, parents=parents, dtype=dtype)
     noise = StepNoise(bytes(32), parameters=len(gradients.weights), noise_multiplier=2.0, sampling_rate=0.25)
     steps = iter(range(1 << 30))
 
@@ -127,7 +133,7 @@ def private(
         drawn = torch.from_numpy(noise.noise(next(steps)).astype(float))
         gradients.weights.sub_((gradients.sums + drawn / noise.steps) * (0.01 / len(index)))
 
-    return step, route
+    return step, f"{route}, {dtype}".replace("torch.", "")
 
 
 def medians(steps: list[Callable[[], None]], repeats: int) -> list[float]:
@@ -142,19 +148,19 @@ def medians(steps: list[Callable[[], None]], repeats: int) -> list[float]:
     return [statistics.median(times) for times in spent]
 
 
-def cases(roots: int) -> Iterator[tuple[str, Any, Stars, Tensor, int, tuple[int, int]]]:
-    """Yield what is measured: a name, a module, stars or trees, labels, their width, inputs and classes."""
+def cases(roots: int) -> Iterator[tuple[Any, ...]]:
+    """Yield a name, a module, stars or trees, labels, width, parents, and (inputs, classes)."""
     made, labels, width = stars(roots)
     for name in ("SAGE", "GIN", "Transformer", "GATv2"):
         sizes = (_INPUTS, _CLASSES)
-        yield f"star {name}", Net(CONVOLUTIONS[name], *sizes), made, labels, width, sizes
+        yield f"star {name}", Net(CONVOLUTIONS[name], *sizes), made, labels, width, None, sizes
     for data in ("amazon/computers", "facebook100/Berkeley13"):
         for layers in (1, 2):
-            made, labels, width, *found = trees(data, layers)
+            made, labels, width, parents, *found = trees(data, layers)
             sizes = (found[0], found[1])
             for name in ("SAGE", "GraphConv", "GIN", "GATv2"):
                 module = Net(CONVOLUTIONS[name], *sizes, layers)
-                yield f"tree {data} r={layers} {name}", module, made, labels, width, sizes
+                yield f"tree {data} r={layers} {name}", module, made, labels, width, parents, sizes
 
 
 def main() -> None:
@@ -169,12 +175,12 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| case | plain, float32, ms | plain, float64, ms | private, ms | ratios | run |")
     print("|---|---|---|---|---|---|")
-    for name, module, made, labels, width, sizes in cases(given.roots):
+    for name, module, made, labels, width, parents, sizes in cases(given.roots):
         if given.only not in name:
             continue
         index = torch.arange(given.roots)
         torch.manual_seed(0)
-        step, route = private(module, made, labels, index, width, sizes)
+        step, route = private(module, made, labels, index, width, parents, sizes)
         narrow, wide = (plain(module, made, labels, index, kind) for kind in (torch.float32, torch.float64))
         one, two, own = medians([narrow, wide, step], given.repeats)
         ratios = f"{own / one:.1f}, {own / two:.1f}"

@@ -3,17 +3,24 @@
 Star i is a graph of public size: the root, ``leaves`` places for its leaves, and one more node that edges
 without a leaf run around. The module sees one star at a time, under ``vmap`` or in a loop, so no record can
 touch another's gradient whatever the module does; and every shape is public (``train/clipped.py``).
+
+A module may run in float32. A record's gradient is then the vector that float32 comes to, or for an affine
+map the sum of delta_j h_j^T over the deltas and inputs that it comes to: a function of that record alone.
+From there on norms, factors and sums are float64, and the norm is that of the very vector that is added.
+What float32 rounds is part of the gradient, and no part of the bound.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from graphveil.train.affine import AffineGradients, affine_parts, inputs_of, moved
+from graphveil.train.affine import AffineGradients, affine_parts, inputs_of, is_large, moved
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
+from graphveil.train.gathered import Gathered
+from graphveil.train.reach import full_stars, random_weights, rows_read
 
 Stars = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
 Route = Literal["ghost", "vmap", "loop"]
@@ -24,7 +31,7 @@ class StarSum(ClippedSum):
     """The clipped sum of a module on stars, each star on its own.
 
     The module takes rows (W, d) and edges (2, W - 2), and returns a row of logits for every node, of which
-    the first is the root's. It computes in float64.
+    the first is the root's.
 
     Args:
         module: trained in place.
@@ -36,6 +43,8 @@ class StarSum(ClippedSum):
             larger than its rows (``affine.py``), which asks that its weights are read by it alone; ``"vmap"``
             forms all gradients; and ``"loop"`` runs one star after the other, for modules that cannot be run
             at once.
+        parents: of a full tree, the place above each place but the root's, (W - 2); None for a star.
+        dtype: what the module computes in; norms and sums are float64 whatever it is.
 
     >>> class Own(nn.Linear):
     ...     def forward(self, x, edge_index): return super().forward(x)
@@ -56,23 +65,20 @@ class StarSum(ClippedSum):
         *,
         route: Route = "ghost",
         begin: Callable[[int], None] = lambda step: None,
+        parents: Tensor | None = None,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         """Copy the weights."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         super().__init__(list(named.values()), labels, len(labels))
         self._stars, self._width, self._begin = stars, width, begin
-        self._module, self._fixed = module, _buffers(module)
+        self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
         self._sums = dict(zip(named, self._views(self.sums), strict=True))
-        self._parameters = dict(zip(named, self._views(self.weights), strict=True))
-        self._affine = affine_parts(module, width) if route == "ghost" else {}
-        within = {f"{name}.{part}" if name else part for name in self._affine for part in ("weight", "bias")}
-        self._formed = [name for name in named if name not in within]
-        one = grad(self._loss, argnums=(0, 1), has_aux=True)
-        self._gradients = _looped(one) if route == "loop" else vmap(one, in_dims=(None, None, 0, 0, 0))
-        widest = max((inputs_of(part) for part in self._affine.values()), default=_HIDDEN)
-        formed = sum(named[name].numel() for name in self._formed)
-        self._numbers = max(formed, width * widest, width * _HIDDEN)  # that a star takes at a time
-        self._calls: list[tuple[int, tuple[int, ...]]] | None = None
+        self._wide = dict(zip(named, self._views(self.weights), strict=True))
+        self._parameters: Parameters = {}
+        self._route = route
+        self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
+        self._calls: list[_Call] | None = None
 
     def begin(self, step: int) -> None:
         """Let whoever makes the stars know."""
@@ -80,18 +86,21 @@ class StarSum(ClippedSum):
 
     def add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk, each of a size that follows from public numbers."""
-        for part in chunks(index, self._numbers):
+        self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
+        if len(index) and self._calls is None:
+            self._calls = self._planned(self._stars(index[:1])[0].shape[2])
+        for part in chunks(index, self._numbers if len(index) else 0):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         x, edges = self._stars(index)
-        x = x.to(torch.float64)
-        moves = [x.new_zeros(shape) for _, shape in self._called(x[0], edges[0])]
+        x = x.to(self._dtype)
+        moves = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
         with torch.enable_grad():
             (deltas, gradients), inputs = self._gradients(moves, formed, x, edges, self._labels[index])
         maps = self._maps(inputs, deltas)
-        flat = {name: part.flatten(start_dim=1) for name, part in gradients.items()}
+        flat = {name: part.flatten(start_dim=1).to(torch.float64) for name, part in gradients.items()}
         squares = [part.square().sum(dim=1) for part in flat.values()]
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
         factors, bad = clip_factors(torch.stack(squares).sum(dim=0), clip)
@@ -112,29 +121,66 @@ class StarSum(ClippedSum):
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the loss of one star's root, and what each affine map was called with."""
         inputs: list[Tensor] = []
-        with moved(list(self._affine.values()), moves, inputs):
+        with Gathered(), moved(list(self._affine.values()), moves, inputs):
             logits: Tensor = functional_call(
                 self._module, {**self._fixed, **self._parameters, **formed}, (x, edges)
             )[0]
-        targets = targets_of(label[None], len(logits))[:, 0]
+        targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
         return -(targets * logits.log_softmax(dim=0)).sum(), inputs
 
-    def _called(self, x: Tensor, edges: Tensor) -> list[tuple[int, tuple[int, ...]]]:
-        """Return which affine maps a star calls, in order, and the shapes of their outputs; all public."""
-        if self._calls is None:
-            self._calls = []
-            with torch.no_grad(), moved(list(self._affine.values()), None, self._calls):
-                functional_call(self._module, {**self._fixed, **self._parameters}, (x, edges))
-        return self._calls
+    def _planned(self, columns: int) -> list["_Call"]:
+        """Choose the maps whose gradients are not formed, by public sizes; return their calls in order."""
+        self._choose(affine_parts(self._module, 1) if self._route == "ghost" else {})
+        calls, names = self._called(columns), list(self._affine)
+        read = {name: sum(call.read for call in calls if names[call.number] == name) for name in names}
+        kept = {name: part for name, part in self._affine.items() if is_large(part, read[name])}
+        self._choose(kept)
+        widest = max((inputs_of(part) for part in kept.values()), default=_HIDDEN)
+        formed = sum(self._parameters[name].numel() for name in self._formed)
+        numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # that a star takes at a time
+        self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
+        places = {name: place for place, name in enumerate(kept)}
+        return [
+            call._replace(number=places[names[call.number]]) for call in calls if names[call.number] in kept
+        ]
+
+    def _choose(self, parts: dict[str, nn.Module]) -> None:
+        """Form all gradients but those of these maps."""
+        self._affine = parts
+        within = {name for part in parts for name in (self._weight(part), self._bias(part))}
+        self._formed = [name for name in self._wide if name not in within]
+        one = grad(self._loss, argnums=(0, 1), has_aux=True)
+        looped = self._route == "loop"
+        self._gradients = _looped(one) if looped else vmap(one, in_dims=(None, None, 0, 0, 0))
+
+    def _called(self, columns: int) -> list["_Call"]:
+        """Return the calls of affine maps, found on random stars with random weights: all public."""
+        parts, noted = list(self._affine.values()), list[Any]()
+        if not parts:
+            return []
+        x, edges = full_stars(self._parents, columns, self._dtype)
+        kept, self._parameters = self._parameters, random_weights(self._parameters)
+        with torch.no_grad(), moved(parts, None, noted):
+            functional_call(self._module, {**self._fixed, **self._parameters}, (x[0], edges[0]))
+        moves = [x.new_zeros(shape) for _, shape in noted]
+        if moves:
+            formed = {name: self._parameters[name] for name in self._formed}
+            with torch.enable_grad():
+                moves = self._gradients(moves, formed, x, edges, self._labels.new_zeros(len(x)))[0][0]
+        self._parameters = kept
+        return [
+            _Call(number, shape, rows_read(delta, self._parents))
+            for (number, shape), delta in zip(noted, moves, strict=True)
+        ]
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
         """Return the gradients of each affine map that was called."""
-        calls = [number for number, _ in self._calls or ()]
+        calls = list(zip(self._calls or (), inputs, deltas, strict=True))
         found = {}
         for number, name in enumerate(self._affine):
-            own = [k for k, called in enumerate(calls) if called == number]
+            own = [(h, delta, call.read) for call, h, delta in calls if call.number == number]
             if own:
-                found[name] = AffineGradients.of([inputs[k] for k in own], [deltas[k] for k in own])
+                found[name] = AffineGradients.of(own)
         return found
 
     def _weight(self, name: str) -> str:
@@ -144,13 +190,22 @@ class StarSum(ClippedSum):
         return f"{name}.bias" if name else "bias"
 
 
+class _Call(NamedTuple):
+    """A call of an affine map: its number, its output's shape, and how many rows of it a loss reads."""
+
+    number: int
+    shape: tuple[int, ...]
+    read: int
+
+
 _HIDDEN = 16  # numbers that a node is taken to need at a time
+_BYTES = 16  # that count as one number: beginning a chunk costs more than a larger one loses in the cache
 
 
 def star_logits(module: nn.Module, stars: Stars, count: int, width: int, *, route: Route = "ghost") -> Tensor:
     """Return the logits of every root (N, C), float64, each star on its own as in training."""
     weights = {name: p.detach().to(torch.float64) for name, p in module.named_parameters()}
-    fixed = _buffers(module)
+    fixed = _buffers(module, torch.float64)
 
     def one(x: Tensor, edges: Tensor) -> Tensor:
         logits: Tensor = functional_call(module, {**fixed, **weights}, (x, edges))[0]
@@ -165,11 +220,11 @@ def star_logits(module: nn.Module, stars: Stars, count: int, width: int, *, rout
     return torch.cat(found)
 
 
-def _buffers(module: nn.Module) -> Parameters:
-    """Return what is not trained, floats as float64."""
+def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
+    """Return what is not trained, floats in this type."""
     kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     return {
-        name: value.detach().to(torch.float64) if value.is_floating_point() else value
+        name: value.detach().to(dtype) if value.is_floating_point() else value
         for name, value in (*kept, *module.named_buffers())
     }
 

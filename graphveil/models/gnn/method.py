@@ -160,7 +160,7 @@ class StarGnn(Method):
         """Train the module on the stars of those who teach, and return everybody's probabilities."""
         nodes = labelled.nonzero()[:, 0]
         started = FromCodes(module, graph.num_classes) if self.from_codes else module
-        route, code = route_of(started, inputs.columns, graph.num_classes)
+        route, code, dtype = route_of(started, inputs.columns, graph.num_classes)
         labels = graph.y[nodes]
 
         def stars(index: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,7 +172,7 @@ class StarGnn(Method):
         fit_sums(
             _STAGE,
             module,
-            lambda: StarSum(started, stars, labels, inputs.width, route=route),
+            lambda: StarSum(started, stars, labels, inputs.width, route=route, dtype=dtype),
             (*bound, *listed, labels, code),
             training,
             release,

@@ -39,12 +39,13 @@ class TreeInputs:
         return [*tensors_of(self.x), *self.trees.tensors]
 
     def of(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return some teachers' trees: rows (B, W, d) and edges (B, 2, W - 2)."""
+        """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2)."""
         nodes = self.trees.of_roots(self.nodes[index])
         there = nodes != NOBODY
-        found = to_dense(rows(self.x, nodes.clamp_min(0).flatten())).to(torch.float64)
-        x = torch.zeros(*nodes.shape[:1], self.width, found.shape[1], dtype=torch.float64)
-        x[:, :-1] = torch.where(there[:, :, None], found.view(*nodes.shape, -1), 0.0)
+        found = to_dense(rows(self.x, nodes.clamp_min(0).flatten()))
+        x = found.new_zeros(len(nodes), self.width, found.shape[1])
+        x[:, :-1] = found.view(*nodes.shape, -1)
+        x[:, :-1].masked_fill_(~there[:, :, None], 0)
         nowhere, below = self.width - 1, there[:, 1:]
         source = torch.where(below, torch.arange(1, nowhere), nowhere)
         return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)

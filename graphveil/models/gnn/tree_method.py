@@ -128,7 +128,7 @@ class TreeGnn(Method):
         """Train the module on the trees of those who teach, which are drawn anew for every pass."""
         nodes = teachers(graph).nonzero()[:, 0]
         inputs, labels = TreeInputs(graph.x, nodes, trees), graph.y[nodes]
-        route, code = route_of(module, graph.num_features, graph.num_classes)
+        route, code, dtype = route_of(module, graph.num_features, graph.num_classes)
         a_pass = max(1, training.steps // training.schedule.epochs)
 
         def draw(step: int) -> None:
@@ -137,7 +137,16 @@ class TreeGnn(Method):
         fit_sums(
             _STAGE,
             module,
-            lambda: StarSum(module, inputs.of, labels, inputs.width, route=route, begin=draw),
+            lambda: StarSum(
+                module,
+                inputs.of,
+                labels,
+                inputs.width,
+                route=route,
+                begin=draw,
+                parents=trees.parents,
+                dtype=dtype,
+            ),
             (*inputs.tensors, nodes, labels, code),
             training,
             release,

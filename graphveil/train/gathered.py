@@ -1,0 +1,117 @@
+"""Rows that are picked by an index, for many records at once: copies of whole rows, there and back.
+
+Under ``vmap`` torch picks rows number by number, and adds their gradients one record after the other. Here
+the records' rows are laid below each other and picked, or added up, by shifted indices: the same numbers,
+sooner. An index beyond a record's own rows is refused, as it would reach the next record's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+_PICKS = (torch.index_select, Tensor.index_select)
+
+
+class Gathered(TorchFunctionMode):
+    """While it is entered, ``index_select`` picks whole rows, and ``scatter_add_`` adds whole rows up.
+
+    That is where the first dimension is indexed, and for the latter where all numbers of a row go together.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> with Gathered():
+    ...     x.index_select(0, torch.tensor([1, 1])).tolist()
+    [[3.0, 4.0], [3.0, 4.0]]
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Replace the call."""
+        if func in _PICKS and not kwargs and args[0].ndim and args[1] % args[0].ndim == 0:
+            return _picked(args[0], args[2])
+        if func is Tensor.scatter_add_ and not kwargs and _by_rows(*args):
+            return args[0].add_(_added(args[3], args[2].flatten(1)[:, 0], len(args[0])))
+        return func(*args, **(kwargs or {}))
+
+
+def _by_rows(out: Tensor, dim: int, index: Tensor, values: Tensor) -> bool:
+    """Return whether an index along the first dimension was repeated for all numbers of each row."""
+    rows = out.ndim > 1 and dim % out.ndim == 0 and out.shape[1:] == values.shape[1:] == index.shape[1:]
+    wide = [step for step, size in zip(index.stride()[1:], index.shape[1:], strict=True) if size > 1]
+    return rows and bool(wide) and not any(wide) and len(index) == len(values)
+
+
+class _Picked(torch.autograd.Function):
+    """values[index], rows along the first dimension."""
+
+    @staticmethod
+    def forward(values: Tensor, index: Tensor) -> Tensor:
+        return values.index_select(0, index)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.rows = len(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None]:
+        return _added(gradients[0], ctx.saved_tensors[0], ctx.rows), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, Any], values: Tensor, index: Tensor) -> tuple[Tensor, int]:
+        values, index = (
+            _first(part, dim, info.batch_size) for part, dim in zip((values, index), in_dims, strict=True)
+        )
+        picked = values.flatten(0, 1).index_select(0, _shifted(index, values.shape[1]))
+        return picked.view(*index.shape, *values.shape[2:]), 0
+
+
+class _Added(torch.autograd.Function):
+    """Rows added up by an index, (rows, ..): the gradient of :class:`_Picked`."""
+
+    @staticmethod
+    def forward(values: Tensor, index: Tensor, rows: int) -> Tensor:
+        return values.new_zeros(rows, *values.shape[1:]).index_add_(0, index, values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None, None]:
+        return _picked(gradients[0], ctx.saved_tensors[0]), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, Any, Any], values: Tensor, index: Tensor, rows: int
+    ) -> tuple[Tensor, int]:
+        values, index = (
+            _first(part, dim, info.batch_size) for part, dim in zip((values, index), in_dims[:2], strict=True)
+        )
+        added = values.new_zeros(info.batch_size * rows, *values.shape[2:])
+        added.index_add_(0, _shifted(index, rows), values.flatten(0, 1))
+        return added.view(info.batch_size, rows, *values.shape[2:]), 0
+
+
+# Of torch's classes ``apply`` has no types.
+_picked: Callable[[Tensor, Tensor], Tensor] = _Picked.apply
+_added: Callable[[Tensor, Tensor, int], Tensor] = _Added.apply
+
+
+def _first(values: Tensor, dim: int | None, size: int) -> Tensor:
+    """Return a tensor with its records along the first dimension."""
+    return values.expand(size, *values.shape) if dim is None else values.movedim(dim, 0)
+
+
+def _shifted(index: Tensor, rows: int) -> Tensor:
+    """Return the indices (B, k) of rows that lie below each other, ``rows`` a record."""
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < rows:
+        raise IndexError(f"index out of range: a record has {rows} rows")
+    return (index + rows * torch.arange(len(index))[:, None]).flatten()
