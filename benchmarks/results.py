@@ -8,7 +8,7 @@ as SVG, and then README.md, which lists them, and trends.md. Nothing is measured
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import trends
@@ -20,6 +20,7 @@ from graphveil.reproduce.reread import results_of_csv
 from graphveil.reproduce.target import MODES, Mode
 from graphveil.reproduce.targets import TARGETS
 
+_COLUMNS = 72  # letters of a command in a line
 HEAD = """# Results
 
 Tables and figures of papers, made again on the graphs at hand: [how](../reproduce.md). Each page is made
@@ -59,11 +60,20 @@ def pages(folder: Path) -> dict[str, str]:
 def page(results: Results, path: Path) -> Iterator[str]:
     """Yield the lines of a page: its command, figures, tables."""
     title, *rest = results.page()
-    yield title
-    yield from ("", f"```console\n$ {command(results)}\n```", "", whole(results), "")
+    yield f"{title} ({results.asked.mode} mode)"  # a target has a page a mode
+    yield from (
+        "",
+        "[All results](README.md)",
+        "",
+        f"```console\n$ {command(results)}\n```",
+        "",
+        whole(results),
+        "",
+    )
     drawn = dict.fromkeys(point.place[0] for point in results.points if point.mean is not None)
     for dataset in drawn if results.target.figure else ():
-        yield from (f"![{results.target.title}]({path.stem}.{dataset.replace('/', '-')}.svg){{.wide}}", "")
+        words = f"{results.target.title}: {dataset}"
+        yield from (f"![{words}]({path.stem}.{dataset.replace('/', '-')}.svg){{.wide}}", "")
     yield from "\n".join(rest).strip().split("\n")
 
 
@@ -81,11 +91,25 @@ def whole(results: Results) -> str:
 def command(results: Results) -> str:
     """Return the command that makes these results."""
     target, asked = results.target, results.asked
-    words = ["graphveil reproduce", target.name, "--mode", asked.mode]
-    words += ["--datasets", ",".join(target.datasets), "--runs", str(asked.runs)]
+    words = [f"graphveil reproduce {target.name} --mode {asked.mode} --runs {asked.runs}"]
+    words += [f"--datasets {','.join(target.datasets)}"]
     if target.axis is not None and target.axis.chosen:
-        words += ["--at", ",".join(f"{x:g}" for x in target.axis.values)]
-    return " ".join([*words, *(["--quick"] if asked.quick else [])])
+        words += [f"--at {','.join(f'{x:g}' for x in target.axis.values)}"]
+    if asked.quick:
+        words += ["--quick"]
+    return " \\\n    ".join(_lines(words))
+
+
+def _lines(words: Sequence[str]) -> Iterator[str]:
+    """Join words to lines that fit a page."""
+    line, *others = words
+    for word in others:
+        if len(line) + len(word) > _COLUMNS:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}"
+    yield line
 
 
 def figures(results: Results, stem: str) -> dict[str, bytes]:

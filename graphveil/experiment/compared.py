@@ -25,6 +25,7 @@ details { margin-top: 10px; } summary { cursor: pointer; color: var(--accent); }
 summary:focus-visible, a:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 .bar { fill: none; stroke-width: 1.2; }
 .figure { max-width: 720px; }
+.figure:has(.plotly-graph-div) { max-width: none; }
 @media print { details > *:not(summary) { display: block; } .scroll { overflow: visible; } }
 """
 
@@ -59,6 +60,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date, interactive: bool
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
         f"<title>{html(title)}</title>\n<style>{STYLE}{_MORE_STYLE}{line_styles(len(runs))}</style>\n"
         f"{script() if interactive else ''}</head>\n<body>\n<main>\n"
         f'<h1>{html(title)}</h1>\n<p class="lede">{html(lede)}</p>\n{body}\n</main>\n</body>\n</html>\n'

@@ -13,6 +13,7 @@ from graphveil.experiment.charts import HEIGHT, WIDTH, Line, plot
 # Okabe and Ito's colours, which everybody can tell apart, less the yellow that vanishes on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
 _DASHES = (("", "solid"), ("7 4", "dash"), ("2 3", "dot"), ("9 3 2 3", "dashdot"))
+_UPLOADS = ("sendChartToCloud", "sendDataToCloud", "editInChartStudio")  # a report is internal
 _GREY = "#7a8089"  # readable on light and on dark
 
 
@@ -94,13 +95,19 @@ def _plotly(
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "y": -0.25},
-        margin={"l": 56, "r": 12, "t": 12, "b": 56},
+        margin={"l": 56, "r": 12, "t": 40, "b": 56},  # the buttons stand above the picture
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": _GREY, "activecolor": COLOURS[0]},
         height=380,
     )
     inner = drawn.to_html(
         full_html=False,
         include_plotlyjs=False,
-        config={"responsive": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
+        config={
+            "responsive": True,
+            "displaylogo": False,
+            "modeBarButtonsToRemove": ["select2d", "lasso2d", *_UPLOADS],
+            "plotlyServerURL": "",
+        },
     )
     return f'<div role="group" aria-label="{html(title)}">{inner}</div>'
 

@@ -153,7 +153,7 @@ class Blocks:
 
 def markdown(block: Block) -> Iterator[str]:
     """Yield the lines of a table in Markdown."""
-    yield from (f"### {block.title}", "")
+    yield from (f"## {block.title}", "")
     yield f"| {' | '.join(block.head)} |"
     yield f"|{'---|' * block.words}{'---:|' * (len(block.head) - block.words)}"
     yield from (f"| {' | '.join(row)} |" for row in block.rows)

@@ -82,14 +82,14 @@ def cells_of(target: Target, asked: Asked) -> tuple[Cell, ...]:
         for dataset in target.datasets
         for run in range(asked.runs)
         for line in target.lines_in(asked.mode)
-        if line.datasets is None or dataset in line.datasets
+        if line.runs_on(dataset)
         for cell in _cells(target, asked, dataset, line, asked.seed + run)
     )
 
 
 def _cells(target: Target, asked: Asked, dataset: str, line: Line, seed: int) -> Iterator[Cell]:
     search = line.searched(asked.mode, quick=asked.quick)
-    for x in target.places(line, quick=asked.quick):
+    for x in target.places(line, dataset, quick=asked.quick):
         for values in product(*search.values()):
             settings = dict(zip(search, values, strict=True))
             yield Cell(

@@ -104,7 +104,7 @@ def _panels(target: Target, points: list[Point]) -> "Figure":
     panels = list(dict.fromkeys(point.place[1] for point in points))
     columns = min(2, len(panels))
     figure, axes = _figure(columns, -(-len(panels) // columns), _WIDTH, _HEIGHT)
-    names = list(dict.fromkeys(point.place[2] for point in points))
+    names = list(dict.fromkeys(line.name for line in target.lines))  # of one colour on all data sets
     for place, panel in zip(axes, panels, strict=False):
         _curves(place, target, [point for point in points if point.place[1] == panel], names)
         place.set_title(panel)

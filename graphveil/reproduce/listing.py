@@ -58,6 +58,7 @@ def _facts(target: Target, root: Path | None) -> Iterator[tuple[str, str]]:
         only = "" if line.modes == MODES else f"; {line.modes[0]} mode alone"
         words = f"{line.method}{f', searched: {search}' if search else ''}{only}"
         yield f"{line.panel + ': ' if line.panel else ''}{line.name}", words
+    yield from (("not run", words) for words in target.left_out(target.modes[0], quick=False))
     yield "cells", f"{_cells(target):,} in {target.modes[0]} mode, {RUNS} runs"
     kinds = zip(("in paper mode", "with --quick", "in strict mode"), target.minutes, strict=True)
     known = ", ".join(f"{minutes:g} {how}" for how, minutes in kinds if minutes)

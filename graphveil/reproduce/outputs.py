@@ -137,6 +137,11 @@ class Results:
             yield from ("## Refused", "")
             yield from (f"* {', '.join(lines)}: {why}." for why, lines in self.refusals.items())
             yield ""
+        missing = list(target.left_out(asked.mode, quick=asked.quick))
+        if missing:
+            yield from ("## Not run", "")
+            yield from (f"* {words}." for words in missing)
+            yield ""
         known = [*(target.deviations if asked.mode == "paper" else ()), *self.deviations]
         if known:
             yield from ("## Known deviations", "")
@@ -173,6 +178,7 @@ class Results:
             "points": [_plain_point(point, scale) for point in self.points],
             "comparisons": [_plain_comparison(one, scale) for one in self.comparisons],
             "refused": [{"why": why, "lines": lines} for why, lines in self.refusals.items()],
+            "not_run": list(self.target.left_out(self.asked.mode, quick=self.asked.quick)),
             "deviations": [*(self.target.deviations if self.asked.mode == "paper" else ()), *self.deviations],
         }
 

@@ -1,5 +1,6 @@
 """What a target is: lines over an axis, as plain records, and what was published there."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -35,6 +36,8 @@ class Line:
         free: all keywords where the budget is infinite, in place of those above.
         by_dataset: further keywords of single data sets; those of a mode go before them.
         datasets: the data sets that it is run on; None for all.
+        starts: for single data sets, its first place on the axis.
+        left_out: why it is not run on other data sets, or before those places.
         modes: the modes that it is part of.
     """
 
@@ -54,12 +57,18 @@ class Line:
     free: Keywords | None = None
     by_dataset: Mapping[str, Keywords] = field(default_factory=dict)
     datasets: tuple[str, ...] | None = None
+    starts: Mapping[str, float] = field(default_factory=dict)
+    left_out: str = ""
     modes: tuple[Mode, ...] = MODES
 
     def keywords(self, mode: Mode, dataset: str) -> dict[str, Any]:
         """Return the constructor keywords of a mode, but for what the axis sets."""
         own = self.paper if mode == "paper" else self.strict
         return {**self.parameters, **self.by_dataset.get(dataset, {}), **own}
+
+    def runs_on(self, dataset: str) -> bool:
+        """Whether it is run on a data set at all."""
+        return self.datasets is None or dataset in self.datasets
 
     def searched(self, mode: Mode, *, quick: bool) -> Choices:
         """Return what is searched by validation accuracy: nothing in strict mode."""
@@ -164,6 +173,7 @@ class Target:
         """Check that lines are told apart, and comparisons name lines."""
         names = [(line.panel, line.name) for line in self.lines]
         assert len(set(names)) == len(names), f"{self.name} has two lines of one name"
+        assert all(line.left_out for line in self.lines if line.datasets or line.starts), self.name
         assert all((panel, name) in names for panel, *pair in self.compared for name in pair), self.name
 
     @property
@@ -180,12 +190,29 @@ class Target:
         """Return the lines of a mode."""
         return tuple(line for line in self.lines if mode in line.modes)
 
-    def places(self, line: Line, *, quick: bool) -> tuple[float | None, ...]:
-        """Return a line's places on the axis; one that is None where it has no axis."""
+    def places(self, line: Line, dataset: str = "", *, quick: bool) -> tuple[float | None, ...]:
+        """Return a line's places on the axis, on a data set; one that is None where it has no axis."""
         if self.axis is None or line.level:
             return (None,)
         shown = self.axis.quick if quick else self.axis.values
-        return shown if line.xs is None else tuple(x for x in line.xs if x in shown)
+        kept = shown if line.xs is None else tuple(x for x in line.xs if x in shown)
+        return tuple(x for x in kept if x >= line.starts.get(dataset, -math.inf))
+
+    def left_out(self, mode: Mode, *, quick: bool) -> Iterator[str]:
+        """Yield what is not run though others are, line by line, each with why."""
+        for line in self.lines_in(mode):
+            gaps: dict[str, list[str]] = {}
+            for name in self.datasets:
+                if not line.runs_on(name):
+                    gaps.setdefault("", []).append(name)
+                elif self.places(line, name, quick=quick) != self.places(line, quick=quick):
+                    gaps.setdefault(self._before(line.starts[name]), []).append(name)
+            if gaps:
+                where = "; ".join(f"on {', '.join(names)}{words}" for words, names in gaps.items())
+                yield f"{line.name}, {where}: {line.left_out}"
+
+    def _before(self, start: float) -> str:
+        return f" below {'' if self.axis is None else self.axis.label} {start:g}"
 
     def publishes(self, dataset: str) -> str | None:
         """Return the published data set whose figures stand beside a data set; None if none do."""

@@ -22,8 +22,10 @@ PROBE = """<script>window.onload = () => {
   const size = (text, svg) => parseFloat(getComputedStyle(text).fontSize) * scale(svg);
   const sizes = ours.flatMap(svg => [...svg.querySelectorAll("text")].map(text => size(text, svg)));
   const icons = [...document.querySelectorAll(".modebar svg")].map(svg => svg.getBoundingClientRect().width);
+  const buttons = [...document.querySelectorAll(".modebar-btn")].map(button => button.dataset.title || "");
+  const sending = buttons.filter(title => /share|cloud|chart studio/i.test(title)).length;
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  const ends = `smallest ${Math.min(99, ...sizes)}, icons ${Math.max(0, ...icons)}`;
+  const ends = `smallest ${Math.min(99, ...sizes)}, icons ${Math.max(0, ...icons)}, ${sending} sending`;
   top.postMessage(`${innerWidth} wide, ${wide} beyond, ${ends}`, "*");
 }</script>"""
 
@@ -124,7 +126,7 @@ def test_it_fits_a_phone_and_a_desk(
     page = tmp_path / "page.html"
     page.write_text(whole.replace("</body>", PROBE + "</body>"))
     said = said_by(page.as_uri(), width=width, folder=tmp_path)
-    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+), icons ([\d.]+)", said)
+    found = re.fullmatch(rf"{width} wide, (-?\d+) beyond, smallest ([\d.]+), icons ([\d.]+), 0 sending", said)
     assert found is not None, said
     beyond, smallest, icons = map(float, found.groups())
     assert beyond <= 0 and smallest >= 11 and icons < 40

@@ -9,6 +9,7 @@ import pytest
 
 from graphveil.errors import ArtifactError
 from graphveil.reproduce.cells import Asked, Cell, cells_of
+from graphveil.reproduce.figures import COLOURS, figures_of
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
 from graphveil.reproduce.reread import results_of_csv
@@ -116,6 +117,38 @@ def test_places_that_were_chosen_are_read_from_the_csv() -> None:
     assert {cell.x for cell, _ in runs} == {1.0, None}
     read = results_of_csv(made.csv(), SMALL, "paper")
     assert read.target == target and list(read.page()) == list(made.page())
+
+
+def test_what_is_left_out_is_said_and_not_run() -> None:
+    first, *others = SMALL.lines
+    short = replace(first, starts={"synthetic/tiny": 4.0}, left_out="it would take hours")
+    elsewhere = replace(others[-1], datasets=("cora",), left_out="it is of cora")
+    target = replace(SMALL, lines=(short, *others[:-1], elsewhere))
+    asked = Asked(mode="strict", runs=1)
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(target, asked))
+    assert {(cell.line, cell.x) for cell, _ in runs if cell.line in ("GAP", "SAGE-NDP")} == {("GAP", 4.0)}
+    made = Results(target, asked, runs)
+    said = [
+        "GAP, on synthetic/tiny below epsilon 4: it would take hours",
+        "SAGE-NDP, on synthetic/tiny: it is of cora",
+    ]
+    assert made.verdict()["not_run"] == said
+    assert f"## Not run\n\n* {said[0]}.\n* {said[1]}.\n" in "\n".join(made.page())
+    assert list(results_of_csv(made.csv(), target, "strict").page()) == list(made.page())
+    with pytest.raises(AssertionError):  # nothing is left out without a reason
+        replace(target, lines=(replace(short, left_out=""),))
+
+
+def test_a_line_has_one_colour_wherever_it_is_drawn() -> None:
+    both = replace(SMALL, datasets=("synthetic/tiny", "cora"), compared=())
+    first, *others = both.lines
+    lines = (replace(first, datasets=("cora",), left_out="words"), *others)
+    asked = Asked(mode="paper", runs=2)
+    cells = cells_of(replace(both, lines=lines), asked)
+    points = points_of(both, asked, [found(cell, 0.7, 0.6) for cell in cells])
+    drawn = figures_of(replace(both, lines=lines), points, ("svg",))
+    colour = COLOURS[2].encode()  # of the MLP, which stands third
+    assert all(colour in content for content in drawn.values()) and len(drawn) == 2
 
 
 def test_a_csv_of_another_target_is_refused() -> None:
