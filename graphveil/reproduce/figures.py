@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which can be told apart by everybody.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "-.")  # where there are more lines than colours
 _INK, _SOFT, _LINE = "#1d2127", "#5b6470", "#e3e6ea"
 _LETTERS = 14  # of a title, to an inch
 _WIDTH, _HEIGHT, _ROW = 4.6, 3.4, 0.36  # inches: of a panel, and of a row of a table
+_KEY = 0.19  # inches of a row of the legend
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana"],  # of one width, for whoever has the other one
@@ -72,7 +74,8 @@ def figures_of(target: Target, points: Sequence[Point], formats: Sequence[str] =
         if not there:
             continue
         with mpl.rc_context(_STYLE):
-            figure = _table(target, there) if target.axis is None else _panels(target, there)
+            places = {point.place[3] for point in there} - {None}
+            figure = _panels(target, there) if len(places) > 1 else _table(target, there)
             _title(figure, target, dataset)
             for form in formats:
                 drawn = io.BytesIO()
@@ -115,13 +118,15 @@ def _panels(target: Target, points: list[Point]) -> "Figure":
     legends = [zip(*place.get_legend_handles_labels(), strict=True) for place in axes]
     shown = {label: line for legend in legends for line, label in legend}
     ordered = [name for name in names if name in shown]
+    keys = min(2 * columns, len(ordered))  # in a row
     figure.legend(
         [shown[name] for name in ordered],
         ordered,
         loc="outside lower left",
-        ncols=min(2 * columns, len(ordered)),
+        ncols=keys,
         frameon=False,
     )
+    figure.set_figheight(figure.get_figheight() + -(-len(ordered) // keys) * _KEY)  # curves keep their room
     return figure
 
 
@@ -138,6 +143,7 @@ def _curves(place: "Axes", target: Target, points: list[Point], names: list[str]
         if own[0].place[3] is None:
             place.axhline(scale * (own[0].mean or 0), label=name, linestyle="--", linewidth=1.2, **style)
             continue
+        style["linestyle"] = LINES[number // len(COLOURS) % len(LINES)]
         own.sort(key=lambda point: point.place[3] or 0)
         there = [_x(point, beyond) for point in own]
         means = [scale * (point.mean or 0) for point in own]
@@ -149,10 +155,9 @@ def _curves(place: "Axes", target: Target, points: list[Point], names: list[str]
             [one.value for _, one in known if one],
             marker=MARKERS[number % len(MARKERS)],
             markerfacecolor="none",
-            linestyle=":",
             linewidth=1.1,
             alpha=0.75,
-            **{**style, "zorder": 2},
+            **{**style, "linestyle": ":", "zorder": 2},
         )
     if axis.log:
         place.set_xscale("log")
@@ -183,9 +188,12 @@ def _intervals(place: "Axes", there: list[float], points: list[Point], scale: fl
 
 
 def _table(target: Target, points: list[Point]) -> "Figure":
-    """Return a row a line: our mean with its interval, and the published figure beside it."""
+    """Return a row a line: our mean with its interval, and the published figure beside it.
+
+    It is for targets without an axis, and for a single place on it.
+    """
     scale = 100 if target.percent else 1
-    figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 1.5) * _ROW / 1)
+    figure, (place,) = _figure(1, 1, 1.5 * _WIDTH, (len(points) + 3) * _ROW)
     panels = list(dict.fromkeys(point.place[1] for point in points))
     for row, point in enumerate(points):
         colour = COLOURS[panels.index(point.place[1]) % len(COLOURS)]
@@ -199,10 +207,13 @@ def _table(target: Target, points: list[Point]) -> "Figure":
             )
     place.set_yticks(range(len(points)), [_row_name(point) for point in points])
     place.tick_params(axis="y", length=0, labelcolor=_INK)
-    place.invert_yaxis()
+    place.set_ylim(len(points) - 0.5, -0.5)
     place.grid(axis="x")
     place.grid(visible=False, axis="y")
-    place.set_xlabel(target.metrics[target.metric])
+    where = "".join(
+        f", at {target.axis.label} {x:g}" for x in {p.place[3] for p in points} - {None} if target.axis
+    )
+    place.set_xlabel(f"{target.metrics[target.metric]}{where}")
     return figure
 
 

@@ -143,12 +143,19 @@ def test_a_line_has_one_colour_wherever_it_is_drawn() -> None:
     both = replace(SMALL, datasets=("synthetic/tiny", "cora"), compared=())
     first, *others = both.lines
     lines = (replace(first, datasets=("cora",), left_out="words"), *others)
-    asked = Asked(mode="paper", runs=2)
+    asked = Asked(mode="strict", runs=2)
     cells = cells_of(replace(both, lines=lines), asked)
     points = points_of(both, asked, [found(cell, 0.7, 0.6) for cell in cells])
     drawn = figures_of(replace(both, lines=lines), points, ("svg",))
     colour = COLOURS[2].encode()  # of the MLP, which stands third
     assert all(colour in content for content in drawn.values()) and len(drawn) == 2
+
+
+def test_one_place_of_an_axis_is_drawn_as_rows() -> None:
+    target = SMALL.at((4.0,))
+    points = points_of(target, ASKED, [found(cell, 0.7, 0.6) for cell in cells_of(target, ASKED)])
+    (drawn,) = figures_of(target, points, ("svg",)).values()
+    assert b"test accuracy, %, at epsilon 4" in drawn
 
 
 def test_a_csv_of_another_target_is_refused() -> None:
