@@ -65,6 +65,10 @@ REFUSED = {
     "a setting twice": (["gap", "--set", "hops=1", "--set", "hops=2"], "given twice"),
     "no number": (["gap", "--epsilon", "1,x"], "epsilon"),
     "no method": ([","], "empty grid"),
+    "a flag and a setting": (["gcn", "--perturb", "edge-rand", "--set", "perturb=lap-graph"], "given twice"),
+    "weights of nobody": (["gap", "--theta", "theta.json"], "theta"),
+    "a release that no method trains on": (["gap", "--perturb", "edge-rand"], "perturb"),
+    "public edges of another unit": (["gap", "--private-fraction", "0.3"], "private-slot-edge"),
     "the seed": (["gap", "--set", "seed=1,2"], "place of its own"),
 }
 
@@ -73,6 +77,50 @@ REFUSED = {
 def test_misuse_is_refused_before_anything_is_read(case: str, invoke: Invoke, files: Files) -> None:
     (method, *flags), words = REFUSED[case]
     budget = [] if "--epsilon" in flags else ["--epsilon", "1"]
+    Path("theta.json").write_text("[0.5, 0.5]")
     done = invoke("sweep", method, *files.flags, "--unit", "undirected-edge", *budget, *flags, "--out", "s")
     assert (done.code, Path("s").exists()) == (2, False)
     assert words in done.err
+
+
+def test_methods_on_released_graphs_are_swept_beside_a_floor(invoke: Invoke, files: Files) -> None:
+    grid = ["sweep", "gcn,mlp", *files.flags, "--unit", "undirected-edge", "--epsilon", "1,4", "--ceiling"]
+    done = invoke(*grid, "--perturb", "edge-rand", "--set", "epochs=2", "--out", "s", "--json")
+    assert done.code == 0, done.err
+    assert [(cell["method"], cell["unit"], cell["epsilon"]) for cell in done.json["cells"]] == [
+        ("gcn", "undirected-edge", 1.0),
+        ("gcn", "undirected-edge", 4.0),
+        ("mlp", "undirected-edge", 0.0),
+        ("gcn", "none", None),  # on the true graph
+    ]
+    assert done.json["total"]["epsilon"] == pytest.approx(5.0)
+
+
+def test_every_cell_of_a_sweep_has_the_same_public_edges(invoke: Invoke, files: Files) -> None:
+    public = ["--unit", "private-slot-edge", "--private-fraction", "0.3", "--private-nodes", "all"]
+    grid = ["sweep", "gcn", *files.flags, *public, "--epsilon", "1,4", "--perturb", "edge-rand"]
+    done = invoke(*grid, "--set", "epochs=2", "--out", "s", "--json")
+    assert done.code == 0, done.err
+    units = [(cell["unit"], cell["epsilon"]) for cell in done.json["cells"]]
+    assert units == [("private-slot-edge", 1.0), ("private-slot-edge", 4.0)]
+
+
+def test_public_weights_of_features_reach_every_cell(invoke: Invoke, files: Files) -> None:
+    Path("theta.json").write_text("[0.25, 0.75]")  # age and height
+    grid = [
+        "sweep",
+        "lpgnn",
+        *files.flags,
+        "--unit",
+        "node-features",
+        "--set",
+        "eps_x=1,2",
+        "--set",
+        "eps_y=1",
+    ]
+    more = ["--set", "features=feature-rr", "--set", "epochs=2", "--theta", "theta.json"]
+    done = invoke(*grid, *more, "--out", "s", "--json")
+    assert done.code == 0, done.err
+    assert len(done.json["cells"]) == 2
+    told = [path.read_text() for path in Path("s/cells").glob("*/**/*.json")]
+    assert sum("0.75" in text for text in told) >= 2

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.groups import Columns, Tables, grouped
 from graphveil.cli.passing import passing_command
 from graphveil.errors import ConfigError
 
@@ -15,58 +16,46 @@ _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon",
 _DEFAULT_UNIT = "undirected-edge"
 
 
-def check(
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    weight: options.Weight = None,
-    max_weight: options.MaxWeight = None,
-    directed: options.Directed = False,
-    split: options.Split = None,
-    classes: options.Classes = None,
-    features: options.Features = None,
-    drop: options.Drop = None,
-    categories: options.CategoryColumns = None,
-    missing: options.Missing = None,
-    unknown_ids: options.UnknownIds = None,
-    node_ids: options.NodeIds = None,
-    unit: options.Unit = None,
-    json: options.Json = False,
-) -> None:
+@grouped
+def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: options.Json = False) -> None:
     """Say what each column of two tables will be and what would be refused; nothing is trained or spent.
 
     Columns of ids and ends that are not named are guessed, and the guess is said.
     """
-    from graphveil.experiment.parameters import parse_classes
     from graphveil.tables.choices import REFUSE, Choices
     from graphveil.tables.guess import guess_roles
     from graphveil.tables.look import look
     from graphveil.tables.pair import edges_file, given_files, listed_ids
 
-    screen = Screen(as_json=json)
+    screen, nodes, edges = Screen(as_json=json), tables.nodes, tables.edges
     if nodes is None or edges is None:
         raise ConfigError("check looks at two tables: add --nodes FILE and --edges FILE")
-    choices = Choices.of(features, drop or (), categories or (), missing or REFUSE, unknown_ids or REFUSE)
-    named = {"id": id, "label": label, "source": source, "target": target, "split": split, "weight": weight}
+    choices = Choices.of(
+        columns.features,
+        columns.drop or (),
+        columns.categories or (),
+        columns.missing or REFUSE,
+        columns.unknown_ids or REFUSE,
+    )
+    named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
     pair = given_files(nodes, edges_file(edges))
-    roles, guessed = guess_roles(*pair, named)
+    roles, guessed = guess_roles(*pair, {**named, "weight": tables.weight})
     found = look(
         *pair,
         roles,
         choices,
-        classes=None if classes is None else parse_classes(classes),
-        listed=listed_ids(node_ids, roles.id),
+        classes=columns.class_names,
+        listed=listed_ids(tables.node_ids, roles.id),
         private_records=(unit or "").startswith("node-"),
     )
-    problems = [*found.problems, *([] if roles.label or classes else [_NO_LABEL])]
+    problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
     command = None
     if not found.problems or found.suggestion is not None:
-        words = _command(nodes, edges, roles, {"--weight": weight, "--max-weight": max_weight}, unit)
-        words += ["--directed"] * directed + (["--classes", classes] if classes else [])
-        words += ["--node-ids", str(node_ids)] if node_ids else []
+        weights = {"--weight": tables.weight, "--max-weight": tables.max_weight}
+        words = _command(nodes, edges, roles, weights, unit)
+        words += ["--directed"] * columns.directed
+        words += ["--classes", columns.classes] if columns.classes else []
+        words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
         command = passing_command(words, (found.suggestion or choices).flags())
     _show(screen, found.columns, guessed, problems, command)
 

@@ -10,6 +10,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.groups import Columns, grouped
 from graphveil.errors import ConfigError
 
 _INTERNAL = "Internal: the folder and these figures are as private as the tables."
@@ -25,30 +26,20 @@ Memory = Annotated[
 ]
 
 
+@grouped
 def prepare(
+    columns: Columns,
     nodes: options.Nodes = None,
     edges: Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    directed: options.Directed = False,
-    split: options.Split = None,
-    classes: options.Classes = None,
-    features: options.Features = None,
-    drop: options.Drop = None,
-    categories: options.CategoryColumns = None,
-    missing: options.Missing = None,
-    unknown_ids: options.UnknownIds = None,
     out: options.Out = None,
     memory: Memory = "1GB",
     json: options.Json = False,
 ) -> None:
     """Sort a graph's edges, however many, into blocks on disk; the folder is as private as the tables."""
-    from graphveil.experiment.parameters import parse_classes
     from graphveil.graph import prepare as prepared
     from graphveil.tables.choices import REFUSE
 
+    id, source, target = columns.id, columns.source, columns.target
     if nodes is None or not edges or id is None or source is None or target is None or out is None:
         raise ConfigError(
             "prepare needs --nodes FILE --edges FILE --id COL --source COL --target COL --out DIR, and "
@@ -62,15 +53,15 @@ def prepare(
         id=id,
         source=source,
         target=target,
-        directed=directed,
-        label=label,
-        split=split,
-        classes=None if classes is None else parse_classes(classes),
-        features=features,
-        drop=drop or (),
-        categories=categories or (),
-        missing=missing or REFUSE,
-        unknown_ids=unknown_ids or REFUSE,
+        directed=columns.directed,
+        label=columns.label,
+        split=columns.split,
+        classes=columns.class_names,
+        features=columns.features,
+        drop=columns.drop or (),
+        categories=columns.categories or (),
+        missing=columns.missing or REFUSE,
+        unknown_ids=columns.unknown_ids or REFUSE,
         memory=memory,
     )
     show(screen, made.path, made.nodes, made.edges, time.perf_counter() - start)

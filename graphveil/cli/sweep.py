@@ -9,6 +9,7 @@ from graphveil import _check
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import done_anyway, resumable
+from graphveil.cli.groups import Columns, Origin, Privacy, PublicEdges, Tables, grouped
 from graphveil.cli.train import HETERO, SYNTHETIC, own_module
 from graphveil.errors import ConfigError
 
@@ -55,39 +56,17 @@ Continue = Annotated[
 ]
 
 
+@grouped
 def sweep(
     methods: MethodList,
     out: SweepOut,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    weight: options.Weight = None,
-    max_weight: options.MaxWeight = None,
-    directed: options.Directed = False,
-    split: options.Split = None,
-    classes: options.Classes = None,
-    features: options.Features = None,
-    drop: options.Drop = None,
-    categories: options.CategoryColumns = None,
-    missing: options.Missing = None,
-    unknown_ids: options.UnknownIds = None,
-    node_ids: options.NodeIds = None,
+    origin: Origin,
+    tables: Tables,
+    columns: Columns,
+    public: PublicEdges,
+    privacy: Privacy,
     recipe: options.Recipe = None,
-    unit: options.Unit = None,
     epsilon: Epsilons = None,
-    delta: options.Delta = None,
-    mode: options.Mode = None,
-    max_units: options.MaxUnits = None,
-    degree_budget: options.DegreeBudget = None,
-    assured_max_degree: options.AssuredMaxDegree = None,
-    replace_one: options.ReplaceOne = False,
-    private_metrics: options.PrivateMetrics = False,
-    unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
@@ -99,51 +78,24 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
-    from graphveil.experiment.parameters import parse_classes, parse_value
-    from graphveil.experiment.source import Source
+    from graphveil.experiment.parameters import parse_value
     from graphveil.experiment.sweep import Sweep
 
-    privacy = {
-        "unit": unit,
-        "delta": None if delta is None else parse_value("delta", delta, float | str),
-        "mode": mode,
-        "max_units": max_units,
-        "degree_budget": degree_budget,
-        "assured_max_degree": assured_max_degree,
-        "replace_one": replace_one or None,
-        "private_metrics": private_metrics or None,
-        "unsafe_noise_seed": unsafe_noise_seed,
-    }
-    origin = Source(
-        dataset=dataset,
-        root=root if nodes is None and edges is None else None,
-        nodes=nodes,
-        edges=edges,
-        id=id,
-        label=label,
-        source=source,
-        target=target,
-        weight=weight,
-        max_weight=max_weight,
-        directed=directed,
-        split=split,
-        features=features,
-        drop=drop,
-        categories=categories,
-        missing=missing,
-        unknown_ids=unknown_ids,
-        node_ids=node_ids,
-        classes=None if classes is None else parse_classes(classes),
-    )
+    source = origin.source(tables, columns)
     names, own = tuple(_items(methods)), None if module is None else own_module(module)
     if not resume:
-        origin.look(unit=unit, private_records=HETERO in names)
+        source.look(unit=privacy.unit, private_records=HETERO in names)
+    settings, parameters = _divided(privacy, own)
+    tried = parse_grid(names, set or [])
+    for name in tried.keys() & {*settings, *parameters}:
+        raise ConfigError(f"{name} is given twice, by its flag and by --set {name}; keep one")
     grid = Sweep(
         methods=names,
-        source=origin,
+        source=source,
         epsilons=tuple(parse_value("epsilon", text, float) for text in _items(epsilon or "")),
-        settings=parse_grid(names, set or []) | ({} if own is None else {"module": (own,)}),
-        parameters={name: value for name, value in privacy.items() if value is not None},
+        settings=tried | settings,
+        parameters=parameters,
+        public=public.flags(),
         recipe=recipe,
         runs=runs,
         seed=seed,
@@ -152,6 +104,21 @@ def sweep(
     _check.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
     _sweep(grid, out, Screen(as_json=json), resume=resume, ledger=ledger, jobs=jobs, own=files)
+
+
+def _divided(privacy: Privacy, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return flags that some methods have, as settings of one value, and those that all must have."""
+    from graphveil.experiment.parameters import parse_value, read_theta
+
+    parameters = privacy.keywords()
+    if "delta" in parameters:
+        parameters["delta"] = parse_value("delta", parameters["delta"], float | str)
+    settings: dict[str, Any] = {
+        name: (parameters.pop(name),) for name in ("perturb", "max_edges") if name in parameters
+    }
+    if privacy.theta is not None:
+        settings["theta"] = (read_theta(privacy.theta).theta,)
+    return settings | ({} if own is None else {"module": (own,)}), parameters
 
 
 def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -214,10 +181,12 @@ def _sweep(
 
 
 def _facts(plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None") -> list[tuple[str, str]]:
+    from graphveil.experiment.sweep_cell import in_words
+
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
     budgets = ", ".join(f"{epsilon:g}" for epsilon in grid.epsilons) or "as set"
-    settings = [(key, ", ".join(map(str, values))) for key, values in grid.settings.items()]
+    settings = [(key, ", ".join(map(in_words, values))) for key, values in grid.settings.items()]
     rows = [
         ("data", f"{grid.source.name}: {first.nodes:,} nodes, {first.features:,} features"),
         ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),

@@ -7,6 +7,7 @@ from graphveil import _check
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.failures import done_anyway, resumable
+from graphveil.cli.groups import Columns, Origin, Privacy, PublicEdges, Tables, grouped
 from graphveil.cli.summary import plan_facts, show_summary
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.models import METHODS
@@ -42,49 +43,19 @@ def demo(
     _train(experiment, out, Screen(as_json=json), by_flag=False)
 
 
+@grouped
 def train(
     method: options.Method,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    graph: options.Graph = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    weight: options.Weight = None,
-    max_weight: options.MaxWeight = None,
-    directed: options.Directed = False,
-    split: options.Split = None,
-    classes: options.Classes = None,
-    features: options.Features = None,
-    drop: options.Drop = None,
-    categories: options.CategoryColumns = None,
-    missing: options.Missing = None,
-    unknown_ids: options.UnknownIds = None,
-    node_ids: options.NodeIds = None,
+    origin: Origin,
+    tables: Tables,
+    columns: Columns,
+    public: PublicEdges,
+    privacy: Privacy,
     recipe: options.Recipe = None,
     expect_edges: options.ExpectEdges = None,
-    public_edges: options.PublicEdges = None,
-    private_nodes: options.PrivateNodes = None,
-    private_fraction: options.PrivateFraction = None,
-    private_where: options.PrivateWhere = None,
-    unit: options.Unit = None,
     epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    mode: options.Mode = None,
-    max_units: options.MaxUnits = None,
-    degree_budget: options.DegreeBudget = None,
-    assured_max_degree: options.AssuredMaxDegree = None,
-    replace_one: options.ReplaceOne = False,
-    private_metrics: options.PrivateMetrics = False,
-    theta: options.Theta = None,
-    perturb: options.Perturb = None,
-    max_edges: options.MaxEdges = None,
-    module: options.Module = None,
-    unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
+    module: options.Module = None,
     engine: options.Engine = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
@@ -96,65 +67,22 @@ def train(
     json: options.Json = False,
 ) -> None:
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
-    from graphveil.experiment.parameters import parse_classes
-    from graphveil.experiment.public_flags import PublicFlags
-    from graphveil.experiment.source import Source
-
     own = None if module is None else own_module(module)
-    privacy = {
-        "unit": unit,
-        "epsilon": epsilon,
-        "delta": delta,
-        "mode": mode,
-        "max_units": max_units,
-        "degree_budget": degree_budget,
-        "assured_max_degree": assured_max_degree,
-        "replace_one": replace_one or None,  # a flag that was not given is no choice
-        "private_metrics": private_metrics or None,
-        "unsafe_noise_seed": unsafe_noise_seed,
-        "perturb": perturb,
-        "max_edges": max_edges,
-        "module": own,
-    }
+    keywords = {"unit": privacy.unit, "epsilon": epsilon, **privacy.keywords(), "module": own}
     _check.one_of(tuple(METHODS), METHOD=method)
-    origin = Source(
-        dataset=dataset,
-        root=root if nodes is None and edges is None and graph is None else None,
-        folder=graph,
-        nodes=nodes,
-        edges=edges,
-        id=id,
-        label=label,
-        source=source,
-        target=target,
-        weight=weight,
-        max_weight=max_weight,
-        directed=directed,
-        split=split,
-        features=features,
-        drop=drop,
-        categories=categories,
-        missing=missing,
-        unknown_ids=unknown_ids,
-        node_ids=node_ids,
-        classes=None if classes is None else parse_classes(classes),
-    )
+    source = origin.source(tables, columns)
     if not resume:  # a finished run is shown again without its tables
-        origin.look(unit=unit, private_records=method == HETERO)  # before anything heavy is imported
+        source.look(unit=privacy.unit, private_records=method == HETERO)  # before anything heavy is imported
     from graphveil.experiment.experiment import Experiment
     from graphveil.experiment.tracking import tracker_of
 
-    parameters = configuration(method, privacy, set or [], theta)
+    parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
-    public = PublicFlags(
-        public_edges=public_edges,
-        private_nodes=private_nodes,
-        private_fraction=private_fraction,
-        private_where=private_where,
-    )
     compare = not no_baseline
-    experiment = Experiment(method, origin, parameters, recipe, runs, seed, compare=compare, public=public)
+    experiment = Experiment(
+        method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
+    )
     screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
     asked: dict[str, Any] = {"resume": resume, "expect_edges": expect_edges, "ledger": ledger}
     _train(experiment, out, screen, **asked, engine=engine, trackers=trackers)

@@ -29,6 +29,7 @@ from graphveil.experiment.graph_tags import parts_of
 from graphveil.experiment.ledger_account import RunAccount
 from graphveil.experiment.parameters import check_names, method_class
 from graphveil.experiment.preview import Preview, preview, together
+from graphveil.experiment.public_flags import PublicFlags
 from graphveil.experiment.run import MLP, OnProgress, run
 from graphveil.experiment.source import GivenGraph, Source
 from graphveil.experiment.sweep_cell import Cell
@@ -50,6 +51,9 @@ _PRIVACY = (  # what a reference without privacy does without
     "replace_one",
     "private_metrics",
     "unsafe_noise_seed",
+    "perturb",
+    "max_edges",
+    "theta",
 )
 
 
@@ -71,6 +75,7 @@ class Sweep:
         runs: R of each cell.
         seed: S of each cell, so that all cells have the same splits.
         ceiling: whether to add each method under unit ``none``, where it has such a form.
+        public: under ``private-slot-edge``: which edges are public, and who may have private ones.
 
     Raises:
         ConfigError: an unknown method, an empty or repeated choice, a setting that no method has, too many
@@ -91,6 +96,7 @@ class Sweep:
     runs: int = 1
     seed: int = 0
     ceiling: bool = False
+    public: PublicFlags = field(default_factory=PublicFlags)
 
     def __post_init__(self) -> None:
         """Check the whole grid by building every cell once."""
@@ -136,7 +142,8 @@ class Sweep:
         for method in self.methods:
             if self.parameters.get("unit") == NoUnit.name or not self._has_ceiling(method, parameters):
                 continue
-            for settings in self._settings_of(method):
+            kept = {name: values for name, values in self.settings.items() if name not in _PRIVACY}
+            for settings in self._settings_of(method, kept):
                 yield method, settings, None, parameters, True
 
     def _has_ceiling(self, method: str, parameters: dict[str, Any]) -> bool:
@@ -148,8 +155,11 @@ class Sweep:
             return False
         return True
 
-    def _settings_of(self, method: str) -> list[dict[str, Any]]:
-        own = {key: values for key, values in self.settings.items() if _has(method, key)}
+    def _settings_of(
+        self, method: str, settings: Mapping[str, tuple[Any, ...]] | None = None
+    ) -> list[dict[str, Any]]:
+        asked = self.settings if settings is None else settings
+        own = {key: values for key, values in asked.items() if _has(method, key)}
         return [dict(zip(own, values, strict=True)) for values in product(*own.values())]
 
     def _epsilons_of(self, method: str) -> tuple[float | None, ...]:
@@ -158,7 +168,10 @@ class Sweep:
         return (None,) if not self.epsilons or unread or unit == NoUnit.name else self.epsilons
 
     def _experiment(self, method: str, parameters: dict[str, Any]) -> Experiment:
-        return Experiment(method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False)
+        public = PublicFlags() if parameters.get("unit") == NoUnit.name else self.public
+        return Experiment(
+            method, self.source, parameters, self.recipe, self.runs, self.seed, compare=False, public=public
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole configuration as plain values, one key a choice."""
@@ -172,6 +185,7 @@ class Sweep:
             "seed": self.seed,
             "ceiling": self.ceiling,
             **{f"data.{name}": value for name, value in self.source.as_dict().items()},
+            **{f"public.{name}": value for name, value in self.public.given.items()},
             **{f"sweep.{name}": list(values) for name, values in sorted(self.settings.items())},
             **{f"set.{name}": value for name, value in plain_parameters(dict(self.parameters)).items()},
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphveil.experiment.experiment import Experiment
 
-_LONGEST_NAME = 80  # letters of a cell's folder
+_LONGEST_NAME, _LONGEST_LIST = 80, 8  # letters of a cell's folder, values that are written out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Cell:
     @property
     def settings_words(self) -> str:
         """The swept settings as ``key=value``."""
-        return " ".join(f"{key}={value}" for key, value in self.settings.items())
+        return " ".join(f"{key}={in_words(value)}" for key, value in self.settings.items())
 
     @property
     def name(self) -> str:
@@ -45,3 +45,13 @@ class Cell:
         budget = "" if self.epsilon is None else f" epsilon {self.epsilon:g}"
         words = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{self.series}{budget}").strip("-")
         return f"{self.number:03d}-{words[:_LONGEST_NAME]}"
+
+
+def in_words(value: Any) -> str:
+    """Return a setting's value as tables and figures show it.
+
+    >>> in_words((0.5, 0.5)), in_words((0.001,) * 1000)
+    ('(0.5, 0.5)', '1000 values')
+    """
+    long = isinstance(value, tuple) and len(value) > _LONGEST_LIST
+    return f"{len(value)} values" if long else str(value)
