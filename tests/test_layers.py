@@ -22,6 +22,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_aes",
         "_llvm",
         "_local_words",
+        "_memory",
         "_named",
         "_notebook",
         "_tensors",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from graphveil._escape import one_line
+from graphveil._memory import failed as memory_failed
 from graphveil.cli.passing import passing_command
 from graphveil.errors import (
     GraphError,
@@ -180,6 +181,8 @@ def _name(error: Exception) -> str:
     """Name an unexpected error without its text, which may quote data."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if memory_failed(error):
+        return "there is not enough memory here: close other programs, or use a larger machine"
     few_files = os.strerror(errno.EMFILE)  # torch says so in words alone
     return few_files if few_files in str(error) else type(error).__name__
 

@@ -41,6 +41,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None
         *_columns(plan),
         *([("public", plan.public)] if plan.public else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
+        *([("sample", plan.sample)] if plan.sample else []),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         *_budget(plan),
         *(fact for one, all_runs in _pairs_beside(plan) for fact in _beside(one, all_runs, experiment.runs)),

@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil._memory import check_room
 from graphveil.errors import GraphError
 from graphveil.graph import _compressed
 
@@ -71,11 +72,21 @@ def stacked(x: Features, below: Features) -> Features:
 def to_dense(x: Features) -> Tensor:
     """Return the features as a dense float32 tensor; dense ones come back as they are.
 
+    Raises:
+        GraphError: dense they take more memory than is free.
+
     >>> to_dense(sparse.csr_array(np.eye(2, dtype=np.float32)))
     tensor([[1., 0.],
             [0., 1.]])
     """
-    return x if isinstance(x, Tensor) else torch.from_numpy(x.toarray())
+    if isinstance(x, Tensor):
+        return x
+    check_room(
+        4.0 * x.shape[0] * x.shape[1],
+        f"{x.shape[1]:,} features of {x.shape[0]:,} nodes, most of them not zero or all asked for,",
+        "leave some out, or hash them into fewer columns",
+    )
+    return torch.from_numpy(x.toarray())
 
 
 def from_pattern(indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer], columns: int) -> Sparse:

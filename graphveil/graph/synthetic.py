@@ -125,6 +125,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             signal=2.1,
             make_features=gaussian,
         ),
+        "large": Preset(
+            nodes=2_000_000,
+            edges=20_000_000,
+            features=100,
+            classes=10,
+            median_degree=12,
+            homophily=0.8,
+            signal=2.1,
+            make_features=gaussian,
+        ),
         "demo": Preset(
             nodes=3_000,
             edges=37_500,
@@ -153,7 +163,8 @@ def synthetic(preset: str, *, seed: int = 0) -> Graph:
     """Return the undirected random graph of a preset; the same seed gives the same graph.
 
     Args:
-        preset: one of facebook, reddit and amazon (the sizes of the papers' graphs), demo and tiny.
+        preset: one of facebook, reddit and amazon (the sizes of the papers' graphs), large (2 million nodes,
+            20 million edges), demo and tiny.
         seed: of everything random in it. The graph is public, and so is the seed.
 
     Raises:

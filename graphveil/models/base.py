@@ -25,6 +25,7 @@ from graphveil.models.requirements import as_graph, check_encoding, check_kind, 
 from graphveil.models.session import OnProgress, Session, pick_device, silent
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
+from graphveil.models.training.sample import sample_words
 from graphveil.privacy import (
     DirectedEdge,
     Guarantee,
@@ -166,6 +167,10 @@ class Estimator(Manners, ABC):
         graph = as_graph(graph, directed=self._directed)
         check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
         return _previewed(self._configured(), graph)
+
+    def learns_from(self, graph: Graph) -> str:
+        """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
+        return sample_words(graph) if self._configured().samples else ""
 
     def promise(self, graph: Graph) -> tuple[ReleasePlan | None, Guarantee]:
         """Return the plan and the guarantee of a fit: :meth:`preview` by its former name."""

@@ -151,6 +151,7 @@ class ClearFullGraph(Method):
                 stage="classifier",
                 generator=generator,
                 head=self.head,
+                every=True,
             )
         trained = TrainedFullGraph(network, head=self.head)
         return Outcome(trained=trained, proba=trained.proba(graph))

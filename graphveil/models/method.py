@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from graphveil._memory import check_room
 from graphveil.artifacts.rows import ReleaseRow, release_rows
 from graphveil.graph import Graph
 from graphveil.models.inference.cache import Answer
@@ -98,11 +99,18 @@ class Method(ABC):
 
     reads_edges: ClassVar[bool] = True
     grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
+    tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
+    pairs: ClassVar[float] = 0.0  # and how many (C, C)
 
     name: str
     terms: Terms
     device: str = "auto"
     head: Head = ONE_CLASS
+
+    @property
+    def samples(self) -> bool:
+        """Whether networks learn from a sample where training nodes are very many."""
+        return False
 
     @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -117,8 +125,18 @@ class Method(ABC):
         """Return what :meth:`Trained.state` was taken from."""
 
     def check(self, graph: Graph) -> None:
-        """Refuse a graph that the unit or the training cannot use, before anything is spent."""
+        """Refuse a graph that the unit, the training or the memory rules out, before anything is spent."""
         check_graph(self.terms, graph, reads_edges=self.reads_edges)
+        check_room(
+            self.room(graph),
+            f"the predictions of {graph.num_classes:,} classes for {graph.num_nodes:,} nodes",
+            "merge rare classes, or train where there is more memory",
+        )
+
+    def room(self, graph: Graph) -> float:
+        """Return about how many bytes a fit takes besides the graph, from its public sizes."""
+        nodes, classes = graph.num_nodes, graph.num_classes
+        return 8 * classes * (self.tables * nodes + self.pairs * classes)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return what a plan for this graph depends on."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._memory import check_room
 from graphveil.errors import ArtifactError, GraphError
 from graphveil.tables.files import Column
 from graphveil.tables.labels import text
@@ -185,8 +186,18 @@ class Encoding:
 
 
 def encode(columns: Iterable[Column], rules: tuple[ColumnRule, ...], rows: int) -> Matrix:
-    """Return the features of a table, its columns in the order of the rules."""
-    out = np.empty((rows, sum(rule.columns for rule in rules)), dtype=np.float32)
+    """Return the features of a table, its columns in the order of the rules.
+
+    Raises:
+        GraphError: they take more memory than is free, or a value cannot be read.
+    """
+    width = sum(rule.columns for rule in rules)
+    check_room(
+        4.0 * rows * width,
+        f"{width:,} columns of features for {rows:,} nodes",
+        "leave columns out (--drop), or hash categories into fewer places (--categories NAME=hash:32)",
+    )
+    out = np.empty((rows, width), dtype=np.float32)
     start = 0
     for rule, column in zip(rules, columns, strict=True):
         rule.write(column, out[:, start : start + rule.columns])

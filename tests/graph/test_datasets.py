@@ -123,6 +123,7 @@ KNOWN = [
     "synthetic/facebook",
     "synthetic/reddit",
     "synthetic/amazon",
+    "synthetic/large",
     "synthetic/demo",
     "wikipedia/chameleon",
 ]

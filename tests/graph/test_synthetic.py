@@ -14,7 +14,7 @@ def homophily(graph):
 
 # What the graphs are to look like: median degree and homophily; the rest is exact.
 SHAPES = {"tiny": (8, 0.7), "demo": (18, 0.6), "facebook": (62, 0.5)}
-LARGE = {"reddit": (209, 0.75), "amazon": (22, 0.8)}
+LARGE = {"reddit": (209, 0.75), "amazon": (22, 0.8), "large": (12, 0.8)}
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])

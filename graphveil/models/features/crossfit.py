@@ -26,12 +26,13 @@ from torch.nn.functional import one_hot
 
 from graphveil.graph import Features, Graph
 from graphveil.models.features.kept import kept, public_digest
-from graphveil.models.features.rows import as_fast, unit_rows
+from graphveil.models.features.rows import as_fast, in_parts, unit_rows
 from graphveil.models.features.similarity import with_similar_nodes
 from graphveil.models.membership import nodes_of
 from graphveil.models.method import State
 from graphveil.models.parts import part_of, parts_state
 from graphveil.models.session import Session
+from graphveil.models.training.sample import MOST, learned_from
 from graphveil.networks.layers import FeedForward, batch_of
 from graphveil.networks.side_by_side import SideBySide
 from graphveil.train import EpochRecord, Schedule, train
@@ -104,7 +105,8 @@ def public_posteriors(graph: Graph, session: Session) -> Posteriors:
     """
     if session.cache is None or session.streams.seed is None:  # no two sessions without a seed are alike
         return _posteriors(graph, session)
-    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type))
+    sampled = (MOST,) if int((graph.mask("train") | graph.mask("val")).sum()) > MOST else ()
+    recipe = repr((_VERSION, CANDIDATES, FOLDS, _BATCH, _RATE, session.device.type, *sampled))
     digest = public_digest(graph, recipe, session.streams.derive("posterior"))
     path = session.cache / f"posteriors-{digest}.safetensors"
     if path.exists():
@@ -114,7 +116,7 @@ def public_posteriors(graph: Graph, session: Session) -> Posteriors:
 
 
 def _posteriors(graph: Graph, session: Session) -> Posteriors:
-    nodes = nodes_of(graph.mask("train") | graph.mask("val"))
+    nodes = learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))
     trained = CrossFit(graph, session, "posterior", nodes, graph.y).best()
     return replace(trained, log=with_similar_nodes(trained.log, graph))
 
@@ -140,8 +142,8 @@ def log_posterior(network: FeedForward, x: Features) -> Tensor:
     """Return one network's log-posteriors, shape (N, C)."""
     device = next(network.parameters()).device
     network.eval()
-    scores: Tensor = network(batch_of(x, device=device))
-    return scores.log_softmax(dim=1).cpu()
+    parts = [network(batch_of(part, device=device)).log_softmax(dim=1).cpu() for part in in_parts(x)]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def mean_posterior(networks: Sequence[FeedForward], x: Features, *, unit: bool) -> Tensor:

@@ -1,5 +1,7 @@
 """Feature rows in the form that suits a computation: dense where that is faster, scaled to norm one."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import sparse
 from torch import Tensor
@@ -15,6 +17,20 @@ def as_fast(x: Features) -> Features:
     if isinstance(x, sparse.csr_array) and x.nnz > _DENSE * x.shape[0] * x.shape[1]:
         return to_dense(x)
     return x
+
+
+def in_parts(x: Features, most: int = 1 << 17) -> Iterator[Features]:
+    """Yield consecutive rows, so many at a time: what a network makes of all at once may not fit.
+
+    >>> import torch
+    >>> [len(part) for part in in_parts(torch.ones(5, 2), most=2)]
+    [2, 2, 1]
+    """
+    if x.shape[0] <= most:
+        yield x
+        return
+    for first in range(0, x.shape[0], most):
+        yield x[first : first + most]
 
 
 def unit_rows(x: Features) -> Features:

@@ -44,6 +44,11 @@ class GapOnEdges(GapMethod):
 
     attention: AttentionSettings | None = None
 
+    @property
+    def samples(self) -> bool:
+        """Whether networks learn from a sample of very many nodes: the paper's learn from all."""
+        return not self.terms.paper
+
     def check(self, graph: Graph) -> None:
         """Refuse a graph that cannot be trained on, and modules that cannot be run."""
         super().check(graph)
@@ -112,6 +117,7 @@ class GapOnEdges(GapMethod):
             session,
             stage="encoder",
             generator=generator,
+            every=not self.samples,
         )
         return encoder
 
@@ -119,7 +125,16 @@ class GapOnEdges(GapMethod):
         generator = session.streams.torch("classifier")
         network = self.shape.classifier(self.sizes_of(graph), generator).to(session.device)
         logits, schedule = self.classifier_of(views, network), self.recipe.in_clear()
-        fit_in_clear(network, logits, graph, schedule, session, stage="classifier", generator=generator)
+        fit_in_clear(
+            network,
+            logits,
+            graph,
+            schedule,
+            session,
+            stage="classifier",
+            generator=generator,
+            every=not self.samples,
+        )
         return network
 
     def _attention_training(self, sizes: PublicSizes, settings: AttentionSettings) -> AttentionTraining:

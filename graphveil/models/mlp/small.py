@@ -37,6 +37,11 @@ class ClearMLP(Method):
     recipe: Recipe
     depth: int
 
+    @property
+    def samples(self) -> bool:
+        """Whether the network learns from a sample of very many nodes: a paper's learns from all."""
+        return not self.terms.paper
+
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""
         return None
@@ -56,6 +61,7 @@ class ClearMLP(Method):
                 stage="classifier",
                 generator=generator,
                 checkpoint="mlp",
+                every=not self.samples,
             )
         trained = TrainedMLP(network)
         return Outcome(trained=trained, proba=trained.proba(graph))
@@ -79,6 +85,11 @@ class ClearMLP(Method):
 @dataclass(frozen=True, kw_only=True)
 class PrivateMLP(ClearMLP):
     """An MLP that learns from protected records by noisy steps, one question of a release."""
+
+    @property
+    def samples(self) -> bool:
+        """Return False: noisy steps read all records, each with a chance."""
+        return False
 
     def check(self, graph: Graph) -> None:
         """Refuse a graph without members to learn from, or to select on."""

@@ -28,6 +28,12 @@ class TunedMLP(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    tables: ClassVar[float] = 6.0
+
+    @property
+    def samples(self) -> bool:
+        """Return True: networks learn from a sample of very many nodes."""
+        return True
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from graphveil.graph import Graph
 from graphveil.models.membership import nodes_of
 from graphveil.models.session import Session
+from graphveil.models.training.sample import learned_from
 from graphveil.train import Schedule, train
 from graphveil.train.heads import ONE_CLASS, Head
 
@@ -23,6 +24,7 @@ def fit_in_clear(
     generator: torch.Generator,
     checkpoint: str | None = None,
     head: Head = ONE_CLASS,
+    every: bool = False,
 ) -> None:
     """Train a network on the training nodes, and leave it with the weights of its best epoch.
 
@@ -36,13 +38,18 @@ def fit_in_clear(
         generator: shuffles batches.
         checkpoint: what the workspace calls it, by default as the stage.
         head: what logits mean, and which labels are learned.
+        every: learn from every node, however many; for networks that compute all of them anyway.
     """
+    train_nodes, val_nodes = (
+        nodes_of(graph.mask(part)) if every else learned_from(graph, nodes_of(graph.mask(part)))
+        for part in ("train", "val")
+    )
     history = train(
         network,
         lambda index: logits(index).cpu(),
         head.labels(graph),
-        nodes_of(graph.mask("train")),
-        nodes_of(graph.mask("val")),
+        train_nodes,
+        val_nodes,
         schedule,
         generator=generator,
         on_epoch=session.epochs(stage, schedule.epochs),

@@ -13,6 +13,7 @@ from graphveil.models.classcode.edge.rounds import AnyRounds
 from graphveil.models.features.crossfit import Posteriors
 from graphveil.models.membership import nodes_of
 from graphveil.models.session import Session
+from graphveil.models.training.sample import learned_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,9 @@ class Decider:
 
     def _decide(self, rounds: AnyRounds, affinity: Affinity) -> Decision:
         graph, session, prior = self._graph, self._session, self._prior.log
-        train_nodes, val_nodes = nodes_of(graph.mask("train")), nodes_of(graph.mask("val"))
+        train_nodes, val_nodes = (
+            learned_from(graph, nodes_of(graph.mask(part))) for part in ("train", "val")
+        )
         with session.stage("classifier"):
             rows, signal = rounds.heard(affinity)
             shape, likely = fit_shape(rows, signal, prior.to(torch.float64), graph.y, train_nodes)

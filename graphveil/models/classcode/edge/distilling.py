@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 from graphveil.graph import Graph
 from graphveil.models.features.crossfit import CrossFit, Posteriors
 from graphveil.models.session import Session
+from graphveil.models.training.sample import learned_from
 
 
 def distilled_posteriors(
@@ -27,6 +28,6 @@ def distilled_posteriors(
     targets = decided.exp().to(torch.float32)
     labelled = graph.mask("train") | graph.mask("val")
     targets[labelled] = (targets[labelled] + one_hot(graph.y[labelled], graph.num_classes)) / 2
-    fit = CrossFit(graph, session, name, torch.arange(graph.num_nodes), targets)
+    fit = CrossFit(graph, session, name, learned_from(graph, torch.arange(graph.num_nodes)), targets)
     imitated = fit.posteriors(public.candidate)
     return replace(imitated, log=((public.log + imitated.log) / 2).log_softmax(dim=1))

@@ -17,6 +17,7 @@ from graphveil.train import Schedule, train
 SEEDS = 3
 _SMALL = 5000  # training nodes below which a smaller, stronger-regularised head is used
 _STEPS, _SMALL_STEPS, _BATCH = 400, 160, 2048
+_AT_ONCE = 1 << 17  # nodes that heads read at once
 
 
 class Head(nn.Module):
@@ -137,7 +138,11 @@ def fit_heads(
 @torch.no_grad()
 def mean_log_posterior(heads: Sequence[Head], start: Tensor, inputs: Tensor) -> Tensor:
     """Return the log of the heads' mean probability."""
-    return log_mean(torch.stack([head(start, inputs) for head in heads]))
+    parts = [
+        log_mean(torch.stack([head(q, f) for head in heads]))
+        for q, f in zip(torch.split(start, _AT_ONCE), torch.split(inputs, _AT_ONCE), strict=True)
+    ]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def log_mean(logits: Tensor) -> Tensor:

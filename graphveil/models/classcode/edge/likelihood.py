@@ -13,6 +13,8 @@ from torch.nn.functional import nll_loss
 
 from graphveil.models.classcode.edge.homophily import Homophily
 
+_CELLS = 1 << 21  # nodes times classes that are looked at together
+_NODES = 1 << 17  # up to which a shape is chosen on the likelihoods of all nodes
 DEGREE_FACTORS = torch.logspace(math.log10(0.08), math.log10(6), 14, dtype=torch.float64)
 
 
@@ -128,6 +130,12 @@ def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersi
         spread: coefficient of variation of the degree.
         overdispersion: om.
     """
+    at_once = max(1, _CELLS // len(signal.means[0] if signal.means.ndim == 3 else signal.means))
+    if len(rows) > at_once:
+        parts = torch.split(torch.arange(len(rows)), at_once)
+        return torch.cat(
+            [row_log_likelihood(rows[some], signal.of(some), spread, overdispersion) for some in parts]
+        )
     r = rows.to(torch.float64)
     dim = r.shape[1]
     means = signal.means
@@ -153,8 +161,14 @@ def fit_shape(
     """Choose the likelihood's shape on training nodes; return it and log softmax(P + beta l) of all nodes.
 
     The training nodes' posteriors are cross-fitted and their rows do not carry their own labels, so the
-    choice is not biased towards either.
+    choice is not biased towards either. Of very many nodes, the others' are computed with the chosen shape
+    alone.
     """
+    if len(rows) > max(_NODES, len(nodes)):
+        own = torch.arange(len(nodes))
+        best, _ = fit_shape(rows[nodes], signal.of(nodes), log_posteriors[nodes], labels[nodes], own)
+        likelihood = row_log_likelihood(rows, signal, best.spread, best.overdispersion)
+        return best, (log_posteriors + best.temper * likelihood).log_softmax(dim=1)
     best, best_loss, out = SHAPES[0], math.inf, log_posteriors
     for spread, overdispersion in sorted({(s.spread, s.overdispersion) for s in SHAPES}):
         likelihood = row_log_likelihood(rows, signal, spread, overdispersion)

@@ -37,9 +37,16 @@ class ClassCodeEdge(Method):
     """
 
     grows: ClassVar[bool] = True
+    tables: ClassVar[float] = 14.0
+    pairs: ClassVar[float] = 8.0
 
     asked: EdgePlan
     distil: bool | None = None
+
+    @property
+    def samples(self) -> bool:
+        """Return True: networks learn from a sample of very many nodes."""
+        return True
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return the sizes, with the number of public labels."""

@@ -1,0 +1,58 @@
+"""Which nodes a network learns from in the clear: all of them, or of very many a sample, chosen by their ids.
+
+Why so: a network of some ten thousand weights learns nothing more from the second hundred thousand nodes, and
+every epoch pays for them. The rule is public, holds in every training of a fit, and asks for a node's id
+alone: neither the order of a table nor which other nodes there are decides whether a node is among the first
+of a list. It is for public nodes; where records are protected, noisy steps sample by themselves.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil.graph import Graph
+
+MOST = 1 << 17
+
+_Words = npt.NDArray[np.uint64]
+
+
+def learned_from(graph: Graph, nodes: Tensor, most: int = MOST) -> Tensor:
+    """Return the nodes if there are no more than so many, or else those whose ids have the least hashes.
+
+    >>> graph = Graph.from_edges(torch.eye(9), [0, 1, 2] * 3, [0], [1], directed=False)
+    >>> learned_from(graph, torch.arange(9), most=4).tolist()
+    [3, 4, 5, 7]
+    """
+    if len(nodes) <= most:
+        return nodes
+    hashes = _hashes(nodes.numpy() if graph.ids is None else graph.ids[nodes.numpy()])
+    chosen = np.argsort(hashes, kind="stable")[:most]
+    return nodes[torch.from_numpy(np.sort(chosen))]
+
+
+def sample_words(graph: Graph) -> str:
+    """Return what a plan says of the sample; empty where all nodes are learned from."""
+    training = int(graph.mask("train").sum())
+    if training <= MOST:
+        return ""
+    return f"networks learn from {MOST:,} of the {training:,} labelled training nodes, chosen by their ids"
+
+
+def _hashes(ids: npt.NDArray[np.generic]) -> _Words:
+    """Return a number of 64 bits for each id, which nothing but the id decides."""
+    if ids.dtype.kind in "iu":
+        return _mixed(ids.astype(np.int64).view(np.uint64))
+    digests = (hashlib.blake2b(str(one).encode(), digest_size=8).digest() for one in ids.tolist())
+    return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+def _mixed(words: _Words) -> _Words:
+    """Return Steele, Lea and Flood's SplitMix64 of each word."""
+    mixed = words + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))

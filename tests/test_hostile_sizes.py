@@ -1,0 +1,219 @@
+"""Graphs of sizes that nobody meant: trained, or refused in words before memory runs out; never killed.
+
+The table has each case in two sizes, a small one for every day and the real one (``-m slow``), which runs in
+a process that the system allows six gigabytes.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import torch
+from command import Invoke, spend_nothing
+from scipy import sparse
+
+import graphveil as gv
+from graphveil import _memory
+from graphveil.errors import GraphError
+from graphveil.graph import Graph, split
+from graphveil.models.base import Estimator
+
+METHODS = [("gap", "undirected-edge"), ("classcode", "undirected-edge"), ("mlp", "undirected-edge")]
+METHODS += [("mlp", "node-owner")]
+ALLOWED = 6 << 30
+_COLUMNS = ["--id", "id", "--label", "label", "--source", "a", "--target", "b"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Nodes, edges and features of a graph in a small and in its real size, and how it may be refused."""
+
+    nodes: tuple[int, int]
+    ends: Callable[[int, np.random.Generator], npt.NDArray[np.int64]]
+    classes: tuple[int, int] = (3, 3)
+    columns: int = 2
+    words: tuple[int, int] | None = None  # different words, each hashed to a place of its own
+    refused: dict[str, str] = field(default_factory=dict)  # by unit, in the small size
+    refused_too: str = ""  # in the real size
+
+
+def some(nodes: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    return rng.integers(nodes, size=(2, 5 * nodes))
+
+
+CASES = {
+    "a hub": Case((300, 1_000_001), lambda n, _: np.stack([np.zeros(n - 1, np.int64), np.arange(1, n)])),
+    "classes": Case(
+        (17_000, 200_000),
+        some,
+        classes=(17_000, 100_000),
+        refused=dict.fromkeys(("undirected-edge", "node-owner"), "more than 16,384 classes"),
+        refused_too="more than 16,384 classes",
+    ),
+    "features": Case((60, 20_000), some, words=(1_000, 50_000), refused_too="GiB are free here"),
+    "one feature": Case((60, 1000), some, columns=1),
+    "two nodes": Case(
+        (2, 2),
+        lambda n, _: np.array([[0], [1]]),
+        classes=(2, 2),
+        refused={"undirected-edge": "the split has no labelled"},
+        refused_too="the split has no labelled",
+    ),
+    "no edges": Case((60, 1000), lambda n, _: np.empty((2, 0), np.int64)),
+    "complete": Case((60, 5_000), lambda n, _: np.stack(np.triu_indices(n, 1))),
+}
+
+
+def written(folder: Path, case: Case, real: bool) -> list[str]:
+    """Write two tables; return the flags that name them."""
+    rng, nodes = np.random.default_rng(0), case.nodes[real]
+    labels = rng.permutation(np.arange(nodes) % case.classes[real])
+    table = {"id": np.arange(nodes), "label": [f"c{label}" for label in labels]}
+    table |= {f"x{number}": rng.normal(size=nodes) for number in range(case.columns)}
+    flags: list[str] = []
+    if case.words is not None:
+        table["word"] = [f"w{word}" for word in rng.integers(case.words[real], size=nodes)]
+        flags = ["--categories", f"word=hash:{case.words[real]}"]
+    pa.parquet.write_table(pa.table(table), folder / "nodes.parquet")
+    ends = case.ends(nodes, rng)
+    pa.parquet.write_table(pa.table({"a": ends[0], "b": ends[1]}), folder / "edges.parquet")
+    return ["--nodes", f"{folder}/nodes.parquet", "--edges", f"{folder}/edges.parquet", *_COLUMNS, *flags]
+
+
+def train_of(method: str, unit: str, tables: list[str]) -> list[str]:
+    settings = ["--set", "epochs=2"] if method == "gap" else []
+    return ["train", method, *tables, "--unit", unit, "--epsilon", "1", *settings]
+
+
+@pytest.mark.parametrize(("method", "unit"), METHODS)
+@pytest.mark.parametrize("name", CASES)
+def test_small_ones_are_trained_or_refused(
+    invoke: Invoke, tmp_path: Path, name: str, method: str, unit: str
+) -> None:
+    tables, words = written(tmp_path, CASES[name], False), CASES[name].refused.get(unit)
+    answer = invoke(*train_of(method, unit, tables), "--no-baseline", "--out", "r")
+    if words is None:
+        assert answer.code == 0, answer.err
+        assert Path("r/release/PRIVACY.md").is_file()
+    else:
+        assert answer.code == 2 and words in answer.err and not Path("r").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "unit"), METHODS)
+@pytest.mark.parametrize("name", CASES)
+def test_real_ones_are_trained_or_refused_within_six_gigabytes(
+    tmp_path: Path, name: str, method: str, unit: str
+) -> None:
+    tables = written(tmp_path, CASES[name], True)
+    words = CASES[name].refused_too if unit != "node-owner" or name != "two nodes" else ""
+    ended = subprocess.run(
+        [sys.executable, "-m", "graphveil", *train_of(method, unit, tables), "--out", str(tmp_path / "r")],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (ALLOWED, ALLOWED)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if words:
+        assert ended.returncode == 2 and words in ended.stderr, ended.stderr
+    else:
+        assert ended.returncode == 0, ended.stderr
+
+
+def sparse_graph(nodes: int, features: int) -> Graph:
+    rng = np.random.default_rng(0)
+    places = rng.integers(features, size=(nodes, 20))
+    rows = np.repeat(np.arange(nodes), 20), places.ravel()
+    x = sparse.csr_array((np.ones(places.size, np.float32), rows), shape=(nodes, features))
+    return Graph.from_edges(x, np.arange(nodes) % 3, *some(nodes, rng), directed=False)
+
+
+SIZES = [(300, 2_000), pytest.param(20_000, 50_000, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("nodes", "features"), SIZES)
+@pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
+def test_sparse_features_are_trained_on_and_never_made_dense(
+    model: type[Estimator], nodes: int, features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = split(sparse_graph(nodes, features), unit="undirected-edge")
+    with monkeypatch.context() as patch:
+        patch.setattr(_memory, "free", lambda: nodes * features * 4 - 1)  # what they take as a dense array
+        assert model(unit="undirected-edge", epsilon=1.0, seed=0).fit(graph).predict().shape == (nodes,)
+
+
+# -- what does not fit ---------------------------------------------------------------------------------------
+
+
+def test_features_that_do_not_fit_are_refused_before_they_are_made(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = written(tmp_path, CASES["features"], False)
+    with monkeypatch.context() as patch:
+        spend_nothing(patch)
+        patch.setattr(_memory, "free", lambda: 60 * 1_002 * 4 - 1)
+        answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
+    assert answer.code == 2 and not Path("r").exists()
+    assert "1,002 columns of features for 60 nodes take 0.0 GiB of memory" in answer.err
+    assert "hash categories into fewer places" in answer.err
+    monkeypatch.setattr(_memory, "free", lambda: 60 * 1_002 * 4)
+    assert invoke(*train_of("gap", "undirected-edge", tables), "--no-baseline", "--out", "r").code == 0
+
+
+@pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
+def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
+    model: type[Estimator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_nothing(monkeypatch)
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.normal(size=(900, 2)), np.arange(900) % 300, *some(900, rng), directed=False)
+    graph = split(graph, unit="undirected-edge")
+    monkeypatch.setattr(_memory, "free", lambda: 2 * 8 * 300 * 900 - 1)
+    with pytest.raises(
+        GraphError, match=r"predictions of 300 classes for 900 nodes take .* merge rare classes"
+    ):
+        model(unit="undirected-edge", epsilon=1.0).fit(graph)
+
+
+def test_a_dense_copy_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = split(sparse_graph(300, 2_000), unit="undirected-edge")
+    monkeypatch.setattr(_memory, "free", lambda: 300 * 2_000 * 4 - 1)
+    with pytest.raises(GraphError, match="2,000 features of 300 nodes"):
+        gv.GAP(unit="undirected-edge", epsilon=1.0, use_encoder=False).fit(graph)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("of data"), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")]
+)
+def test_memory_that_runs_out_all_the_same_is_called_that(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.Tensor, "softmax", full)
+    tables = written(tmp_path, CASES["one feature"], False)
+    answer = invoke(*train_of("gap", "undirected-edge", tables), "--out", "r")
+    assert answer.code == 1 and "there is not enough memory here" in answer.err
+
+
+def test_a_limit_of_the_process_counts() -> None:
+    code = "from graphveil import _memory; print(_memory.free())"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 28, 1 << 28)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 < int(ended.stdout) < 1 << 28
