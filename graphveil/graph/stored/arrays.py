@@ -27,7 +27,7 @@ def write_arrays(folder: Path, graph: Graph, key: str) -> tuple[dict[str, str], 
     parts = _features(graph.x) | {"y": graph.y.numpy()}
     parts |= {name: mask.numpy() for name, mask in graph.masks.items()}
     for name, part in parts.items():
-        np.save(folder / f"{name}.npy", part, allow_pickle=False)
+        _save(folder / f"{name}.npy", part)
     names = [f"{name}.npy" for name in parts]
     if graph.ids is not None:
         _write_ids(folder / IDS, graph.ids)
@@ -71,6 +71,14 @@ def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:
     tables.write(
         path, pa.table({"id": pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids)})
     )
+
+
+def _save(path: Path, part: npt.NDArray[Any]) -> None:
+    """Write an array as ``np.save`` does, which may not notice that a disk is full for the last few bytes."""
+    rows = np.ascontiguousarray(part)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+        file.write(rows.reshape(-1).view(np.uint8).data)
 
 
 def _features(x: Features) -> dict[str, npt.NDArray[Any]]:

@@ -61,7 +61,8 @@ class EdgeTables:
                     yield np.asarray(keys.to_numpy(zero_copy_only=False), dtype=np.int64)
         except duckdb.Error as error:  # whose messages may quote a row
             words = str(error).lower()
-            if "no space left" in words or ("disk" in words and "full" in words):
+            full = "no space left", "file too large"  # the system's words for a disk, and for a limit
+            if any(one in words for one in full) or ("disk" in words and "full" in words):
                 raise full_disk(self.scratch.parent) from None
             raise GraphError(
                 f"the tables of edges cannot be read or sorted ({type(error).__name__}); check the files and "

@@ -1,6 +1,7 @@
 """Tables to folders: what DuckDB sorts is what is read in memory, and where it is refused."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -180,6 +181,32 @@ def test_a_process_that_is_killed_at_any_time_is_finished_by_the_same_call(tmp_p
     prepare(nodes, files, folder, block_rows=2, **COLUMNS)
     assert bytes_of(folder) == bytes_of(tmp_path / "whole")
     open_graph(folder)
+
+
+@pytest.mark.parametrize("room", [1, 40, 130])
+def test_a_disk_that_fills_up_is_named_and_the_same_call_goes_on(tmp_path: Path, room: int) -> None:
+    """The system lets no file grow beyond a limit: it meets a node array, the first blocks or a later one."""
+    tables(tmp_path, "run")
+    ends = np.random.default_rng(2).integers(100, 100 + NODES, size=(2, 60_000))
+    write(pa.table({"a": ends[0], "b": ends[1]}), tmp_path / "part-0.parquet")
+    nodes, files = str(tmp_path / "nodes.parquet"), [str(tmp_path / "part-0.parquet")]
+    given = f"{nodes!r}, {files!r}, {str(tmp_path / 'g')!r}, block_rows=50, **{COLUMNS!r}"
+    code = f"from graphveil.graph import prepare; prepare({given})"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room << 10, room << 10)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert f"GraphError: there is no room left for {tmp_path / 'g'}" in last and "same command again" in last
+    with pytest.raises(GraphError, match="holds no prepared graph" if room == 1 else "is not finished"):
+        open_graph(tmp_path / "g")
+    prepare(nodes, files, tmp_path / "g", block_rows=50, **COLUMNS)
+    prepare(nodes, files, tmp_path / "whole", block_rows=50, **COLUMNS)
+    assert bytes_of(tmp_path / "g") == bytes_of(tmp_path / "whole")
 
 
 def test_patterns_name_each_file_once(tmp_path: Path) -> None:
