@@ -130,7 +130,7 @@ def row_log_likelihood(rows: Tensor, signal: Signal, spread: float, overdispersi
         spread: coefficient of variation of the degree.
         overdispersion: om.
     """
-    at_once = max(1, _CELLS // len(signal.means[0] if signal.means.ndim == 3 else signal.means))
+    at_once = max(1, _CELLS // signal.means.shape[-2])
     if len(rows) > at_once:
         parts = torch.split(torch.arange(len(rows)), at_once)
         return torch.cat(
