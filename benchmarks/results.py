@@ -67,7 +67,7 @@ def page(results: Results, path: Path) -> Iterator[str]:
         "",
         f"```console\n$ {command(results)}\n```",
         "",
-        whole(results),
+        f"{whole(results)}{without_strict(results, path)}",
         "",
     )
     drawn = dict.fromkeys(point.place[0] for point in results.points if point.mean is not None)
@@ -85,6 +85,19 @@ def whole(results: Results) -> str:
     return (
         f"{len(results.runs):,} cells. The whole of it, on {', '.join(target.datasets)} with three runs, is "
         f"{cells:,}, about {minutes:g} minutes of two cores."
+    )
+
+
+def without_strict(results: Results, path: Path) -> str:
+    """Say of a page in paper mode that strict mode is not there, if so, and what would make it."""
+    target = TARGETS[results.target.name]
+    kinds = {line.method for line in target.lines}
+    beside = list(path.parent.glob(f"{path.name.partition('.')[0]}.strict.*csv"))
+    if results.asked.mode == "strict" or "strict" not in target.modes or kinds == {"-"} or beside:
+        return ""
+    return (
+        f" Strict mode was not run here; `graphveil reproduce {target.name} --mode strict` makes it in about "
+        f"{target.minutes[2]:g} minutes of two cores."
     )
 
 
