@@ -11,7 +11,10 @@ Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and
 ``sage-started``: the same GraphSAGE by the defaults, where it corrects what the public codes say.
 ``sage-replaced``: the same GraphSAGE where it is hidden which of two records a node has. ``random``: the same
 GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
-which reads no list. ``mlp``, ``gap``, ``classcode`` and ``reading`` are this library's methods on the same
+which reads no list. ``neighbours``: a GraphSAGE of the same size trained on exact trees (four own slots),
+whose weights are released and nothing else; its figure is what the weights say to somebody who may read
+every record, on the exact graph, and no release. ``mlp``, ``gap``, ``classcode`` and ``reading`` are this
+library's methods on the same
 splits (ClassCode with all rows released, and reading own edges). ``rows``: unit undirected-edge,
 delta 1e-7, one hop of class codes (labels of training and validation nodes, posteriors of the tuned MLP
 elsewhere) by ``private_hops``, then a plain MLP of 64 units trained in the clear on posteriors and rows,
@@ -36,7 +39,7 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.graph import RECIPES, Adjacency, Graph
+from graphveil.graph import RECIPES, Adjacency, Graph, to_dense
 from graphveil.models.base import Estimator
 from graphveil.models.classcode.codes import simplex_codes
 from graphveil.models.gnn.trained import TrainedStars
@@ -108,10 +111,23 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
         graph = graph.replace(
             adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
         )
+    if row == "neighbours":
+        return {row: on_trees(graph, budget)}
     module, settings = MODULES[row]
     model = gv.PrivateGNN(module=module, **budget, **settings).fit(graph)
     found = {row: model.score(graph)}
     return {**found, "random-encoder": _encoder_alone(model, graph)} if row == "random" else found
+
+
+def on_trees(graph: Graph, budget: dict[str, Any]) -> float:
+    """Return the test accuracy of released weights where every record may be read."""
+    slots: dict[str, Any] = {"reads": "neighbours", "out_slots": 4}
+    model = gv.PrivateGNN(module=sage, **slots, **budget).fit(graph)
+    edges = torch.as_tensor(graph.adjacency.edge_index()).long()
+    with torch.no_grad():
+        logits = model.module_(to_dense(graph.x), edges)
+    test = graph.mask("test")
+    return float((logits.argmax(dim=1) == graph.y)[test].float().mean())
 
 
 def _encoder_alone(model: gv.PrivateGNN, graph: Graph) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from graphveil._escape import markdown
-from graphveil.artifacts.rows import ReleaseRow
+from graphveil.artifacts.rows import ReleaseRow, paid_by
 from graphveil.privacy import (
     DirectedEdge,
     Guarantee,
@@ -375,7 +375,7 @@ def release_cells(rows: tuple[ReleaseRow, ...]) -> tuple[tuple[str, ...], list[t
     if any(row.pays for row in rows):
         head.append("paid by")
         for line, row in zip(lines, rows, strict=True):
-            line.append(", ".join(row.pays))
+            line.append(paid_by(row.pays))
     return tuple(head), [tuple(line) for line in lines]
 
 

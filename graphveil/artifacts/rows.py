@@ -63,6 +63,15 @@ def payers(event: Event, unit: Unit) -> tuple[str, ...]:
     return ("all",) if len(paying) == len(names) else paying
 
 
+def paid_by(pays: Sequence[str]) -> str:
+    """Return who pays, in words: the part that is neither train nor val holds the test nodes.
+
+    >>> paid_by(["val", "other"])
+    'val, test and unsplit'
+    """
+    return ", ".join("test and unsplit" if name == _PARTS[-1] else name for name in pays)
+
+
 def _groups_of(event: ByGroup) -> Sequence[str]:
     """Return the groups' names: those in the partition's own, if it lists them."""
     said, count = event.partition.split("/"), len(event.events)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from graphveil.artifacts.rows import payers
+from graphveil.artifacts.rows import paid_by, payers
 from graphveil.privacy import ApproximateDP, ByGroup, Composed, NodeUnit, compose, privacy_curve, renyi
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import mu_of
@@ -72,7 +72,7 @@ class Stage:
     @property
     def payers(self) -> str:
         """Who pays, in words; empty where edges are protected."""
-        return ", ".join(self.pays)
+        return paid_by(self.pays)
 
 
 def stages_of(plan: ReleasePlan | None) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphveil.artifacts.cards import kind_words
-from graphveil.artifacts.rows import ReleaseRow, payers
+from graphveil.artifacts.rows import ReleaseRow, paid_by, payers
 from graphveil.errors import ArtifactError
 from graphveil.mechanisms.discrete_laplace import sigma_of
 from graphveil.privacy import (
@@ -95,7 +95,7 @@ def event_cells(lines: Sequence[EventLine]) -> tuple[tuple[str, ...], list[tuple
     paid = any(line.pays for line in lines)
     head = ("#", "kind", "noise over sensitivity", *(("paid by",) if paid else ()))
     return head, [
-        (str(number), kind_words(line.kind), line.noise, *((", ".join(line.pays),) if paid else ()))
+        (str(number), kind_words(line.kind), line.noise, *((paid_by(line.pays),) if paid else ()))
         for number, line in enumerate(lines, start=1)
     ]
 

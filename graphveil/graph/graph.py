@@ -32,6 +32,12 @@ Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 MAX_CLASSES = 1 << 14
 
+NO_FOLDS = (
+    "GridSearchCV and cross_val_score would fit once for each fold and setting, each a release of the same "
+    "edges, in secret and with no total; use gv.sweep, which shows the price of the whole grid first, or "
+    "tune on one fit's validation nodes"
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Graph:
@@ -114,12 +120,7 @@ class Graph:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse to be an array, which is what cross-validation asks for first."""
-        raise GraphError(
-            "a graph is no array of rows that can be cut into folds: GridSearchCV and cross_val_score would "
-            "fit once for each fold and setting, each a release of the same edges, in secret and with no "
-            "total; use gv.sweep, which shows the price of the whole grid first, or tune on one fit's "
-            "validation nodes"
-        )
+        raise GraphError(f"a graph is no array of rows that can be cut into folds: {NO_FOLDS}")
 
     @property
     def num_nodes(self) -> int:

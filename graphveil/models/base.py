@@ -13,8 +13,9 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
+from graphveil.graph.graph import NO_FOLDS
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
 from graphveil.models.inference.own_graph import OwnGraph
@@ -180,7 +181,7 @@ class Estimator(Manners, ABC):
     def fit(
         self,
         graph: Graph,
-        *,
+        *labels: object,
         on_progress: OnProgress = silent,
         workspace: Path | str | None = None,
         engine: Engine | str | None = None,
@@ -200,9 +201,12 @@ class Estimator(Manners, ABC):
 
         Raises:
             UnitError: the unit does not fit the graph.
-            GraphError: the graph has no split or a part of it is empty.
+            GraphError: the graph has no split or a part of it is empty; or labels come beside it, as from
+                scikit-learn's cross-validation.
             BudgetError: the graph's ledger refuses the release.
         """
+        if labels:
+            raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
         graph = as_graph(graph, directed=self._directed)
         chosen = engine_for(engine, graph.adjacency)
         return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, chosen, cache))

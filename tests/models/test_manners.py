@@ -64,6 +64,7 @@ def test_scikit_learn_clones_a_model_and_is_told_why_it_cannot_search(fitted, gr
         lambda: GridSearchCV(model, {"hops": [1, 2]}).fit(graph),
         lambda: GridSearchCV(model, {"hops": [1, 2]}, scoring="accuracy").fit(graph, y),
         lambda: cross_val_score(model, graph),
+        lambda: cross_val_score(model, np.zeros((len(y), 2)), y, cv=2, error_score="raise"),
     ):
         with pytest.raises(GraphError, match=r"use gv\.sweep"):
             search()

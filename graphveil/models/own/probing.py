@@ -155,9 +155,12 @@ def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -
     try:
         found = call(*inputs)
     except Exception as error:
+        graph = len(inputs) > 1
+        where, takes = ("graph", "(x, edge_index)") if graph else ("table of records", "rows x and no edges")
+        other = "" if graph else "; a module that passes messages is for gv.PrivateGNN"
         raise ConfigError(
-            f"{type(module).__name__} fails on a small random graph in float64: {type(error).__name__}: "
-            f"{error}; it takes (x, edge_index) and must make tensors of the dtype of x"
+            f"{type(module).__name__} fails on a small random {where} in float64: {type(error).__name__}: "
+            f"{error}; it takes {takes} and must make tensors of the dtype of x{other}"
         ) from error
     if not isinstance(found, Tensor) or tuple(found.shape) != shape:
         what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__

@@ -204,3 +204,16 @@ class Odd(Net):
 def test_what_cannot_be_trained_says_why(make: Callable[[Tensor], object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         refuse_mixing(Odd(make), IN, CLASSES)
+
+
+def test_a_module_that_passes_messages_is_no_module_of_records() -> None:
+    class Conv(nn.Module):
+        def __init__(self, inputs: int, classes: int) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(inputs, classes)
+
+        def forward(self, x: Tensor, edge_index: Tensor | None = None) -> Tensor:
+            return self.conv(x, edge_index)
+
+    with pytest.raises(ConfigError, match=r"random table of records.*rows x and no edges.*gv\.PrivateGNN"):
+        refuse_mixing(Conv(3, 2), 3, 2, edges=False)
