@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphveil import attacks, audit, errors, mechanisms, perturb
+    from graphveil import attacks, audit, engines, errors, mechanisms, perturb
     from graphveil.experiment.calibration import calibrate
     from graphveil.experiment.sweep import sweep
     from graphveil.fidelity.comparison import compare
@@ -61,6 +61,7 @@ _HOMES = {
     "audit": "",
     "calibrate": "graphveil.experiment.calibration",
     "compare": "graphveil.fidelity",
+    "engines": "",
     "errors": "",
     "ledger_of": "graphveil.privacy",
     "list_datasets": "graphveil.graph",
@@ -100,6 +101,7 @@ __all__ = [
     "audit",
     "calibrate",
     "compare",
+    "engines",
     "errors",
     "ledger_of",
     "list_datasets",

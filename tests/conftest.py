@@ -7,6 +7,9 @@ for new ones: ``pytest --hypothesis-profile=search``.
 """
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,28 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip("the public data sets are not here; set GRAPHVEIL_DATA to their folder")
     return root
+
+
+@pytest.fixture
+def ray_here(ray_folder: Path) -> Iterator[Path]:
+    """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
+    from graphveil.release.engines.cluster.crew import imported
+
+    ray = imported()
+    if not ray.is_initialized():
+        quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        ray.init(num_cpus=2, object_store_memory=100 << 20, _temp_dir=str(ray_folder), **quiet)
+    yield ray_folder
+
+
+@pytest.fixture(scope="session")
+def ray_folder() -> Iterator[Path]:
+    """Give an empty folder with a short name, as sockets need it; end what was started there."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
+    folder = Path(tempfile.mkdtemp(prefix="gv"))
+    yield folder
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_check",
         "_escape",
         "_random",
+        "_sealed",
         "_files",
         "_aes",
         "_llvm",
@@ -35,7 +36,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {"weights", "train"},
     {"dendrogram"},
     {"release"},
-    {"collect", "perturb", "networks", "artifacts", "aggregate"},
+    {"collect", "perturb", "networks", "artifacts", "aggregate", "engines"},
     {"models"},
     {"attacks", "audit", "fidelity"},
     {"experiment"},
@@ -47,7 +48,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 HOMES = {  # foreign packages that only one part may import
     "dp_accounting": {"privacy"},
-    "cryptography": {"_random"},
+    "cryptography": {"_random", "_sealed"},
     "torch_geometric": {"graph"},
     "fastapi": {"serve"},
     "starlette": {"serve"},
@@ -60,6 +61,7 @@ HOMES = {  # foreign packages that only one part may import
     "tensorboard": {"experiment"},
     "typer": {"cli"},
     "duckdb": {"graph"},
+    "ray": {"release"},
 }
 LAZY = {
     "mlflow",
@@ -69,6 +71,7 @@ LAZY = {
     "gensim",
     "shap",
     "duckdb",
+    "ray",
 }  # heavy: imported where used
 FORBIDDEN = ("pickle", "cPickle", "dill", "joblib", "shelve", "marshal", "random")
 FORBIDDEN_CALLS = {

@@ -366,7 +366,15 @@ Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        help="Where edges are read: memory, or disk for --graph; by default where they are. The same result.",
+        help="Who sums over edges: memory, disk (--graph) or ray; by default where they are. Same result.",
+        rich_help_panel=_RUN,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="The cluster of --engine ray; by default RAY_ADDRESS, else this machine.",
         rich_help_panel=_RUN,
     ),
 ]

@@ -43,6 +43,8 @@ def perturb(
     mode: options.Mode = None,
     unsafe_noise_seed: options.UnsafeNoiseSeed = None,
     ledger: options.Ledger = None,
+    engine: options.Engine = None,
+    address: options.Address = None,
     set: options.Set = None,
     seed: options.Seed = 0,
     json: options.Json = False,
@@ -52,12 +54,15 @@ def perturb(
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
+    from graphveil.release.engines.named import engine_for, named, using
 
+    engine_chosen = named(engine, address)
     screen = Screen(as_json=json)
     chosen = _mechanism(mechanism, mode or "strict", epsilon, max_edges, set or [])
     check_new(out, "a released graph may have cost a budget; choose another --out")
     columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
     graph = read_connections(dataset, root, columns)
+    engine_for(engine_chosen, graph.adjacency)  # which may refuse it, before anything is spent
     asked: Asked = {"unit": unit, "unsafe_noise_seed": unsafe_noise_seed}
     flags = PublicFlags(
         public_edges=public_edges,
@@ -74,7 +79,8 @@ def perturb(
     facts = [*_facts(chosen, graph, asked, promised), ("ledger", account.before()), ("folder", str(out))]
     screen.facts("Plan, before anything is spent", facts)
     with spending(ledger_of(graph.edge_set)):
-        perturbed = release_graph(graph, chosen, **asked)
+        with using(engine_chosen):
+            perturbed = release_graph(graph, chosen, **asked)
         perturbed.save(out, source=source or "source", target=target or "target")
         count = perturbed.num_edges
         screen.say(f"{count:,} edges, their guarantee and a page in words are in {out}")

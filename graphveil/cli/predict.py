@@ -54,6 +54,8 @@ def predict(
     disjoint_people: options.DisjointPeople = False,
     accept_price: options.AcceptPrice = False,
     ledger: options.Ledger = None,
+    engine: options.Engine = None,
+    address: options.Address = None,
     out: options.PredictionsOut = None,
     json: options.Json = False,
 ) -> None:
@@ -66,7 +68,9 @@ def predict(
     from graphveil.experiment.public_flags import PublicFlags
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
+    from graphveil.release.engines.named import engine_for, named, using
 
+    chosen = named(engine, address)
     screen = Screen(as_json=json)
     if out is not None:
         tables.check_output(out)
@@ -85,11 +89,11 @@ def predict(
     public.check(model.guarantee.unit)
     if nodes is None and edges is None:
         described = directed or disjoint_edges or disjoint_people or accept_price
-        described = described or ledger is not None or bool(public.given)
+        described = described or ledger is not None or chosen is not None or bool(public.given)
         if described or any(value is not None for value in columns.values()):
             raise ConfigError(
-                "column flags, --disjoint-people, --disjoint-edges, --accept-price and --ledger are about "
-                "another graph; add its --nodes and --edges, or drop them"
+                "column flags, --disjoint-people, --disjoint-edges, --accept-price, --ledger and --engine "
+                "are about another graph; add its --nodes and --edges, or drop them"
             )
         recall_earlier(run, model)
         table = predictions_table(model.predict_proba(), model.named_classes, model.ids_)
@@ -97,6 +101,7 @@ def predict(
         _deliver(model, table, out, screen, price=None)
         return
     graph = _other_graph(run, model, {"nodes": nodes, "edges": edges, **columns}, directed, public)
+    engine_for(chosen, graph.adjacency)  # which may refuse it, before anything is spent
     words: dict[str, Any] = {"disjoint_edges": disjoint_edges, "disjoint_people": disjoint_people}
     price = model.price(graph, **words)
     accounts = _accounts(run, model, graph, price, ledger, word=any(words.values()))
@@ -109,7 +114,7 @@ def predict(
         rows if accounts is None else [*rows, *accounts.before()],
     )
     with spending(ledger_of(graph.edge_set)):
-        with nullcontext() if accounts is None else accounts.remembered():
+        with using(chosen), nullcontext() if accounts is None else accounts.remembered():
             proba = model.predict_proba(graph, **words, accept_price=accept_price)
         if accounts is not None:
             renew_notice(run)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphveil.experiment.sweep import Sweep, SweepPlan
     from graphveil.experiment.sweep_results import SweepResult
     from graphveil.privacy import Guarantee
+    from graphveil.release import Engine
 
 MethodList = Annotated[
     str, typer.Argument(metavar="METHOD,...", help="Methods, a,b,c; name mlp for the floor.")
@@ -68,6 +69,8 @@ def sweep(
     recipe: options.Recipe = None,
     epsilon: Epsilons = None,
     ledger: options.Ledger = None,
+    engine: options.Engine = None,
+    address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
     ceiling: Ceiling = False,
@@ -80,7 +83,9 @@ def sweep(
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
     from graphveil.experiment.parameters import parse_value
     from graphveil.experiment.sweep import Sweep
+    from graphveil.release.engines.named import named
 
+    chosen = named(engine, address)
     source = origin.source(tables, columns)
     names, own = tuple(_items(methods)), None if module is None else own_module(module)
     if not resume:
@@ -103,7 +108,8 @@ def sweep(
     )
     _check.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
-    _sweep(grid, out, Screen(as_json=json), resume=resume, ledger=ledger, jobs=jobs, own=files)
+    asked: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "engine": chosen}
+    _sweep(grid, out, Screen(as_json=json), **asked, own=files)
 
 
 def _divided(privacy: Privacy, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -161,21 +167,26 @@ def _sweep(
     resume: bool,
     ledger: str | None,
     jobs: int,
+    engine: "Engine | str | None",
     own: tuple[str, ...],
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.sweep import account_of, plan_sweep, run_sweep
+    from graphveil.release.engines.named import engine_for
 
     folder = RunFolder(out)
     folder.check(grid.as_dict(), resume=resume)
     with screen.busy(f"reading {grid.source.name}"):
         plan = plan_sweep(grid)
+        for graph in set(plan.graphs):
+            engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
         made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if made_up else account_of(plan, ledger)
     screen.facts("Plan of the whole grid, before anything is spent", _facts(plan, folder, account))
     with resumable(folder.root):
         with screen.bars() as bars:
-            result = run_sweep(plan, folder, bars, account, resume=resume, jobs=jobs, own=own)
+            how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}
+            result = run_sweep(plan, folder, bars, account, **how)
         with done_anyway(folder.root):
             _show(result, screen)
 

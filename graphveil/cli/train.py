@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphveil.experiment.run import Outcome
     from graphveil.experiment.tracking import Tracker
     from graphveil.graph import Graph
+    from graphveil.release import Engine
 
 SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
 DEMO = f"{SYNTHETIC}demo"
@@ -57,6 +58,7 @@ def train(
     ledger: options.Ledger = None,
     module: options.Module = None,
     engine: options.Engine = None,
+    address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
     no_baseline: options.NoBaseline = False,
@@ -75,6 +77,7 @@ def train(
         source.look(unit=privacy.unit, private_records=method == HETERO)  # before anything heavy is imported
     from graphveil.experiment.experiment import Experiment
     from graphveil.experiment.tracking import tracker_of
+    from graphveil.release.engines.named import named
 
     parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
@@ -85,7 +88,7 @@ def train(
     )
     screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
     asked: dict[str, Any] = {"resume": resume, "expect_edges": expect_edges, "ledger": ledger}
-    _train(experiment, out, screen, **asked, engine=engine, trackers=trackers)
+    _train(experiment, out, screen, **asked, engine=named(engine, address), trackers=trackers)
 
 
 def own_module(text: str) -> str | None:
@@ -136,7 +139,7 @@ def _train(
     resume: bool = False,
     expect_edges: int | None = None,
     ledger: str | None = None,
-    engine: str | None = None,
+    engine: "Engine | str | None" = None,
     by_flag: bool = True,
     trackers: "Sequence[Tracker]" = (),
 ) -> None:

@@ -68,7 +68,7 @@ def read_attacked(place: Path, overrides: Mapping[str, Any]) -> AttackedRun:
     locked = read_json(folder.lock)["configuration"]
     data = {name.removeprefix(_DATA): value for name, value in locked.items() if name.startswith(_DATA)}
     data |= {name: value for name, value in overrides.items() if value is not None}
-    parameters = {name: value for name, value in model.get_params().items() if name != "seed"}
+    parameters = {name: value for name, value in model.recorded_params().items() if name != "seed"}
     source = Source.from_dict(data)
     experiment = Experiment(
         model.method,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
+    from graphveil.release import Engine
 
 OnProgress = Callable[[str, int, int], None]
 _PARTS = {"test": "test", "val": "validation"}
@@ -86,7 +87,7 @@ def run(
     *,
     resume: bool = False,
     shared: Path | None = None,
-    engine: str | None = None,
+    engine: "Engine | str | None" = None,
 ) -> Outcome:
     """Run the experiment of a preview, resuming what the folder holds, and publish its release.
 
@@ -132,7 +133,7 @@ def _run(
     show: OnProgress,
     account: RunAccount | None,
     shared: Path | None,
-    engine: str | None,
+    engine: "Engine | str | None",
 ) -> RunRecord:
     """Return the record of one run, from the folder if it was finished before."""
     workspace = folder.workspace(experiment.seed + index)

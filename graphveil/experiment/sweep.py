@@ -39,6 +39,7 @@ from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, a
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
+    from graphveil.release import Engine
 
 MAX_CELLS = 1000
 CELLS = "cells"  # the folder of the cells' run folders
@@ -263,6 +264,7 @@ def run_sweep(
     *,
     resume: bool = False,
     jobs: int = 1,
+    engine: "Engine | str | None" = None,
     own: Sequence[str] = (),
 ) -> SweepResult:
     """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
@@ -281,7 +283,7 @@ def run_sweep(
         try:
             check_data(folder, plan.raw)
             _check_room(plan, folder, account)
-            metrics = _run_cells(plan, folder, on_progress, account, jobs, own)
+            metrics = _run_cells(plan, folder, on_progress, account, jobs, engine, own)
         except (InputError, PrivacyError, MissingDependencyError):
             if not resume and not _begun(folder):
                 forget_data(folder)
@@ -300,10 +302,12 @@ def _run_cells(
     show: OnProgress,
     account: RunAccount | None,
     jobs: int,
+    engine: "Engine | str | None",
     own: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the figures of all cells, in the order of the grid."""
-    cells, runner = plan.sweep.cells, partial(run_cell, folder=folder, count=len(plan.sweep.cells))
+    cells = plan.sweep.cells
+    runner = partial(run_cell, folder=folder, count=len(cells), engine=engine)
     left = [
         (cell, ledger_of(graph.edge_set))
         for cell, graph in zip(cells, plan.graphs, strict=True)
@@ -334,6 +338,7 @@ def run_cell(
     *,
     folder: RunFolder,
     count: int,
+    engine: "Engine | str | None" = None,
 ) -> dict[str, Any]:
     """Return the figures of one of ``count`` cells, from its folder if it was finished before."""
     own = cell_folder(folder, cell)
@@ -352,6 +357,7 @@ def run_cell(
         None if account is None or not plan.guarantee.releases else account.from_here(),
         resume=begun,
         shared=folder.work / "public",
+        engine=engine,
     )
     return outcome.metrics
 
@@ -375,6 +381,7 @@ def sweep(
     ledger: str | None = None,
     resume: bool = False,
     jobs: int = 1,
+    engine: "Engine | str | None" = None,
     on_plan: Callable[[SweepPlan], object] = lambda plan: None,
     on_progress: OnProgress = lambda stage, done, total: None,
     **parameters: Any,
@@ -399,6 +406,7 @@ def sweep(
         jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes
             no byte. Ledgers stay in this process. A script calls it under ``if __name__ == "__main__":``, and
             registers methods of its own above that line.
+        engine: who sums over edges (:mod:`graphveil.engines`); it changes no byte either.
         on_plan: called with the plan, ``plan.total`` among it, before anything is spent.
         on_progress: called with a stage, what is done, and the total.
         **parameters: keywords of all methods: ``unit``, ``delta``, ``mode``, ...
@@ -432,7 +440,7 @@ def sweep(
     plan = plan_sweep(grid)
     account = None if ledger is None else account_of(plan, ledger)
     on_plan(plan)
-    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs)
+    return run_sweep(plan, folder, on_progress, account, resume=resume, jobs=jobs, engine=engine)
 
 
 def _begun(folder: RunFolder) -> bool:

@@ -56,16 +56,26 @@ class Edges:
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
-    """Yield a graph's destination blocks from row ``first`` on, in order.
+    """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them."""
+    for start, stop in ranges(adjacency, rows, first):
+        yield block_of(adjacency, start, stop)
+
+
+def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield where blocks start and stop, from row ``first`` on, in order.
 
     Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
     """
     for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
-        bounds = adjacency.indptr[first + start : first + stop + 1]
-        some = slice(int(bounds[0]), int(bounds[-1]))
-        weights = None if adjacency.weights is None else adjacency.weights[some]
-        offsets = (bounds - bounds[0]).to(torch.int32)
-        yield Edges(first + start, first + stop, offsets, adjacency.indices[some], weights)
+        yield first + start, first + stop
+
+
+def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
+    """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
+    bounds = adjacency.indptr[start : stop + 1]
+    some = slice(int(bounds[0]), int(bounds[-1]))
+    weights = None if adjacency.weights is None else adjacency.weights[some]
+    return Edges(start, stop, (bounds - bounds[0]).to(torch.int32), adjacency.indices[some], weights)
 
 
 def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:

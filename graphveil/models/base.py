@@ -5,6 +5,7 @@ import logging
 import time
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -39,7 +40,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
-from graphveil.release.engines.named import engine_for
+from graphveil.release.engines.named import check_engine, engine_for, using
 from graphveil.release.release import check_weights
 
 _log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
@@ -76,6 +77,9 @@ class Estimator(Manners, ABC):
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        engine: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
+            ``"disk"``, ``"ray"``, or one of :mod:`graphveil.engines`; by default where the edges are. It
+            changes no bit, so it is no part of what is saved or resumed.
     """
 
     method: ClassVar[str]
@@ -97,6 +101,7 @@ class Estimator(Manners, ABC):
     replace_one: bool = False
     private_metrics: bool = False
     device: str = "auto"
+    engine: Engine | str | None = None
 
     def __post_init__(self) -> None:
         """Check the configuration; from now on every assignment of a parameter is checked, too."""
@@ -115,6 +120,10 @@ class Estimator(Manners, ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor keywords."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+
+    def recorded_params(self) -> dict[str, Any]:
+        """Return the keywords that a result may depend on: what is saved, and what a resumed fit repeats."""
+        return {name: value for name, value in self.get_params().items() if name != "engine"}
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor keywords for the next fit; an unknown one is an error that suggests the nearest."""
@@ -193,11 +202,10 @@ class Estimator(Manners, ABC):
         are undirected unless the unit is ``directed-edge`` (:meth:`Graph.from_pyg`).
 
         The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
-        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine``
-        schedules the blocks of edges: ``"memory"``, ``"disk"`` for a graph of :func:`graphveil.open_graph`,
-        or one of :mod:`graphveil.release.engines`; by default where the edges are. It changes no bit. Nor
-        does ``cache``, a folder of what follows from public features and labels alone: fits that share it,
-        other budgets and other methods at the same seed, learn that once.
+        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine`` is
+        for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``, a folder of what
+        follows from public features and labels alone: fits that share it, other budgets and other methods at
+        the same seed, learn that once.
 
         Raises:
             UnitError: the unit does not fit the graph.
@@ -208,7 +216,7 @@ class Estimator(Manners, ABC):
         if labels:
             raise GraphError(f"fit takes a graph, which holds its labels, and got more beside it: {NO_FOLDS}")
         graph = as_graph(graph, directed=self._directed)
-        chosen = engine_for(engine, graph.adjacency)
+        chosen = engine_for(self.engine if engine is None else engine, graph.adjacency)
         return self._fit_by(self._configured(), graph, self._session(on_progress, workspace, chosen, cache))
 
     @one_thread()
@@ -225,7 +233,7 @@ class Estimator(Manners, ABC):
         guarantee = previewed.guarantee
         fitted = Fitted(
             method=method,
-            parameters=self.get_params(),
+            parameters=self.recorded_params(),
             sizes=method.sizes_of(graph),
             guarantee=guarantee.wholly_with_deviations(SEEDED) if session.reproducible else guarantee,
             trained=outcome.trained,
@@ -260,6 +268,7 @@ class Estimator(Manners, ABC):
         check_parameters(self, unit)
         _check.one_of(("strict", "paper"), mode=self.mode)
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)
+        check_engine(self.engine)
         if self.epsilon is not None:
             _check.positive(epsilon=self.epsilon)
         elif self._spends:
@@ -299,6 +308,10 @@ class Estimator(Manners, ABC):
 
     # -- shared parts --------------------------------------------------------------------------------------
 
+    def _scheduled(self) -> AbstractContextManager[None]:
+        """Have the configured engine read the edges of graphs that are predicted."""
+        return using(self.engine)
+
     def _terms(self) -> Terms:
         return Terms(
             unit=self.protected_unit,
@@ -336,7 +349,7 @@ class Estimator(Manners, ABC):
         """Return what a resumed fit has to have in common with the first one, as text."""
         shared = {
             name: getattr(value, "__name__", value)  # of code, whose text may hold an address in memory
-            for name, value in self.get_params().items()
+            for name, value in self.recorded_params().items()
             if name not in ("device", "unsafe_noise_seed")
         }
         return repr(sorted(shared.items()))

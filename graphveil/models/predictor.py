@@ -1,5 +1,6 @@
 """What a fitted estimator says: predictions, prices and guarantees, read from the fit and nothing else."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -82,7 +83,9 @@ class Predictor:
         if graph is None:
             return self.fitted.own_proba
         graph = self._as_graph(graph)
-        return self._books.of(graph, Words(disjoint_edges, disjoint_people, accept_price, workspace))
+        words = Words(disjoint_edges, disjoint_people, accept_price, workspace)
+        with self._scheduled():
+            return self._books.of(graph, words)
 
     def price(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
@@ -209,6 +212,10 @@ class Predictor:
     def own_graph(self) -> OwnGraph | None:
         """What tells the fitted graph from others: private, for a run's ``internal`` folder alone."""
         return self._books.own
+
+    def _scheduled(self) -> AbstractContextManager[None]:
+        """Choose who reads the edges of graphs that are predicted: nobody else, by default."""
+        return nullcontext()
 
     def _requesting(self) -> Requesting:
         """Return what predicting another graph has to ask."""

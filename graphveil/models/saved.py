@@ -66,7 +66,7 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> Fitted:
         trained = method.restore(state, sizes, released)
     return Fitted(
         method=method,
-        parameters=model.get_params(),
+        parameters=model.recorded_params(),
         sizes=sizes,
         guarantee=snapshot.guarantee,
         trained=trained,
@@ -90,9 +90,10 @@ def _unfitted(snapshot: Snapshot, path: Path) -> Estimator:
 
 @cache
 def parameter_types(cls: type[Estimator]) -> dict[str, Any]:
-    """Return the type of every constructor keyword of a method."""
+    """Return the type of every constructor keyword of a method that a result may depend on."""
     hints = get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+    named = [field.name for field in dataclasses.fields(cls) if field.init]
+    return {name: hints[name] for name in named if name != "engine"}
 
 
 def build(cls: type[Estimator], parameters: dict[str, Any], path: Path) -> Estimator:

@@ -50,7 +50,7 @@ class PrivateEdges:
         engine = self._engine
         count, place = self.num_nodes - engine.first, 0
         out: Tensor | None = None
-        for part in engine.map(work, engine.blocks(self._adjacency, engine.first)):
+        for part in engine.run(work, self._adjacency, engine.first):
             if len(part) == count:
                 return part
             if out is None:
@@ -61,7 +61,7 @@ class PrivateEdges:
 
     def pieces(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
-        parts = list(self._engine.map(work, self._engine.blocks(self._adjacency)))
+        parts = list(self._engine.run(work, self._adjacency))
         return _joined(parts)
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:

@@ -187,10 +187,9 @@ def test_another_process_gives_the_same_bytes() -> None:
     assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryEngine()))
 
 
-def test_every_kind_of_work_can_be_sent() -> None:
-    edges = next(graph_blocks.blocks(star(5), 100))
+def works() -> list[BlockWork]:
     codes = np.array([0, 1, 1, 0, 2, 1])
-    works: list[BlockWork] = [
+    return [
         ClassPairs(codes, 3),
         OwnSums(codes),
         OutDegrees(6),
@@ -204,8 +203,13 @@ def test_every_kind_of_work_can_be_sent() -> None:
         RespondedRows(Domain.whole(6, directed=True), 1.0, 3, (1.0, 0.5), bytes(32)),
         NoisyCounts(np.array([0, 1, 1, 0, 2, -1]), np.zeros(6, int), 3, DiscreteLaplace(1.0), bytes(32)),
     ]
-    assert {type(work) for work in works} == {kind for kind in _kinds(BlockWork) if kind is not SourceIds}
-    for work in works:
+
+
+def test_every_kind_of_work_can_be_sent() -> None:
+    edges = next(graph_blocks.blocks(star(5), 100))
+    ours = {kind for kind in _kinds(BlockWork) if kind.__module__.startswith("graphveil.")}
+    assert {type(work) for work in works()} == ours
+    for work in works():
         assert torch.equal(pickle.loads(pickle.dumps(work))(edges), work(edges))
 
 

@@ -40,8 +40,8 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     if not manifest.complete:
         raise GraphError(f"{path} is not finished; give the same graphveil prepare again, which goes on")
     fields = read_arrays(path, manifest.arrays, manifest.facts, manifest.key)
-    indptr = _mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
-    indices = _mapped(path / SOURCES, "<i4", manifest.edges)
+    indptr = mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
+    indices = mapped(path / SOURCES, "<i4", manifest.edges)
     _check_blocks(path, manifest, indptr, indices)
     edge_set = _edge_sets.get(manifest.key)
     if edge_set is None:
@@ -71,8 +71,12 @@ def read_ahead(file: BinaryIO, adjacency: Adjacency, row: int, rows: int) -> Non
         os.posix_fadvise(file.fileno(), 4 * start, 4 * (stop - start), os.POSIX_FADV_WILLNEED)
 
 
-def _mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
-    """Return a file's numbers, mapped; refuse a file of another length."""
+def mapped(path: Path, dtype: str, count: int) -> npt.NDArray[np.integer]:
+    """Return a file's numbers, mapped; refuse a file of another length.
+
+    Raises:
+        GraphError: the file is missing, or longer or shorter than its manifest says.
+    """
     size = np.dtype(dtype).itemsize * count
     if not path.is_file() or path.stat().st_size != size:
         raise damaged(path)
@@ -83,17 +87,32 @@ def _check_blocks(
     folder: Path, manifest: Manifest, indptr: npt.NDArray[np.integer], indices: npt.NDArray[np.integer]
 ) -> None:
     """Refuse blocks that are not as they were written, or that no graph has."""
-    row = edge = 0
     if indptr[0] != 0 or manifest.rows != manifest.nodes:
         raise damaged(folder / OFFSETS, "the start")
-    for number, block in enumerate(manifest.blocks):
-        ends, sources = indptr[row + 1 : block.stop + 1], indices[edge : block.edges]
-        if keyed_sum(manifest.key, ends) != block.offsets:
-            raise damaged(folder / OFFSETS, f"block {number}")
-        same = keyed_sum(manifest.key, sources) == block.sources
-        if not same or not _in_order(indptr[row : block.stop + 1], sources, row, manifest.nodes):
-            raise damaged(folder / SOURCES, f"block {number}")
-        row, edge = block.stop, block.edges
+    for number in range(len(manifest.blocks)):
+        check_block(folder, manifest, number, indptr, indices)
+
+
+def check_block(
+    folder: Path,
+    manifest: Manifest,
+    number: int,
+    indptr: npt.NDArray[np.integer],
+    indices: npt.NDArray[np.integer],
+) -> None:
+    """Refuse a block that is not as it was written, or that no graph has.
+
+    Raises:
+        GraphError: it is damaged; the message names it.
+    """
+    block, before = manifest.blocks[number], manifest.blocks[number - 1] if number else None
+    row, edge = (0, 0) if before is None else (before.stop, before.edges)
+    ends, sources = indptr[row + 1 : block.stop + 1], indices[edge : block.edges]
+    if keyed_sum(manifest.key, ends) != block.offsets or indptr[row] != edge:
+        raise damaged(folder / OFFSETS, f"block {number}")
+    same = keyed_sum(manifest.key, sources) == block.sources
+    if not same or not _in_order(indptr[row : block.stop + 1], sources, row, manifest.nodes):
+        raise damaged(folder / SOURCES, f"block {number}")
 
 
 def _in_order(

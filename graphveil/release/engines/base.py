@@ -45,6 +45,13 @@ class Engine(ABC):
         """Yield what the work makes of each block, in the order of the blocks; here in this process."""
         return map(work, blocks)
 
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
+        """Yield what the work makes of the blocks from row ``first`` on, in their order.
+
+        What the work returns has its noise. An engine that reads edges elsewhere sends only the work there.
+        """
+        return self.map(work, self.blocks(adjacency, first))
+
     def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
         """Return the sources that send to some nodes, one node after the other, and how many each has."""
         return in_edges(adjacency, nodes)

@@ -43,6 +43,10 @@ class RowRange(Engine):
         """Leave the work to the inner engine."""
         return self.inner.map(work, blocks)
 
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
+        """Leave the work to the inner engine."""
+        return self.inner.run(work, adjacency, first)
+
     def in_edges(self, adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
         """Leave it to the inner engine."""
         return self.inner.in_edges(adjacency, nodes)

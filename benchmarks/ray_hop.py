@@ -1,0 +1,128 @@
+"""How much of a second worker's time does a private hop on Ray gain? (extra ``ray``)
+
+    python benchmarks/ray_hop.py [--size 117k] [--dataset synthetic/reddit] [--rounds 40] [--turns 1]
+
+A private hop of 16 columns, exact noise included, by the clock: in this process with one thread and with two,
+and on a cluster of this machine with one worker and with two, of one thread each. Ways take turns; of each
+stand the fastest round and the median. The first hop of a worker, which is sent the edges or reads and checks
+them, is a figure of its own. On a machine that others use the clock tells of them, too: so there is also the
+processor time of a hop, of this process and of the busier worker, which is what a quiet machine would take
+at least. Efficiency is the gain of two over one, halved.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from hop import DIM, SIZES, random_graph
+
+from graphveil.graph import Adjacency, load_dataset, open_graph
+from graphveil.mechanisms import DiscreteGaussian
+from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.propagation import safe_unit, shrink_unit
+from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleasePlan
+from graphveil.release.engines.base import Engine
+from graphveil.release.engines.on_ray import RayEngine
+from graphveil.release.plan import hops
+
+_TICK = os.sysconf("SC_CLK_TCK")
+WAYS: dict[str, tuple[int, Engine]] = {
+    "1 thread here": (1, InMemoryEngine()),
+    "2 threads here": (2, InMemoryEngine()),
+    "1 worker": (1, RayEngine(workers=1, wait=120.0)),
+    "2 workers": (1, RayEngine(workers=2, wait=120.0)),
+}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", choices=SIZES, default="117k")
+    parser.add_argument("--dataset", help="a data set instead of random ids")
+    parser.add_argument("--graph", type=Path, help="a prepared folder instead")
+    parser.add_argument("--rounds", type=int, default=40, help="hops in a row")
+    parser.add_argument("--turns", type=int, default=1)
+    options = parser.parse_args()
+    if options.graph is not None:
+        graph = open_graph(options.graph).adjacency
+    else:
+        named = options.dataset
+        graph = random_graph(*SIZES[options.size]) if named is None else load_dataset(named).adjacency
+    edges = len(graph.indices)
+    print(f"{graph.num_nodes} nodes, {edges} stored edges, d = {DIM}, load {os.getloadavg()[0]:.1f}")
+    first: dict[str, list[float]] = {name: [] for name in WAYS}
+    clock: dict[str, list[float]] = {name: [] for name in WAYS}
+    busy: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    for _ in range(options.turns):
+        for name, (threads, engine) in WAYS.items():
+            torch.set_num_threads(threads)
+            engine.check(graph)
+            seconds, spent = measured(graph, engine, options.rounds + 1)
+            first[name].append(seconds[0])
+            clock[name] += seconds[1:]
+            busy[name].append(spent)
+    print(f"{'':>15} {'first':>8} {'fastest':>8} {'median':>8} {'ns/edge':>8} {'CPU here':>9} {'worker':>10}")
+    for name, seconds in clock.items():
+        here, worker = (min(part) for part in zip(*busy[name], strict=True))
+        print(
+            f"{name:>15} {min(first[name]):8.3f} {min(seconds):8.4f} {statistics.median(seconds):8.4f} "
+            f"{min(seconds) / edges * 1e9:8.2f} {here:9.4f} {worker:10.4f}"
+        )
+    for other in ("1 worker", "2 threads here"):
+        fastest, typical = (
+            kind(clock[other]) / kind(clock["2 workers"]) for kind in (min, statistics.median)
+        )
+        share = 2 if other == "1 worker" else 1
+        print(
+            f"2 workers are {fastest:.2f} times as fast as {other} (median {typical:.2f}): "
+            f"efficiency {fastest / share:.0%} ({typical / share:.0%})"
+        )
+    one, two = (min(map(sum, busy[name])) for name in ("1 worker", "2 workers"))
+    print(f"by processor time of the longest path: {one / two / 2:.0%}; load {os.getloadavg()[0]:.1f}")
+
+
+def measured(graph: Adjacency, engine: Engine, rounds: int) -> tuple[list[float], tuple[float, float]]:
+    """Return the seconds of hops in a row, and a hop's processor time here and of the busiest worker."""
+    seconds, after = [], (0.0, {0: 0.0})
+    for place, _ in enumerate(chain(graph, engine, rounds)):
+        seconds.append(time.perf_counter())
+        if place == 1:
+            after = time.process_time(), workers()
+    here, there = time.process_time() - after[0], workers()
+    most = max((there[pid] - after[1].get(pid, 0.0) for pid in there), default=0.0)
+    taken = [late - early for early, late in pairwise(seconds)]
+    return taken, (here / (rounds - 1), most / (rounds - 1))
+
+
+def chain(graph: Adjacency, engine: Engine, rounds: int) -> Iterator[None]:
+    """Start, and do hops, each from the rows of the one before."""
+    query = hops(1.0, 1, DIM)[0]
+    plan = ReleasePlan(UndirectedEdge(), (query,) * rounds, delta=1e-3, sampler=DiscreteGaussian)
+    release = Release(plan, graph, budget=MemoryLedger(), engine=engine)
+    rows = safe_unit(torch.rand(graph.num_nodes, DIM))
+    yield
+    for _ in range(rounds):
+        rows = shrink_unit(release.ask(NeighborSumData(rows)), query.sigma[0])
+        yield
+
+
+def workers() -> dict[int, float]:
+    """Return the processor seconds of each worker on this machine."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"ray::RayWorker" in (folder / "cmdline").read_bytes():
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                found[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICK
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+if __name__ == "__main__":
+    main()

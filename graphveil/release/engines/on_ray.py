@@ -1,0 +1,113 @@
+"""On a cluster that somebody else built: blocks are worked on by Ray's workers, wherever these are."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import RLock
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil.errors import ConfigError, ReleaseError
+from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges, blocks, ranges
+from graphveil.release.engines.base import BlockWork, Engine
+from graphveil.release.engines.cluster.crew import RayCrew, Wanted
+
+_ROWS = 1 << 17
+_LEAST = 1 << 10
+_BLOCKS = 4  # for each worker, so that it does not matter much that some take longer
+
+_standing: dict[int, tuple[Wanted, RayCrew]] = {}  # by process: the workers that it has
+_lock = RLock()  # one query at a time
+
+
+@dataclass(frozen=True)
+class RayEngine(Engine):
+    """Has noisy rows made by workers of a cluster of `Ray <https://ray.io>`_ (extra ``ray``).
+
+    Blocks of a graph of :func:`graphveil.open_graph` are read by the workers, from a folder that every
+    machine has under one path; those of other graphs are sent, once. All that is sent is encrypted, under a
+    key that only this process and the workers have. Exact numbers never leave a worker; queries that count
+    with noise over the whole graph, and reads of records, are done in this process. None of the parameters
+    changes a result.
+
+    Args:
+        address: of a running cluster; by default the one that this process or ``RAY_ADDRESS`` names, else one
+            that is started on this machine.
+        workers: how many; by default as many as the cluster has processors for.
+        threads: of each worker. Workers hold a table of contributions each: on large graphs have one worker
+            a machine, with all its processors.
+        block_rows: of a block at most; by default a few blocks a worker.
+        losses: how many workers may be lost in one query before it is refused.
+        wait: seconds until a worker must have started.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    threads: int = 1
+    block_rows: int | None = None
+    losses: int = 16
+    wait: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check every parameter."""
+        _check.integer_at_least(1, threads=self.threads)
+        _check.integer_at_least(0, losses=self.losses)
+        _check.positive(wait=self.wait)
+        for name in ("workers", "block_rows"):
+            if getattr(self, name) is not None:
+                _check.integer_at_least(1, **{name: getattr(self, name)})
+        if self.address is not None and self.address.startswith("ray://"):
+            raise ConfigError(
+                "address='ray://...' goes through a proxy that would hold what workers send; run on a "
+                "machine of the cluster (ray job submit) with address='auto'"
+            )
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Start the workers and show them the graph, before anything is spent."""
+        with _lock:
+            self._crew().look(adjacency)
+
+    def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
+        """Yield views of the edges, for what is done in this process."""
+        return blocks(adjacency, _ROWS, first)
+
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
+        """Yield noisy rows as they arrive, in their order.
+
+        Raises:
+            ReleaseError: workers failed, or were lost too often; the release stays booked.
+        """
+        with _lock:
+            crew = self._crew()
+            count = adjacency.num_nodes
+            step = self.block_rows or self._step(count, len(crew.members()))
+            rows = list(ranges(adjacency, step, first))
+            for result in crew.run(work, adjacency, rows, self.losses):
+                if isinstance(result, str):
+                    raise ReleaseError(f"a worker could not go on: {result}; the release stays booked")
+                yield torch.from_numpy(result.copy())  # what Ray holds is read-only
+
+    def _step(self, count: int, workers: int) -> int:
+        """Return how many rows a block has, so that there are a few for each worker."""
+        return min(_ROWS, max(_LEAST, -(-count // max(1, workers * _BLOCKS))))
+
+    def stop(self) -> None:
+        """Let this process's workers go; the next query starts others."""
+        with _lock:
+            known = _standing.pop(os.getpid(), None)
+            if known is not None:
+                known[1].dismiss()
+
+    def _crew(self) -> RayCrew:
+        """Return this process's workers on the cluster; they stay until it ends, or asks for others."""
+        wanted = Wanted(address=self.address, workers=self.workers, threads=self.threads, wait=self.wait)
+        known = _standing.get(os.getpid())
+        if known is not None and known[0] == wanted and known[1].stands:
+            return known[1]
+        self.stop()  # they would hold the processors that others wait for
+        crew = RayCrew(wanted)
+        _standing[os.getpid()] = wanted, crew
+        return crew

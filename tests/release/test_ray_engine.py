@@ -1,0 +1,116 @@
+"""The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import ConfigError, ReleaseError
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryLedger, ledger_of
+from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
+from graphveil.release.engines.cluster import crew
+from graphveil.release.engines.on_ray import RayEngine
+from graphveil.release.engines.row_range import RowRange
+from release import on_ray
+from release.test_disk_engine import drawn, stored
+from release.test_engines import ASKED, THREE, asked, star, works
+
+pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
+
+TWO = {"workers": 2, "wait": 300.0}
+
+
+def test_every_kind_of_query_and_of_work_has_the_same_bytes(ray_here: Path, tmp_path: Path) -> None:
+    many, few = RayEngine(**TWO, block_rows=7), RayEngine(**TWO)
+    for name in ASKED:
+        here = asked(name, InMemoryEngine())
+        assert torch.equal(asked(name, many), here), name
+    assert torch.equal(asked("steered", RowRange(9, many)), asked("steered", InMemoryEngine())[9:])
+    graph = star(5)
+    for work in works():
+        one, other = (
+            torch.cat([part.flatten() for part in engine.run(work, graph)])
+            for engine in (InMemoryEngine(3), RayEngine(**TWO, block_rows=3))
+        )
+        assert torch.equal(one, other), type(work)
+    found = stored(tmp_path, drawn()).adjacency
+    for name in ("steered", "push", "SigmoidCos", "counted"):
+        here = _asked(name, drawn().adjacency, InMemoryEngine())
+        assert torch.equal(_asked(name, found, many), here), name
+        assert torch.equal(_asked(name, found, RowRange(9, few)), here[9:]), name
+    nothing = Adjacency.from_edges([], [], num_nodes=0, directed=False)
+    assert not list(many.run(works()[4], nothing))
+
+
+def _asked(name: str, graph: Adjacency, engine: object) -> torch.Tensor:
+    unit, query, data = ASKED[name]
+    plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
+    key = ReleaseKey.from_seed(5, "engines")
+    release = Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
+    return release.ask(data)
+
+
+def test_a_worker_that_dies_changes_nothing_and_no_secret_is_left(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_ray.by_value()
+    monkeypatch.setattr(on_ray, "seen", [])
+    engine, kill = on_ray.DeadlyRay(**TWO, block_rows=5), tmp_path / "kill"
+    here = asked("steered", InMemoryEngine())
+    on_ray.kills(kill, 1)
+    monkeypatch.setattr(on_ray, "plan", (str(kill), "end", 7))
+    assert torch.equal(asked("steered", engine), here)
+    assert not list(kill.iterdir()), "nobody was killed"
+    keys = {work.key for work in on_ray.seen} | {engine._crew()._box.key}
+    assert len(keys) == 2
+    for key in keys:
+        assert not on_ray.found(key, ray_here)
+
+
+def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_ray.by_value()
+    on_ray.kills(tmp_path / "kill", 1)
+    monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), "start", 7))
+    unit, query, data = ASKED["steered"]
+    ledger = MemoryLedger()
+    engine = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
+    plan = ReleasePlan(unit, (query,), delta=1e-3)
+    release = Release(plan, drawn().adjacency, THREE, budget=ledger, engine=engine)
+    with pytest.raises(ReleaseError, match="stays booked"):
+        release.ask(data)
+    assert len(ledger.entries) == 1
+    monkeypatch.setattr(on_ray, "plan", None)
+    assert torch.equal(asked("steered", engine), asked("steered", InMemoryEngine()))  # who is left goes on
+
+
+def test_a_fit_has_the_same_bytes(ray_here: Path) -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
+    here, there = (
+        gv.GAP(**settings).fit(graph, engine=engine) for engine in ("memory", RayEngine(**TWO, block_rows=40))
+    )
+    assert np.array_equal(np.asarray(here.predict_proba(None)), np.asarray(there.predict_proba(None)))
+
+
+def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_spent(
+    ray_here: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    found = stored(tmp_path / "here", drawn())
+    (tmp_path / "here").rename(tmp_path / "elsewhere")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "manifest.json").write_bytes((tmp_path / "elsewhere" / "manifest.json").read_bytes())
+    with pytest.raises(ConfigError, match="same path"):
+        gv.GAP(unit="undirected-edge", epsilon=1.0).fit(found, engine=RayEngine(**TWO))
+    assert not ledger_of(found.edge_set).entries
+
+
+def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "__version__", "9.9")
+    with pytest.raises(ConfigError, match=r"and this is 9\.9"):
+        RayEngine(workers=1, wait=300.0).check(star(3))

@@ -1,0 +1,153 @@
+"""Two nodes of Ray, whose processes are killed: the same bytes or a refusal, and nothing secret on any disk.
+
+Two node processes on one machine stand for two machines. Slow: each killed node is started again.
+"""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil.errors import ReleaseError
+from graphveil.graph import Adjacency
+from graphveil.privacy import MemoryLedger, UndirectedEdge
+from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleaseKey, ReleasePlan
+from graphveil.release.engines.base import Engine
+from graphveil.release.engines.cluster.crew import imported
+from graphveil.release.plan import hops
+from release import on_ray
+
+pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
+pytestmark = pytest.mark.slow
+
+NODES, DIM, BLOCK = 4000, 8, 250
+FAST = {
+    "health_check_initial_delay_ms": 500,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 4,
+}
+SPILL = {"object_spilling_threshold": 0.5, "min_spilling_size": 1}
+STORE = 80 << 20
+
+
+class Machines:
+    """A head without workers, and nodes that have room for one each."""
+
+    def __init__(self, count: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.folder = Path(tempfile.mkdtemp(prefix="gv"))
+        self._cluster = Cluster()
+        self._add(
+            num_cpus=0, _system_config={**FAST, **SPILL}, temp_dir=str(self.folder), include_dashboard=False
+        )
+        self._nodes = [self._add(num_cpus=1) for _ in range(count)]
+        self._cluster.wait_for_nodes()
+        imported().init(address=self._cluster.address, log_to_driver=False, logging_level="ERROR")
+
+    def _add(self, **given: Any) -> Any:
+        return self._cluster.add_node(object_store_memory=STORE, **given)
+
+    def kill(self, number: int) -> None:
+        """Kill a node's process, and with it what runs there, without a word."""
+        for process in self._nodes[number].all_processes["raylet"]:
+            os.kill(process.process.pid, signal.SIGKILL)
+
+    def replace(self, number: int) -> None:
+        """Put another node in a dead one's place."""
+        node, self._nodes[number] = self._nodes[number], self._add(num_cpus=1)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def end(self) -> None:
+        imported().shutdown()
+        self._cluster.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def machines() -> Iterator[Machines]:
+    ray = imported()
+    ray.shutdown()
+    on_ray.by_value()
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    made = Machines(2)
+    yield made
+    made.end()
+
+
+def graph(edges: int = 60_000, nodes: int = NODES) -> Adjacency:
+    ends = np.random.default_rng(0).integers(nodes, size=(2, edges))
+    return Adjacency.from_edges(*ends, num_nodes=nodes, directed=False)
+
+
+def released(engine: Engine, edges: Adjacency, dim: int = DIM) -> torch.Tensor:
+    rows = torch.from_numpy(np.random.default_rng(1).normal(size=(edges.num_nodes, dim)))
+    vectors = rows / rows.norm(dim=1, keepdim=True).clamp(min=1) * 0.999
+    plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, dim), delta=1e-5)
+    key = ReleaseKey.from_seed(5, "nodes")
+    release = Release(plan, edges, budget=MemoryLedger(), key=key, engine=engine)
+    return release.ask(NeighborSumData(vectors))
+
+
+def test_twenty_kills_of_workers_and_of_nodes(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "seen", [])
+    edges, rng = graph(), np.random.default_rng(7)
+    here = released(InMemoryEngine(), edges)
+    engine = on_ray.DeadlyRay(workers=2, block_rows=BLOCK, wait=300.0)
+    same = refused = 0
+    for kill in range(20):
+        node = kill % 5 == 4
+        moment = on_ray.MOMENTS[kill % 3]
+        on_ray.kills(tmp_path / "kill", 0 if node else 1)
+        row = int(rng.integers(NODES))
+        monkeypatch.setattr(on_ray, "plan", (str(tmp_path / "kill"), moment, row))
+        number = int(rng.integers(2))
+        timer = threading.Timer(float(rng.uniform(0, 0.2)), machines.kill, [number])
+        if node:
+            timer.start()
+        try:
+            assert torch.equal(released(engine, edges), here), f"kill {kill}: other noise was drawn"
+            same += 1
+        except ReleaseError:
+            refused += 1
+        if node:
+            timer.join()
+            machines.replace(number)
+        assert not list((tmp_path / "kill").iterdir())
+    assert same + refused == 20 and same >= 15, f"{same} answers with the same bytes, {refused} refusals"
+    for key in {work.key for work in on_ray.seen} | {engine._crew()._box.key}:
+        assert not on_ray.found(key, machines.folder)
+
+
+def test_what_is_spilled_tells_nothing(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "seen", [])
+    monkeypatch.setattr(on_ray, "plan", None)
+    ray, edges = imported(), graph(3_000_000, 50_000)
+    engine = on_ray.DeadlyRay(workers=2, wait=300.0)
+    here = released(InMemoryEngine(), edges)
+    assert torch.equal(released(engine, edges), here)
+    canary = np.random.default_rng(2).bytes(32)
+    plain = ray.put(np.frombuffer(canary * (1 << 15), np.uint8))  # a megabyte of it, as it is
+    ballast = [ray.put(np.full(12 << 20, number, np.uint8)) for number in range(6)]
+    assert torch.equal(released(engine, edges), here)  # of blocks that come back from the disk, or were kept
+    assert on_ray.found(canary, machines.folder), "the search finds nothing, or nothing was spilled"
+    spilled = [file for file in machines.folder.rglob("*") if "spill" in str(file.parent) and file.is_file()]
+    assert sum(file.stat().st_size for file in spilled) > 20 << 20
+    keys = {work.key for work in on_ray.seen} | {engine._crew()._box.key}
+    table = on_ray.seen[0].sums.rows
+    rows = getattr(table, "rows", table).numpy().tobytes()[:64]
+    sources = edges.indices.numpy().tobytes()[:64]
+    for secret in (*keys, rows, sources):
+        assert not on_ray.found(secret, machines.folder)
+    del plain, ballast

@@ -1,0 +1,185 @@
+"""A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from graphveil._sealed import Box, seal_to
+from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
+from graphveil.graph.blocks import Edges, block_of
+from graphveil.graph.stored.checked import StoredEdges
+from graphveil.graph.stored.manifest import SOURCES, read_manifest
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.engines.cluster import crew, parcels
+from graphveil.release.engines.cluster.parcels import Parcel, packed, unpacked
+from graphveil.release.engines.cluster.worker import Worker
+from graphveil.release.engines.named import engine_for
+from graphveil.release.engines.on_ray import RayEngine
+from release.test_disk_engine import drawn, stored
+from release.test_engines import SourceIds, star, works
+
+
+def sent(name: str, value: object, box: Box) -> Parcel:
+    sizes, parts = packed(name, value, box)
+    return Parcel(name, sizes, tuple(part.copy() for part in parts))
+
+
+def worker(box: Box) -> Worker:
+    made = Worker(torch.get_num_threads(), lambda part: part)
+    made.take_key(seal_to(made.hello()[1], box.key))
+    return made
+
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra 'ray')")
+
+
+# -- parcels -----------------------------------------------------------------------------------------------
+
+
+@needs_ray
+@pytest.mark.parametrize("part", [64, 128, 1 << 20])
+def test_values_arrive_as_they_were_and_parts_tell_nothing(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcels, "PART", part)
+    secret = b"the key of the noise, 32 bytes.."
+    value = {"key": secret, "rows": torch.arange(100.0).reshape(25, 4), "codes": np.arange(3), "none": None}
+    box = Box()
+    parcel = sent("work", value, box)
+    assert all(secret not in one.tobytes() for one in parcel.parts)
+    assert len(parcel.parts) == -(-sum(-(-size // 64) * 64 for size in parcel.sizes) // part)
+    back = unpacked(parcel, box, parcel.parts)
+    assert back["key"] == secret and torch.equal(back["rows"], value["rows"])  # type: ignore[arg-type]
+    assert back["codes"].tolist() == [0, 1, 2] and back["none"] is None
+    assert back["rows"].data_ptr() % 64 == 0
+    back["rows"][0] = 1.0  # memory of its own
+
+
+@needs_ray
+def test_parts_that_change_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels, "PART", 64)
+    box = Box()
+    parcel = sent("work", torch.arange(100.0), box)
+    for wrong in (parcel.parts[::-1], (parcel.parts[0],) * len(parcel.parts)):
+        with pytest.raises(ReleaseError, match="damaged"):
+            unpacked(parcel, box, wrong)
+    with pytest.raises(ReleaseError, match="damaged"):
+        unpacked(parcel._replace(name="other"), box, parcel.parts)
+
+
+# -- workers -----------------------------------------------------------------------------------------------
+
+
+@needs_ray
+def test_a_worker_does_every_kind_of_work_on_blocks_that_are_sent() -> None:
+    box, graph = Box(), star(5)
+    one = worker(box)
+    assert one.see("star", None) == ""
+    for work in works():
+        one.begin("star", sent("work", work, box))
+        edges = block_of(graph, 0, 6)
+        got = one.block((0, 6), sent("edges", edges, box))
+        assert not isinstance(got, str) and torch.equal(torch.from_numpy(got), work(edges)), type(work)
+
+
+@needs_ray
+def test_blocks_are_remembered_for_one_graph() -> None:
+    box, graph = Box(), star(5)
+    one = worker(box)
+    one.see("star", None)
+    one.begin("star", sent("work", SourceIds(), box))
+    first = one.block((0, 2), sent("edges", block_of(graph, 0, 2), box))
+    again = one.block((0, 2), None)
+    assert not isinstance(first, str) and not isinstance(again, str) and (first == again).all()
+    one.see("another", None)
+    assert one.block((0, 2), None) == "it failed with AssertionError"
+    one.begin("star", sent("work", SourceIds(), box))
+    assert one.block((0, 2), None) == "it cannot read the graph"
+
+
+class Spoken(BlockWork):
+    """Fails with a value of the data in its words."""
+
+    def __call__(self, edges: Edges) -> Any:
+        raise ValueError(f"node {int(edges.sources[0])} is not there")
+
+
+@needs_ray
+def test_what_goes_wrong_is_said_without_a_value() -> None:
+    box, graph = Box(), star(5)
+    one = worker(box)
+    one.see("star", None)
+    assert one.block((0, 2), None) == "it was given no work"
+    one.begin("star", sent("work", Spoken(), box))
+    assert one.block((0, 2), sent("edges", block_of(graph, 0, 2), box)) == "it failed with ValueError"
+    one.begin("star", sent("work", SourceIds(), Box()))
+    assert "damaged" in str(one.block((0, 2), None))
+    one.begin("star", sent("work", SourceIds(), box))
+    one.end()
+    assert isinstance(one.block((0, 2), None), str)
+
+
+# -- edges on shared storage -------------------------------------------------------------------------------
+
+
+@needs_ray
+def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_path: Path) -> None:
+    graph = stored(tmp_path, drawn()).adjacency
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None and len(manifest.blocks) > 2
+    box = Box()
+    one = worker(box)
+    assert one.see("folder", sent("folder", StoredEdges(tmp_path, manifest), box)) == ""
+    one.begin("folder", sent("work", SourceIds(), box))
+    for rows in ((0, 5), (5, 16), (16, graph.num_nodes)):
+        got = one.block(rows, None)
+        want = SourceIds()(block_of(graph, *rows))
+        assert not isinstance(got, str) and torch.equal(torch.from_numpy(got), want)
+    assert "missing" in one.see("none", sent("f", StoredEdges(tmp_path / "none", manifest), box))
+    bytes_there = bytearray((tmp_path / SOURCES).read_bytes())
+    bytes_there[-4] ^= 1
+    (tmp_path / SOURCES).write_bytes(bytes_there)
+    assert one.see("changed", sent("folder", StoredEdges(tmp_path, manifest), box)) == ""
+    one.begin("changed", sent("work", SourceIds(), box))
+    assert not isinstance(one.block((0, 5), None), str)  # of a block that is as it was
+    assert f"block {len(manifest.blocks) - 1}" in str(one.block((16, graph.num_nodes), None))
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+def test_without_ray_the_engine_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r"graphveil\[ray\]"):
+        engine_for("ray", star(3))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"workers": 0}, "workers=0"),
+        ({"threads": 0}, "threads=0"),
+        ({"block_rows": 0}, "block_rows=0"),
+        ({"losses": -1}, "losses=-1"),
+        ({"wait": 0.0}, "wait=0.0"),
+        ({"address": "ray://head:10001"}, "proxy"),
+    ],
+)
+def test_parameters_are_checked_before_anything_starts(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        RayEngine(**wrong)
+
+
+def test_blocks_are_few_for_each_worker_and_neither_tiny_nor_huge() -> None:
+    engine = RayEngine()
+    assert engine._step(100, 4) == 1 << 10 and engine._step(50_000_000, 4) == 1 << 17
+    assert -(-117_000 // engine._step(117_000, 2)) == 8
+
+
+def test_ray_is_told_to_report_to_nobody() -> None:
+    assert crew._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"

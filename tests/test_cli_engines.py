@@ -1,0 +1,92 @@
+"""``--engine`` in every command that spends: the same answer, or a refusal before anything is spent."""
+
+from pathlib import Path
+
+import pytest
+from command import Files, Invoke
+from pyarrow import parquet
+
+import graphveil as gv
+
+BUDGET = ("--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-5")
+TRAIN = ("train", "gap", *BUDGET, "--unsafe-noise-seed", 1, "--no-baseline", "--set", "epochs=2")
+SWEEP = ("sweep", "gap", *BUDGET, "--unsafe-noise-seed", 1, "--set", "epochs=2")
+PERTURB = ("perturb", "edge-rand", *BUDGET[:4], "--unsafe-noise-seed", 1)
+
+
+def without_label(files: Files) -> list[str]:
+    return [*files.flags[:6], *files.flags[8:]]
+
+
+def answers(invoke: Invoke, files: Files, folder: Path, *engine: object) -> list[object]:
+    """Return what each command finds with an engine."""
+    folder.mkdir()
+    other = Files.written(_made(folder / "other"), seed=1)
+    train = invoke(*TRAIN, *files.flags, *engine, "--out", folder / "run", "--json")
+    assert train.code == 0, train.err
+    asked = ("--disjoint-edges", *engine, "--out", folder / "predictions.csv")
+    predict = invoke("predict", folder / "run", *without_label(other), *asked)
+    assert predict.code == 0, predict.err
+    sweep = invoke(*SWEEP, *files.flags, *engine, "--out", folder / "sweep", "--json")
+    assert sweep.code == 0, sweep.err
+    perturb = invoke(*PERTURB, *without_label(files), *engine, "--out", folder / "noisy", "--json")
+    assert perturb.code == 0, perturb.err
+    return [
+        gv.load_model(folder / "run").predict_proba().tolist(),
+        (folder / "predictions.csv").read_text(),
+        [cell["test_accuracy"] for cell in sweep.json["cells"]],
+        parquet.read_table(folder / "noisy" / "edges.parquet").to_pydict(),  # the file names its release
+    ]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_no_answer_depends_on_the_engine(
+    invoke: Invoke, files: Files, tmp_path: Path, ray_here: Path
+) -> None:
+    plain = answers(invoke, files, tmp_path / "plain")
+    for engine in ("memory", "ray"):
+        assert answers(invoke, files, tmp_path / engine, "--engine", engine) == plain, engine
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--engine", "dask"), "'dask' is not one of memory, disk, ray"),
+        (("--engine", "disk"), "graphveil prepare"),
+        (("--address", "here:1"), "add engine='ray' (--engine ray)"),
+        (("--engine", "memory", "--address", "here:1"), "add engine='ray' (--engine ray)"),
+        (("--engine", "ray", "--address", "ray://here:1"), "ray job submit"),
+    ],
+)
+def test_what_does_not_go_is_refused_before_anything_is_spent(
+    invoke: Invoke, files: Files, tmp_path: Path, given: tuple[str, ...], words: str
+) -> None:
+    commands = {
+        "run": (*TRAIN, *files.flags),
+        "sweep": (*SWEEP, *files.flags),
+        "noisy": (*PERTURB, *without_label(files)),
+    }
+    for out, command in commands.items():
+        done = invoke(*command, *given, "--out", tmp_path / out)
+        assert done.code == 2 and words in " ".join(done.err.split()), (out, done.err)
+        assert not (tmp_path / out).exists()
+    assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
+    other = Files.written(_made(tmp_path / "other"), seed=1)
+    asked = ("--disjoint-edges", *given, "--out", tmp_path / "predictions.csv")
+    done = invoke("predict", tmp_path / "run", *without_label(other), *asked)
+    assert done.code == 2 and words in " ".join(done.err.split()), done.err
+    assert not (tmp_path / "predictions.csv").exists()
+
+
+def test_an_engine_is_no_setting_and_is_about_another_graph(
+    invoke: Invoke, files: Files, tmp_path: Path
+) -> None:
+    done = invoke(*TRAIN, "--set", "engine=memory", *files.flags, "--out", tmp_path / "run")
+    assert done.code == 2 and "no such parameter" in done.err
+    assert invoke(*TRAIN, *files.flags, "--out", tmp_path / "run").code == 0
+    done = invoke("predict", tmp_path / "run", "--engine", "memory")
+    assert done.code == 2 and "about another graph" in " ".join(done.err.split())
