@@ -368,7 +368,7 @@ def reconstruction_cells() -> Iterator[Record]:
                 for method in ("multi-bit", "feature-rr") if kind == "digits" else ("multi-bit",):
                     yield {"kind": kind, "method": method, "epsilon": epsilon, "seed": seed}
     for seed, epsilon in ((0, None), (0, 1.0), (0, 100.0), (0, 1000.0), (1, None), (2, None)):
-        yield {"kind": "patches, drawn", "method": "multi-bit", "epsilon": epsilon, "seed": seed}
+        yield {"kind": "drawn patches", "method": "multi-bit", "epsilon": epsilon, "seed": seed}
 
 
 def reconstruction(cell: Record) -> Record:
@@ -382,7 +382,7 @@ def reconstruction(cell: Record) -> Record:
         embed = in_unit_range(random_map(records.shape[1], dim), public)
     elif side == 32:  # few and large: a network needs long on them, and a line is the better inverse
         embed = in_unit_range(principal_axes(public, dim), public)
-        if cell["kind"] == "patches, drawn":
+        if cell["kind"] == "drawn patches":
             learn, copies = up_convolution(side, seed=seed, epochs=300), 1
     else:
         dim, learn = 32, up_convolution(side, seed=seed, epochs=20)
