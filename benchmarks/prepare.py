@@ -13,7 +13,8 @@ is left in the page cache is counted (``fincore``). The exponent is the slope of
 sizes. ``--csv`` adds a line a size to a file.
 
 ``--kills N`` kills ``prepare`` with SIGKILL at N random moments of its course and starts it anew after each,
-until it ends; then it compares the bytes of all files with those of a call that was left alone.
+until it ends; then it compares the bytes of all files with those of a call that was left alone. Every other
+moment is when a random number of further blocks is on the disk, which is a short part of the course.
 """
 
 import argparse
@@ -259,11 +260,13 @@ def killed(edges: int, nodes: int, memory: str, folder: Path | None, kills: int)
         whole, digest = time.perf_counter() - start, digest_of(work / "whole")
         shutil.rmtree(work / "whole")
         finished, done = 0, []
-        for _ in range(kills):
+        for number in range(kills):
             child = started(work, "graph", memory)
-            try:
-                child.wait(float(rng.uniform(0, whole)))
-            except subprocess.TimeoutExpired:
+            if number % 2:
+                moment_of_blocks(child, work / "graph", int(rng.integers(1, 4)))
+            else:
+                moment_of_time(child, float(rng.uniform(0, whole)))
+            if child.poll() is None:
                 child.send_signal(signal.SIGKILL)
                 child.wait()
             done.append(rows_done(work / "graph"))
@@ -276,10 +279,28 @@ def killed(edges: int, nodes: int, memory: str, folder: Path | None, kills: int)
         open_graph(work / "graph")
     finally:
         shutil.rmtree(work)
+    begun = sum(rows > 0 for rows in done)
     print(
-        f"{kills} moments in {whole:.0f} s: {kills - finished} kills, {sum(rows > 0 for rows in done)} with "
-        f"blocks on the disk; {finished + 1} calls ended, with the bytes of the one that was left alone"
+        f"{kills} moments in a course of {whole:.0f} s: {kills - finished} kills, {begun} with blocks on the "
+        f"disk; {finished + 1} calls ended, with the bytes of the one that was left alone"
     )
+
+
+def moment_of_time(child: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Wait some seconds, or until the process has ended."""
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def moment_of_blocks(child: "subprocess.Popen[bytes]", folder: Path, more: int) -> None:
+    """Wait until so many further blocks are on the disk, or until the process has ended."""
+    last, left = rows_done(folder), more
+    while child.poll() is None and left:
+        time.sleep(0.002)
+        if (rows := rows_done(folder)) > last:
+            last, left = rows, left - 1
 
 
 def started(work: Path, name: str, memory: str) -> "subprocess.Popen[bytes]":

@@ -3,6 +3,7 @@
 Figures come from the committed tables and from the library; a test draws them again and compares.
 """
 
+import csv
 import math
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ from graphveil.privacy import calibrate_mu
 
 HERE = Path(__file__).parent
 TABLES = HERE.parent / "topology-tables.md"
+GROWTH = HERE.parents[1] / "benchmarks" / "prepare.csv"
 DATA, EPSILONS = "facebook100/Berkeley13", (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 STUDENT = {3: 4.303, 5: 2.776}  # 97.5 % quantiles for the mean of so many runs
 INK, SOFT, LINE, ACCENT, WARM = "#1d2127", "#626b76", "#c9ced4", "#0072b2", "#d55e00"
@@ -28,7 +30,8 @@ def main() -> None:
 
 def pictures() -> dict[str, str]:
     """Return each picture's file name and its text."""
-    return {"release.svg": release(), "attacker.svg": attacker(), "frontier.svg": frontier()}
+    drawn = {"release.svg": release(), "attacker.svg": attacker(), "frontier.svg": frontier()}
+    return drawn | {"growth.svg": growth()}
 
 
 # -- accuracy over epsilon ---------------------------------------------------------------------------------
@@ -111,6 +114,44 @@ def attacker() -> str:
 
 def _tail(epsilon: float) -> float:
     return 1 - math.exp(-epsilon) * 0.99
+
+
+# -- edges beyond memory -----------------------------------------------------------------------------------
+
+
+def growth() -> str:
+    """Return nanoseconds an edge over edges, of bringing a graph to disk and of hops over it."""
+    with GROWTH.open(newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: float(row["edges"]))
+    names = {
+        math.log10(float(row["edges"])): f"{float(row['edges']):.0e}".replace("e+0", "e") for row in rows
+    }
+
+    def line(column: str, style: str) -> Line:
+        points = [(x, float(row[column])) for x, row in zip(names, rows, strict=True)]
+        return Line(column, [*points], style, dot=WARM if style == "a0" else ACCENT)
+
+    bare = Line("", [(x, 0.0) for x in names], "none")  # both axes begin at nothing
+    left = plot(
+        [bare, line("prepare ns/edge", "a0")], x_label="edges", y_label="prepare, ns an edge", x_names=names
+    )
+    hops = [bare, line("memory ns/edge", "a0"), line("disk ns/edge", "a1")]
+    right = plot(hops, x_label="edges", y_label="private hop, ns an edge", x_names=names)
+    keys = "".join(
+        f'<polyline class="{style}" points="{x},{HEIGHT + 8} {x + 24},{HEIGHT + 8}"/>'
+        f'<text class="key" x="{x + 32}" y="{HEIGHT + 12}">{name}</text>'
+        for style, x, name in (
+            ("a0", 52, "CPU of graphveil prepare"),
+            ("a0", WIDTH + 52, "hop in memory"),
+            ("a1", WIDTH + 212, "hop on disk, file in the page cache"),
+        )
+    )
+    return _svg(
+        2 * WIDTH,
+        HEIGHT + 24,
+        "Processor time an edge, of prepare and of one hop, over the number of edges",
+        f'<g>{left}</g><g transform="translate({WIDTH},0)">{right}</g>{keys}',
+    )
 
 
 # -- the path of one release -------------------------------------------------------------------------------
