@@ -82,6 +82,14 @@ def test_what_does_not_go_is_refused_before_anything_is_spent(
     assert not (tmp_path / "predictions.csv").exists()
 
 
+def test_copies_of_a_graph_are_not_on_disk(tmp_path: Path) -> None:
+    graph, out = gv.load_dataset("synthetic/tiny", recipe=None), tmp_path / "sweep"
+    budget = {"unit": "undirected-edge", "delta": 1e-5}
+    with pytest.raises(gv.errors.ConfigError, match="copy of the graph in memory"):
+        gv.sweep(["gap"], graph, epsilon=[1], out=out, jobs=2, engine="disk", **budget)
+    assert not out.exists()
+
+
 def test_an_engine_is_no_setting_and_is_about_another_graph(
     invoke: Invoke, files: Files, tmp_path: Path
 ) -> None:

@@ -278,6 +278,11 @@ def run_sweep(
         BudgetError: the ledger has no room for the cells that have not begun. Nothing was spent on them.
     """
     _check.integer_at_least(1, jobs=jobs)
+    if jobs > 1 and engine == "disk":
+        raise ConfigError(
+            "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--engine "
+            "disk) does not read; drop one of them, or use engine='ray'"
+        )
     fresh = not folder.root.exists()
     with folder.opened(plan.sweep.as_dict(), resume=resume):
         try:

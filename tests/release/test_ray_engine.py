@@ -1,5 +1,6 @@
 """The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,11 @@ def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: 
     monkeypatch.setattr(crew, "__version__", "9.9")
     with pytest.raises(ConfigError, match=r"and this is 9\.9"):
         RayEngine(workers=1, wait=300.0).check(star(3))
+
+
+def test_the_page_about_clusters_runs(ray_here: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "cluster.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), {"__name__": "__page__"})  # our own page
