@@ -10,13 +10,29 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md")), *sorted(RO
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+ELSEWHERE = {"cluster.md"}  # beside the tests of a cluster, which start one: release/test_ray_engine.py
+RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # pages keep secrets, and not in this home
+    run_blocks(page)
+
+
+def run_blocks(page: Path) -> None:
+    """Run a page's blocks, one after the other."""
     names: dict[str, object] = {"__name__": "__page__"}
-    for block in BLOCK.findall(BLOCK.sub("", page.read_text())):
+    for block in BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec"), names)  # our own pages
+
+
+def test_a_block_that_fails_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nkept = 1\n```\n\nand\n\n```python\nassert kept == 2\n```\n")
+    with pytest.raises(AssertionError):
+        run_blocks(page)
 
 
 def test_the_readme_has_blocks_to_run() -> None:
