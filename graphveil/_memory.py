@@ -68,20 +68,23 @@ def _limits() -> Iterator[int]:
 
 def _of_groups() -> Iterator[int]:
     """Yield what the limit of each control group above this process leaves."""
-    own = next((line[3:] for line in _OWN_GROUP.read_text().splitlines() if line.startswith("0::")), "/")
+    own = next(
+        (line[3:] for line in _text(_OWN_GROUP).splitlines() if line.startswith("0::")),
+        "/",
+    )
     folder = _GROUPS / own.lstrip("/")
     for group in (folder, *folder.parents):
         if not group.is_relative_to(_GROUPS):
             return
         with suppress(OSError, ValueError):
-            most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+            most, used = (int(_text(group / name)) for name in ("memory.max", "memory.current"))
             if most < _UNLIMITED:
                 yield most - used + _given_back(group)
 
 
 def _given_back(group: Path) -> int:
     """Return what a group holds of files that nobody uses, which goes when memory is needed."""
-    lines = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+    lines = (line.split() for line in _text(group / "memory.stat").splitlines())
     return sum(int(value) for name, value in lines if name == "inactive_file")
 
 
@@ -101,5 +104,9 @@ def _of_process() -> Iterator[int]:
 
 def _kib(path: Path) -> dict[str, int]:
     """Return a file's lines of so many kB, in bytes."""
-    words = (line.split() for line in path.read_text().splitlines())
+    words = (line.split() for line in _text(path).splitlines())
     return {line[0].rstrip(":"): int(line[1]) * 1024 for line in words if line[-1:] == ["kB"]}
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -735,7 +735,7 @@ def test_disjoint_edges_count_with_the_larger_figure(invoke: Invoke, trained: Pa
     assert "asserted to share no edge" in whole["statement"]
     refused = invoke("predict", trained, "--disjoint-edges")
     assert refused.code == 2
-    assert "--accept-price and --ledger are about another graph" in refused.err
+    assert "--accept-price, --ledger and --engine are about another graph" in refused.err
 
 
 def test_the_flagship_predicts_another_graph_too(invoke: Invoke, files: Files) -> None:

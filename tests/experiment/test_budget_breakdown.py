@@ -39,7 +39,7 @@ def test_a_pipeline_says_who_spends_what() -> None:
     encoder, pushes, _, counts = found
     assert (encoder.noise, encoder.batches, encoder.payers) == ("multiplier 2", "300 at 0.0625", "train")
     assert (pushes.name, pushes.noise) == ("push x 2", "std 4")
-    assert (counts.noise, counts.batches, counts.payers) == ("std 9", "", "val, other")
+    assert (counts.noise, counts.batches, counts.payers) == ("std 9", "", "val, test and unsplit")
     assert pushes.epsilon == pytest.approx(epsilon_of(2**0.5 / 4, 1e-5))
 
 

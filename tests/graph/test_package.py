@@ -14,6 +14,7 @@ BELOW = {
     "graphveil._check",
     "graphveil._files",
     "graphveil._random",
+    "graphveil._memory",
     "graphveil._notebook",
     "graphveil",
 }

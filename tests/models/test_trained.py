@@ -288,7 +288,8 @@ class TestSelection:
 
         monkeypatch.setattr(on_records, "fit_records", noting)
         graph = make_graph(nodes=900)
-        model = make(method, **OWNER, **options, epsilon=100.0, epochs=10, learning_rate=0.3).fit(graph)
+        budget = {"epsilon": 100.0, "unsafe_noise_seed": 0}
+        model = make(method, **OWNER, **options, **budget, epochs=10, learning_rate=0.3).fit(graph)
         kept = model.score(graph, "val")
         states = noted[-1]
         assert len(states) == 10

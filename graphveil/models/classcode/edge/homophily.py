@@ -34,7 +34,7 @@ class Homophily:
         >>> import torch
         >>> found = Homophily.of_counts(torch.tensor([[80.0, 20.0], [20.0, 80.0]]), torch.ones(2, 2))
         >>> round(found.adjusted, 6), round(found.error, 3)
-        (0.6, 0.014)
+        (0.6, 0.016)
         """
         total = float(ends.sum())
         if total <= 3 * float(variance.sum()) ** 0.5:
