@@ -5,13 +5,31 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from graphveil import __version__
 from graphveil.reproduce.target import Keywords, Line, Mode, Target
 
 _NAME = 10  # letters of a digest in a file's name
+_PACKAGE = Path(__file__).parents[1]
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the package's own code, read once: one version has many states of it."""
+    return digest_of(_PACKAGE)
+
+
+def digest_of(package: Path) -> str:
+    """Return a digest of every Python file of a folder, by name and content: any of them can change a figure."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:_NAME]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +47,8 @@ class Work:
     @property
     def name(self) -> str:
         """The name of its file: two cells of the same work share one, whatever line they stand in."""
-        plain = json.dumps({**asdict(self), "version": __version__}, sort_keys=True)
+        code = {"version": __version__, "code": code_digest()}
+        plain = json.dumps({**asdict(self), **code}, sort_keys=True)
         digest = hashlib.sha256(plain.encode()).hexdigest()[:_NAME]
         data = self.dataset.replace("/", "-")
         return f"{self.measure}-{self.method}-{data}-{self.seed}-{digest}"

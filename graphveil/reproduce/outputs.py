@@ -13,7 +13,7 @@ from typing import Any
 from graphveil import __version__
 from graphveil._files import write_atomic
 from graphveil.reproduce.blocks import Block, Blocks, latex, markdown
-from graphveil.reproduce.cells import Asked
+from graphveil.reproduce.cells import Asked, code_digest
 from graphveil.reproduce.results import (
     Comparison,
     Point,
@@ -175,6 +175,7 @@ class Results:
             "seed": self.asked.seed,
             "quick": self.asked.quick,
             "version": __version__,
+            "code": code_digest(),
             "points": [_plain_point(point, scale) for point in self.points],
             "comparisons": [_plain_comparison(one, scale) for one in self.comparisons],
             "refused": [{"why": why, "lines": lines} for why, lines in self.refusals.items()],

@@ -14,7 +14,7 @@ import pytest
 
 from graphveil._workers import Workers, _serve
 from graphveil.errors import ConfigError, RunError
-from graphveil.reproduce.cells import Cell
+from graphveil.reproduce.cells import Cell, cells_of, code_digest, digest_of
 from graphveil.reproduce.grid import Grid
 from graphveil.reproduce.measures.found import Found
 from graphveil.reproduce.outputs import Results
@@ -83,6 +83,30 @@ def test_two_targets_share_finished_cells(tmp_path: Path) -> None:
         watch = StopAfter()
         Grid(**{**vars(grid), "cells": shared}).run(watch)
     assert (watch.before, watch.made) == (5, 0)
+
+
+def test_cells_that_other_code_made_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = grid_in(tmp_path, runs=1)
+    first = {name for name in written(grid) if name.startswith("cells/")}
+    monkeypatch.setattr("graphveil.reproduce.cells.code_digest", lambda: "other code")
+    watch = StopAfter()
+    grid.run(watch)
+    assert (watch.before, watch.made) == (0, 5)
+    assert not first & {f"cells/{cell.work.name}.json" for cell in cells_of(SMALL, grid.asked)}
+
+
+def test_the_digest_of_code_is_of_names_and_contents(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    path = tmp_path / "part" / "one.py"
+    path.write_text("x = 1\n", encoding="utf-8")
+    found = [digest_of(tmp_path)]
+    path.write_text("x = 2\n", encoding="utf-8")
+    found.append(digest_of(tmp_path))
+    path.rename(path.with_name("two.py"))
+    found.append(digest_of(tmp_path))
+    (tmp_path / "part" / "compiled.pyc").write_bytes(b"not read")
+    assert digest_of(tmp_path) == found[-1] and len(set(found)) == 3
+    assert code_digest() == code_digest() and len(code_digest()) == 10
 
 
 def test_what_strict_mode_refuses_is_a_cell_with_its_reason(tmp_path: Path) -> None:
