@@ -55,7 +55,8 @@ def failed(error: BaseException) -> bool:
     >>> failed(MemoryError()), failed(ValueError("1"))
     (True, False)
     """
-    return isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)
+    words = str(error)
+    return isinstance(error, MemoryError) or "DefaultCPUAllocator" in words or "CUDA out of memory" in words
 
 
 def _limits() -> Iterator[int]:

@@ -366,7 +366,7 @@ Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
-        help="Who sums over edges: memory, disk (--graph) or ray; by default where they are. Same result.",
+        help="Who sums over edges: memory, disk (--graph), ray, cuda; else where they are. Same result.",
         rich_help_panel=_RUN,
     ),
 ]

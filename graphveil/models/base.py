@@ -78,8 +78,8 @@ class Estimator(Manners, ABC):
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         engine: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
-            ``"disk"``, ``"ray"``, or one of :mod:`graphveil.engines`; by default where the edges are. It
-            changes no bit, so it is no part of what is saved or resumed.
+            ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.engines`; by default where the edges
+            are. It changes no bit, so it is no part of what is saved or resumed.
     """
 
     method: ClassVar[str]

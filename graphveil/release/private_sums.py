@@ -5,7 +5,7 @@ exact sums are added to it, and only then is anything scaled or returned. Where 
 added in registers, and are never written down without their noise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +60,13 @@ class Sums:
         """The compiled pass, made in the process that uses it."""
         return fused_sum(self.table, self.pairs) if self.short else None
 
+    def on(self, device: str) -> "Sums":
+        """Return the same sums with their table on a device of torch's, and none of them compiled."""
+        rows = self.rows
+        if isinstance(rows, CompactRows):
+            rows = replace(rows, rows=rows.rows.to(device)).plain  # two bytes an entry on the way
+        return replace(self, rows=rows.to(device), short=False)
+
     def __getstate__(self) -> dict[str, object]:
         """Return what is sent: a compiled pass is made anew elsewhere."""
         return {name: part for name, part in vars(self).items() if name not in ("fused", "table")}
@@ -80,7 +87,8 @@ class NoisyRows(BlockWork):
         addition sees the exact noisy sum only: it is post-processing.
         """
         out = torch.empty((len(edges), self.sums.dim))
-        if isinstance(self.sums.rows, CompactRows):
+        rows = self.sums.rows
+        if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
             in_parts(
                 lambda first, last: self._fill(edges.rows(first, last), out[first:last]),
                 len(edges),
@@ -90,6 +98,13 @@ class NoisyRows(BlockWork):
             self._fill(edges, out)
         return out
 
+    def on(self, device: str) -> "NoisyRows":
+        """Return the same work with its sums on a device: only noisy rows come back from there.
+
+        Pairs are weighed here, where a compiled pass sums them at once.
+        """
+        return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
+
     def _fill(self, edges: Edges, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
         sums = self.sums
@@ -98,7 +113,8 @@ class NoisyRows(BlockWork):
             rows = noise_rows(piece, self.noise, RowStream(self.key), sums.dim)
             kinds = self.noise.of(piece)
             if not _added_compiled(piece, sums, kinds, rows):
-                rows.add_(exact_sum(piece, sums, kinds))
+                total = exact_sum(piece, sums, kinds)
+                rows = rows.to(total.device).add_(total).cpu()  # added where the sums are
             self.noise.scale(rows, kinds)
             out[piece.start - edges.start : piece.stop - edges.start] = rows
 
@@ -112,8 +128,13 @@ def _added_compiled(edges: Edges, sums: Sums, kinds: RowKinds | None, rows: Tens
 
 
 def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
-    """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64."""
+    """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64.
+
+    The sums are made where the table is. Every partial one is a whole number that its type holds, so the
+    order of additions on a GPU, atomic ones among them, cannot matter.
+    """
     degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
+    device = table.device
     if kinds is not None and sums.stride:
         shift = (kinds * sums.stride).astype(np.int32)
         sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
@@ -121,14 +142,17 @@ def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
     if sums.fused is not None and most < longest * _INT32_EXACT // FLOAT32_EXACT:
         return sums.fused(edges, sources).to(torch.float32 if most <= longest else torch.float64)
     weight = None if sums.pairs is None else sums.pairs.of(edges)
-    if most <= longest:
-        return embedding_bag(
-            sources, table, edges.offsets, mode="sum", per_sample_weights=weight, include_last_offset=True
-        )
-    cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
-    row = torch.arange(len(degrees)).repeat_interleave(cuts)
-    within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
-    starts = edges.offsets[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
-    parts = embedding_bag(sources, table, starts, mode="sum", per_sample_weights=weight).to(torch.int64)
-    total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64).index_add_(0, row, parts)
+    sources, starts, whole = sources.to(device), edges.offsets, most <= longest
+    if not whole:
+        cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
+        row = torch.arange(len(degrees)).repeat_interleave(cuts)
+        within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
+        starts = starts[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
+    parts = embedding_bag(
+        sources, table, starts.to(device), mode="sum", per_sample_weights=weight, include_last_offset=whole
+    )
+    if whole:
+        return parts
+    total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64, device=device)
+    total.index_add_(0, row.to(device), parts.to(torch.int64))
     return total.to(torch.float64)

@@ -81,7 +81,7 @@ def test_names_are_of_a_closed_table(tmp_path: Path) -> None:
     found = stored(tmp_path, drawn()).adjacency
     with pytest.raises(ConfigError, match="engine='dask'"):
         engine_for("dask", found)
-    assert set(ENGINES) == {"memory", "disk", "ray"}
+    assert set(ENGINES) == {"memory", "disk", "ray", "cuda"}
     assert {name: type(engine_for(name, found)) for name in ("memory", "disk")} == {
         "memory": InMemoryEngine,
         "disk": DiskEngine,

@@ -24,6 +24,10 @@ class BlockWork(ABC):
     def __call__(self, edges: Edges) -> Tensor:
         """Return what the work makes of a block, a function of the work and the block alone."""
 
+    def on(self, device: str) -> "BlockWork":
+        """Return the same work with its sums made on a device of torch's; by default all is done here."""
+        return self
+
 
 class Engine(ABC):
     """Yields destination blocks, and has work done on them."""

@@ -13,9 +13,15 @@ from graphveil.graph import Adjacency
 from graphveil.release.engines.base import Engine
 from graphveil.release.engines.disk import DiskEngine
 from graphveil.release.engines.in_memory import InMemoryEngine
+from graphveil.release.engines.on_cuda import CudaEngine
 from graphveil.release.engines.on_ray import RayEngine
 
-ENGINES: dict[str, type[Engine]] = {"memory": InMemoryEngine, "disk": DiskEngine, "ray": RayEngine}
+ENGINES: dict[str, type[Engine]] = {
+    "memory": InMemoryEngine,
+    "disk": DiskEngine,
+    "ray": RayEngine,
+    "cuda": CudaEngine,
+}
 
 _chosen: ContextVar[Engine | str | None] = ContextVar("graphveil engine", default=None)
 
