@@ -14,7 +14,9 @@ sizes. ``--csv`` adds a line a size to a file.
 
 ``--kills N`` kills ``prepare`` with SIGKILL at N random moments of its course and starts it anew after each,
 until it ends; then it compares the bytes of all files with those of a call that was left alone. Every other
-moment is when a random number of further blocks is on the disk, which is a short part of the course.
+moment is when a random number of further blocks is on the disk, which is a short part of the course. A
+measured size says the seconds of its ``prepare`` and the digest of its files; ``--whole`` takes them for the
+call that was left alone, which then is not made again.
 """
 
 import argparse
@@ -74,12 +76,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of the hops")
     parser.add_argument("--csv", type=Path, default=None, help="a file that lines are added to")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--whole", nargs=2, metavar=("SECONDS", "DIGEST"), help="of a call left alone")
     parser.add_argument("--one", action="store_true", help="one size in this process, as JSON")
     options = parser.parse_args()
     edges = int(options.sizes[0])
     nodes = int(edges * options.nodes_share)
     if options.kills:
-        killed(edges, nodes, options.memory, options.folder, options.kills)
+        killed(edges, nodes, options.memory, options.folder, options.kills, options.whole)
     elif options.one:
         print(json.dumps(measured(edges, nodes, options.memory, options.folder, options.rounds)))
     else:
@@ -116,9 +119,10 @@ def measured(edges: int, nodes: int, memory: str, folder: Path | None, rounds: i
     try:
         made = power_law(work, nodes, edges)
         with Peak(work / "graph") as peak:
-            start = time.process_time()
+            start, wall = time.process_time(), time.perf_counter()
             prepare(work / "nodes.parquet", made, work / "graph", directed=True, memory=memory, **COLUMNS)
-            spent = time.process_time() - start
+            spent, course = time.process_time() - start, time.perf_counter() - wall
+        print(f"--whole {course:.0f} {digest_of(work / 'graph')}", file=sys.stderr)
         for path in made:
             path.unlink()
         start = time.process_time()
@@ -249,16 +253,15 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def killed(edges: int, nodes: int, memory: str, folder: Path | None, kills: int) -> None:
+def killed(
+    edges: int, nodes: int, memory: str, folder: Path | None, kills: int, known: tuple[str, str] | None
+) -> None:
     """Kill and start anew; print what came of it."""
     work = Path(tempfile.mkdtemp(dir=folder))
     rng = np.random.default_rng()
     try:
         power_law(work, nodes, edges)
-        start = time.perf_counter()
-        started(work, "whole", memory).wait()
-        whole, digest = time.perf_counter() - start, digest_of(work / "whole")
-        shutil.rmtree(work / "whole")
+        whole, digest = left_alone(work, memory) if known is None else (float(known[0]), known[1])
         finished, done = 0, []
         for number in range(kills):
             child = started(work, "graph", memory)
@@ -284,6 +287,15 @@ def killed(edges: int, nodes: int, memory: str, folder: Path | None, kills: int)
         f"{kills} moments in a course of {whole:.0f} s: {kills - finished} kills, {begun} with blocks on the "
         f"disk; {finished + 1} calls ended, with the bytes of the one that was left alone"
     )
+
+
+def left_alone(work: Path, memory: str) -> tuple[float, str]:
+    """Return the seconds that a call takes which is not killed, and the digest of its files."""
+    start = time.perf_counter()
+    started(work, "whole", memory).wait()
+    seconds, digest = time.perf_counter() - start, digest_of(work / "whole")
+    shutil.rmtree(work / "whole")
+    return seconds, digest
 
 
 def moment_of_time(child: "subprocess.Popen[bytes]", seconds: float) -> None:
