@@ -24,7 +24,7 @@ def code_digest() -> str:
 
 
 def digest_of(package: Path) -> str:
-    """Return a digest of every Python file of a folder, by name and content: any of them can change a figure."""
+    """Return a digest of a folder's Python files, by name and content: any of them can change a figure."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         for part in (path.relative_to(package).as_posix().encode(), path.read_bytes()):
