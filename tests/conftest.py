@@ -67,6 +67,17 @@ def ray_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page name weights and methods of its own, which other pages do not find."""
+    from graphveil import models
+    from graphveil.models.own import code
+    from graphveil.weights import registry
+
+    for module, name in ((registry, "_NAMED"), (models, "_REGISTERED"), (code, "_KNOWN")):
+        monkeypatch.setattr(module, name, dict(getattr(module, name)))
+
+
+@pytest.fixture
 def double(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     """Put the quick method for units of records into the table of methods."""
     from models.doubles import Double

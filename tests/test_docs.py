@@ -14,6 +14,7 @@ ELSEWHERE = {"cluster.md"}  # beside the tests of a cluster, which start one: re
 RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE]
 
 
+@pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

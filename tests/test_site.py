@@ -19,6 +19,7 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
