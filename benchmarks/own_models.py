@@ -13,7 +13,9 @@ Rows ``sage``, ``gat`` and ``gin``: one layer of torch_geometric of width 16 and
 GraphSAGE where every list is a list of random people, and ``random-encoder`` the encoder of that same fit,
 which reads no list. ``neighbours``: a GraphSAGE of the same size trained on exact trees (four own slots),
 whose weights are released and nothing else; its figure is what the weights say to somebody who may read
-every record, on the exact graph, and no release. ``mlp``, ``gap``, ``classcode`` and ``reading`` are this
+every record, on the exact graph, and no release. ``promised``: the same under node-promise, where stars are
+refused and exact trees are all there is, one slot, with the graph's own largest degree promised.
+``mlp``, ``gap``, ``classcode`` and ``reading`` are this
 library's methods on the same
 splits (ClassCode with all rows released, and reading own edges). ``rows``: unit undirected-edge,
 delta 1e-7, one hop of class codes (labels of training and validation nodes, posteriors of the tuned MLP
@@ -112,7 +114,10 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
             adjacency=Adjacency.from_edges(source, drawn, num_nodes=graph.num_nodes, directed=True)
         )
     if row == "neighbours":
-        return {row: on_trees(graph, budget)}
+        return {row: on_trees(graph, {**budget, "out_slots": 4})}
+    if row == "promised":
+        most = int(np.bincount(graph.adjacency.edge_index()[1]).max())
+        return {row: on_trees(graph, {**budget, "unit": "node-promise", "assured_max_degree": most})}
     module, settings = MODULES[row]
     model = gv.PrivateGNN(module=module, **budget, **settings).fit(graph)
     found = {row: model.score(graph)}
@@ -121,8 +126,7 @@ def on_records(row: str, raw: Graph, epsilon: float, split: int) -> dict[str, fl
 
 def on_trees(graph: Graph, budget: dict[str, Any]) -> float:
     """Return the test accuracy of released weights where every record may be read."""
-    slots: dict[str, Any] = {"reads": "neighbours", "out_slots": 4}
-    model = gv.PrivateGNN(module=sage, **slots, **budget).fit(graph)
+    model = gv.PrivateGNN(module=sage, reads="neighbours", **budget).fit(graph)
     edges = torch.as_tensor(graph.adjacency.edge_index()).long()
     with torch.no_grad():
         logits = model.module_(to_dense(graph.x), edges)

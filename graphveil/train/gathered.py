@@ -37,7 +37,7 @@ class Gathered(TorchFunctionMode):
         if func in _PICKS and not kwargs and args[0].ndim and args[1] % args[0].ndim == 0:
             return _picked(args[0], args[2])
         if func is Tensor.scatter_add_ and not kwargs and _by_rows(*args):
-            return args[0].add_(_added(args[3], args[2].flatten(1)[:, 0], len(args[0])))
+            return _added_to(args[0], args[3], args[2].flatten(1)[:, 0])
         return func(*args, **(kwargs or {}))
 
 
@@ -100,9 +100,39 @@ class _Added(torch.autograd.Function):
         return added.view(info.batch_size, rows, *values.shape[2:]), 0
 
 
+class _AddedTo(torch.autograd.Function):
+    """Rows added by an index to those that are there: no second table of rows is made."""
+
+    @staticmethod
+    def forward(out: Tensor, values: Tensor, index: Tensor) -> Tensor:
+        return out.index_add_(0, index, values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.mark_dirty(inputs[0])
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, Any, None]:
+        return gradients[0], _picked(gradients[0], ctx.saved_tensors[0]), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[Any, Any, Any], out: Tensor, values: Tensor, index: Tensor
+    ) -> tuple[Tensor, int]:
+        if in_dims[0] != 0:
+            raise RuntimeError("rows of each record cannot be added in place to what all records share")
+        values, index = (
+            _first(part, dim, info.batch_size) for part, dim in zip((values, index), in_dims[1:], strict=True)
+        )
+        out.view(-1, *out.shape[2:]).index_add_(0, _shifted(index, out.shape[1]), values.flatten(0, 1))
+        return out, 0
+
+
 # Of torch's classes ``apply`` has no types.
 _picked: Callable[[Tensor, Tensor], Tensor] = _Picked.apply
 _added: Callable[[Tensor, Tensor, int], Tensor] = _Added.apply
+_added_to: Callable[[Tensor, Tensor, Tensor], Tensor] = _AddedTo.apply
 
 
 def _first(values: Tensor, dim: int | None, size: int) -> Tensor:
@@ -114,4 +144,4 @@ def _shifted(index: Tensor, rows: int) -> Tensor:
     """Return the indices (B, k) of rows that lie below each other, ``rows`` a record."""
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < rows:
         raise IndexError(f"index out of range: a record has {rows} rows")
-    return (index + rows * torch.arange(len(index))[:, None]).flatten()
+    return (index + rows * torch.arange(len(index), device=index.device)[:, None]).flatten()

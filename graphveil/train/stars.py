@@ -199,7 +199,7 @@ class _Call(NamedTuple):
 
 
 _HIDDEN = 16  # numbers that a node is taken to need at a time
-_BYTES = 16  # that count as one number: beginning a chunk costs more than a larger one loses in the cache
+_BYTES = 48  # that count as one number: beginning a chunk costs more than a larger one loses in the cache
 
 
 def star_logits(module: nn.Module, stars: Stars, count: int, width: int, *, route: Route = "ghost") -> Tensor:

@@ -1,11 +1,11 @@
 """What a module reads on bounded trees: the exact features of every node in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from graphveil.graph import Features, rows, to_dense
+from graphveil.graph import Features
 from graphveil.models.training.private import tensors_of
 from graphveil.release.bounded_lists import NOBODY
 from graphveil.release.bounded_trees import BoundedTrees
@@ -27,6 +27,7 @@ class TreeInputs:
     x: Features
     nodes: Tensor
     trees: BoundedTrees
+    _kept: list[Tensor] = field(default_factory=list, init=False)
 
     @property
     def width(self) -> int:
@@ -39,13 +40,32 @@ class TreeInputs:
         return [*tensors_of(self.x), *self.trees.tensors]
 
     def of(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2)."""
+        """Return some teachers' trees: rows (B, W, d), float32 as features are, and edges (B, 2, W - 2).
+
+        The next call overwrites the rows.
+        """
         nodes = self.trees.of_roots(self.nodes[index])
         there = nodes != NOBODY
-        found = to_dense(rows(self.x, nodes.clamp_min(0).flatten()))
-        x = found.new_zeros(len(nodes), self.width, found.shape[1])
-        x[:, :-1] = found.view(*nodes.shape, -1)
+        picked = torch.zeros(len(nodes), self.width, dtype=torch.int64)
+        picked[:, :-1] = nodes.clamp_min(0)
+        x = self._picked(picked.flatten()).view(len(nodes), self.width, -1)
+        x[:, -1] = 0
         x[:, :-1].masked_fill_(~there[:, :, None], 0)
         nowhere, below = self.width - 1, there[:, 1:]
         source = torch.where(below, torch.arange(1, nowhere), nowhere)
         return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.x.dtype if isinstance(self.x, Tensor) else torch.float32
+
+    def _picked(self, nodes: Tensor) -> Tensor:
+        """Return the features of some nodes, in memory that is used again: fresh memory costs more."""
+        shape = (len(nodes), self.x.shape[1])
+        if not self._kept or len(self._kept[0]) < shape[0]:
+            self._kept[:] = [torch.empty(shape, dtype=self._dtype)]
+        out = self._kept[0][: shape[0]]
+        if isinstance(self.x, Tensor):
+            return torch.index_select(self.x, 0, nodes, out=out)
+        self.x[nodes.numpy()].toarray(out=out.numpy())
+        return out
