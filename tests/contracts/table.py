@@ -10,11 +10,13 @@ A check takes nothing, or what fixtures of its name give; ``monkeypatch`` is one
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 import test_cli_transcript
+import test_sealed
 import torch
 from audit import test_planted
 from collect import test_message, test_server
@@ -45,12 +47,22 @@ from models import (
 )
 from models.lpgnn import test_mixture
 from models.spectral import test_spectral
+from models.training import test_sample
 from perturb import test_budgets, test_edge_rr, test_flaws, test_mechanisms, test_paper
+from privacy import test_root_loss
+from release import (
+    test_bounded_trees,
+    test_disk_engine,
+    test_edge_training,
+    test_keys,
+    test_neighbor_counts,
+    test_one_process,
+    test_ray_worker,
+)
 from release import test_edge_response as test_graph_release
-from release import test_edge_training, test_keys, test_neighbor_counts, test_one_process
 from serve import test_entitled, test_releases
 from torch import Tensor
-from train import test_dpsgd
+from train import test_affine, test_dpsgd, test_stars
 
 from contracts import bugs, steps, test_pairs
 from graphveil.artifacts import cards
@@ -501,6 +513,16 @@ OF_THE_COMMAND = (
 )
 
 
+def _of_compiled_noise() -> Iterable[tuple[Bug, Check]]:
+    """Return bugs of a pass that only llvmlite compiles."""
+    if find_spec("llvmlite") is None:
+        return ()
+    from mechanisms import test_exact_compiled
+
+    return test_exact_compiled.BUGS
+
+
+COMPILED = tuple(_of_compiled_noise())
 TABLE: tuple[Seeded, ...] = (
     *_all(bugs.BUGS, OF_RELEASES),
     *_all(test_pairs.BUGS),
@@ -532,6 +554,15 @@ TABLE: tuple[Seeded, ...] = (
     *_all(test_totals.BUGS),
     *_all(test_book.BUGS),
     *_all(test_sweep.BUGS),
+    *_all(test_sealed.BUGS),
+    *_all(test_ray_worker.BUGS),
+    *_all(test_disk_engine.BUGS),
+    *_all(COMPILED),
+    *_all(test_stars.BUGS),
+    *_all(test_affine.BUGS),
+    *_all(test_sample.BUGS),
+    *_all(test_bounded_trees.BUGS),
+    *_all(test_root_loss.BUGS),
     *OF_TRAINING,
     *OF_KEYS,
     *OF_REPORTS,

@@ -1,6 +1,7 @@
 """A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
 
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_sealed import messages_are_sent_as_they_are
 
 from graphveil._sealed import Box, seal_to
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
@@ -22,6 +24,8 @@ from graphveil.release.engines.named import engine_for
 from graphveil.release.engines.on_ray import RayEngine
 from release.test_disk_engine import drawn, stored
 from release.test_engines import SourceIds, star, works
+
+Patch = pytest.MonkeyPatch
 
 
 def sent(name: str, value: object, box: Box) -> Parcel:
@@ -97,9 +101,9 @@ def test_blocks_are_remembered_for_one_graph() -> None:
     again = one.block((0, 2), None)
     assert not isinstance(first, str) and not isinstance(again, str) and (first == again).all()
     one.see("another", None)
-    assert one.block((0, 2), None) == "it failed with AssertionError"
+    assert str(one.block((0, 2), None)) == "it failed with AssertionError"
     one.begin("star", sent("work", SourceIds(), box))
-    assert one.block((0, 2), None) == "it cannot read the graph"
+    assert str(one.block((0, 2), None)) == "it cannot read the graph"
 
 
 class Spoken(BlockWork):
@@ -183,3 +187,51 @@ def test_blocks_are_few_for_each_worker_and_neither_tiny_nor_huge() -> None:
 
 def test_ray_is_told_to_report_to_nobody() -> None:
     assert crew._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def a_failure_is_told_with_its_values(patch: Patch) -> None:
+    patch.setattr("graphveil.release.engines.cluster.worker._words", str)
+
+
+def a_worker_keeps_its_work_and_its_key(patch: Patch) -> None:
+    patch.setattr(Worker, "end", lambda self: None)
+
+
+def a_worker_answers_from_blocks_of_another_graph(patch: Patch) -> None:
+    see = Worker.see
+
+    def keeping(self: Worker, name: str, stored: Parcel | None) -> str:
+        kept = self._kept
+        said = see(self, name, stored)
+        self._kept = kept
+        return said
+
+    patch.setattr(Worker, "see", keeping)
+
+
+def a_folder_that_has_changed_is_believed(patch: Patch) -> None:
+    patch.setattr("graphveil.graph.stored.checked.check_block", lambda *_: None)
+
+
+BUGS = (
+    *(
+        (bug, check)
+        for bug, check in (
+            (
+                messages_are_sent_as_they_are,
+                partial(test_values_arrive_as_they_were_and_parts_tell_nothing, part=1 << 20),
+            ),
+            (a_failure_is_told_with_its_values, test_what_goes_wrong_is_said_without_a_value),
+            (a_worker_keeps_its_work_and_its_key, test_what_goes_wrong_is_said_without_a_value),
+            (a_worker_answers_from_blocks_of_another_graph, test_blocks_are_remembered_for_one_graph),
+            (
+                a_folder_that_has_changed_is_believed,
+                test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened,
+            ),
+        )
+        if find_spec("ray") is not None
+    ),
+)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.models.gnn.route import route_of
-from graphveil.train.affine import affine_parts
+from graphveil.train.affine import AffineGradients, affine_parts
 from graphveil.train.stars import StarSum
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
@@ -100,3 +100,13 @@ def test_small_maps_are_formed_and_nothing_stays_on_the_module() -> None:
     assert not affine_parts(module, 100)
     sums(module.double(), "ghost", 1.0)
     assert not any(part._forward_hooks for part in module.modules())
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def a_record_without_finite_numbers_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AffineGradients, "drop", lambda self, bad: None)
+
+
+BUGS = ((a_record_without_finite_numbers_stays, test_a_record_without_finite_numbers_is_dropped_alone),)

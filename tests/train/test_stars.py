@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from graphveil.models.gnn.route import route_of
-from graphveil.train import affine, stars
+from graphveil.train import affine, gathered, stars
 from graphveil.train.affine import AffineGradients
 from graphveil.train.clipped import clip_factors
 from graphveil.train.gathered import Gathered
@@ -19,6 +20,8 @@ from graphveil.train.stars import StarSum
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
     warnings.simplefilter("ignore", DeprecationWarning)
     from torch_geometric.nn import GATv2Conv, GINConv, SAGEConv, TransformerConv
+
+Patch = pytest.MonkeyPatch
 
 INPUTS, CLASSES, LEAVES, COUNT, ONE, CLIP = 40, 3, 4, 9, 4, 0.05
 WIDTH = LEAVES + 2
@@ -234,3 +237,50 @@ def test_a_module_runs_in_float32_where_it_comes_to_the_same(kind: type[Net], dt
     torch.manual_seed(0)
     found = route_of(kind(CONVOLUTIONS["sage"]), INPUTS, CLASSES)
     assert found.dtype == getattr(torch, dtype) and found.route == "ghost"
+
+
+# -- seeded bugs -------------------------------------------------------------------------------------------
+
+
+def rows_that_cancel_have_the_norm_of_their_rounding(patch: Patch) -> None:
+    patch.setattr(affine, "_UNCANCELLED", 0.0)
+
+
+def norms_of_rows_that_cancel_are_float32(patch: Patch) -> None:
+    shipped = AffineGradients.square_norms
+
+    def coarse(self: AffineGradients, *, bias: bool) -> Tensor:
+        return shipped(AffineGradients(self.inputs.float(), self.deltas.float()), bias=bias).double()
+
+    patch.setattr(AffineGradients, "square_norms", coarse)
+
+
+def a_bias_is_left_out_of_the_norm(patch: Patch) -> None:
+    shipped = AffineGradients.square_norms
+    patch.setattr(AffineGradients, "square_norms", lambda self, *, bias: shipped(self, bias=False))
+
+
+def an_index_reads_the_next_records_rows(patch: Patch) -> None:
+    patch.setattr(
+        gathered, "_shifted", lambda index, rows: (index + rows * torch.arange(len(index))[:, None]).flatten()
+    )
+
+
+BUGS = (
+    (
+        rows_that_cancel_have_the_norm_of_their_rounding,
+        partial(test_large_rows_that_cancel_are_clipped_all_the_same, size=1e10, dtype=torch.float64),
+    ),
+    (
+        norms_of_rows_that_cancel_are_float32,
+        partial(test_large_rows_that_cancel_are_clipped_all_the_same, size=1e2, dtype=torch.float64),
+    ),
+    (
+        a_bias_is_left_out_of_the_norm,
+        partial(test_no_record_adds_more_than_the_clipping_norm_in_float32, name="sage", route="ghost"),
+    ),
+    (
+        an_index_reads_the_next_records_rows,
+        partial(test_no_index_reads_the_next_records_rows, beyond=-1),
+    ),
+)
