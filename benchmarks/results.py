@@ -84,8 +84,12 @@ def whole(results: Results) -> str:
     minutes = target.minutes[0 if asked.mode == "paper" else 2]
     return (
         f"{len(results.runs):,} cells. The whole of it, on {', '.join(target.datasets)} with three runs, is "
-        f"{cells:,}, about {minutes:g} minutes of two cores."
+        f"{cells:,}, about {_minutes(minutes)} of two cores."
     )
+
+
+def _minutes(number: float) -> str:
+    return f"{number:g} minute{'' if number == 1 else 's'}"
 
 
 def without_strict(results: Results, path: Path) -> str:
@@ -97,7 +101,7 @@ def without_strict(results: Results, path: Path) -> str:
         return ""
     return (
         f" Strict mode was not run here; `graphveil reproduce {target.name} --mode strict` makes it in about "
-        f"{target.minutes[2]:g} minutes of two cores."
+        f"{_minutes(target.minutes[2])} of two cores."
     )
 
 

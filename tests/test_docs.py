@@ -40,6 +40,13 @@ def test_the_readme_has_blocks_to_run() -> None:
     assert BLOCK.findall((ROOT / "README.md").read_text())
 
 
+def test_the_readme_fits_two_screens_and_has_one_picture() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.sub(r"\]\([^)]*\)", "]", text).splitlines()  # addresses of links are not
+    assert sum(max(1, -(-len(line) // 140)) for line in shown) <= 2 * 50
+    assert len(re.findall(r"!\[|<img", text)) == 1
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", BLOCK.sub("", page.read_text())):

@@ -1,7 +1,7 @@
 """Results as tables of text, for a page, for LaTeX, and for a terminal."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphveil.reproduce.results import Comparison, Point
 from graphveil.reproduce.target import Published, Target
@@ -25,6 +25,16 @@ class Block:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
+
+    @property
+    def filled(self) -> "Block":
+        """The table without columns of words in which no row says anything."""
+        blank = {place for place in range(self.words) if not any(row[place] for row in self.rows)}
+        head, *rows = (
+            tuple(cell for place, cell in enumerate(row) if place not in blank)
+            for row in (self.head, *self.rows)
+        )
+        return replace(self, head=head, rows=tuple(rows), words=self.words - len(blank))
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,14 @@ class Blocks:
         """Return a table of one line a row."""
         there = [point for point in self.points if point.place[0] == dataset]
         searched = any(point.settings for point in there)
-        head = ["", "method", *(["chosen"] if searched else []), "ours", self._beside(dataset), "verdict"]
+        head = [
+            "panel",
+            "method",
+            *(["chosen"] if searched else []),
+            "ours",
+            self._beside(dataset),
+            "verdict",
+        ]
         rows = []
         for point in there:
             settings = " ".join(f"{key}={value}" for key, value in point.settings.items())
@@ -79,7 +96,8 @@ class Blocks:
                     point.verdict(self.scale),
                 )
             )
-        return Block(title=f"{dataset}{after}", head=tuple(head), rows=tuple(rows), words=2 + searched)
+        words = 2 + searched
+        return Block(title=f"{dataset}{after}", head=tuple(head), rows=tuple(rows), words=words).filled
 
     def _columns(self, dataset: str, panel: str, after: str) -> Block:
         """Return a table of one place a column, with what was published below each line."""
@@ -141,7 +159,7 @@ class Blocks:
         unit = "points" if self.target.percent else "units"
         rows = tuple(self._tested(comparison) for comparison in comparisons)
         head = ("data set", "panel", "difference", "at", f"mean, {unit}", "p (Holm)", "beyond chance")
-        return Block(title="Differences, paired by run", head=head, rows=rows, words=4)
+        return Block(title="Differences, paired by run", head=head, rows=rows, words=4).filled
 
     def _tested(self, one: Comparison) -> tuple[str, ...]:
         dataset, panel, line, x = one.place

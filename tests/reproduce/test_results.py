@@ -103,6 +103,17 @@ def test_tables_hold_in_markdown_and_in_latex() -> None:
     assert len({len(row) for row in tex.rows} | {len(tex.head)}) == 1
 
 
+def test_columns_that_say_nothing_are_left_out() -> None:
+    made = results()
+    differences = made.blocks[-1]
+    assert differences.head[:3] == ("data set", "difference", "at")  # there are no panels
+    no_axis = replace(SMALL, axis=None, lines=SMALL.lines[2:3], compared=())
+    runs = tuple(found(cell, 0.7, 0.6) for cell in cells_of(no_axis, ASKED))
+    (table,) = Results(no_axis, ASKED, runs).blocks
+    assert table.head == ("method", "ours", "published", "verdict") and table.words == 1
+    assert table.rows == (("MLP", "70.0 [70.0, 70.0]", "", "not published"),)
+
+
 def test_a_kept_csv_makes_the_same_page_again() -> None:
     made = results()
     again = results_of_csv(made.csv(), SMALL, "paper")

@@ -33,6 +33,11 @@ DEVIATIONS = (
     "PubMed's features are scaled column by column from everybody's data, as in the paper: no guarantee "
     "holds",
 )
+EXACT = (
+    "learning parameters at eps_y = 1 are those that the search chose at eps_x = 1, where features are "
+    "large; on exact ones (eps_x inf) their weight decay leaves some networks with one class for all: on "
+    "Cora GCN after two steps has 29 % at seed 0, and 68 % without weight decay"
+)
 REMARKS = ("in strict mode each node scales its features by itself, from its own row",)
 OWN_ROW: Keywords = {"scaling": "row", "data_dependent_bounds": False}
 STEPS = (0, 2, 4, 8, 16)
@@ -178,7 +183,7 @@ BACKBONES = Target(
     published=published.BACKBONES,
     recipe="lpgnn",
     needs=NEEDS,
-    deviations=DEVIATIONS,
+    deviations=(*DEVIATIONS, EXACT),
     remarks=REMARKS,
     minutes=(600, 60, 120),
 )
@@ -206,7 +211,7 @@ FEATURES = Target(
     recipe="lpgnn",
     compared=tuple(("", "raw", name) for name in ("degree, one-hot", "ones", "random")),
     needs=NEEDS,
-    deviations=DEVIATIONS,
+    deviations=(*DEVIATIONS, EXACT),
     remarks=REMARKS,
     minutes=(30, 20, 30),
 )
