@@ -42,6 +42,7 @@ from graphveil.privacy.guarantee import Mode
 from graphveil.release import Engine, ReleasePlan
 from graphveil.release.engines.named import check_engine, engine_for, using
 from graphveil.release.release import check_weights
+from graphveil.train.devices import private_device
 
 _log = logging.getLogger("graphveil")  # what is said there is public: sizes, units, budgets
 
@@ -76,7 +77,8 @@ class Estimator(Manners, ABC):
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``. Gradients of protected records are formed on a GPU under
+            ``"cuda"`` alone, never under ``"auto"``.
         engine: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
             ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.engines`; by default where the edges
             are. It changes no bit, so it is no part of what is saved or resumed.
@@ -343,6 +345,7 @@ class Estimator(Manners, ABC):
             cache=None if cache is None else Path(cache),
             configuration=self._configuration(),
             device=pick_device(self.device),
+            private_device=private_device(self.device),
         )
 
     def _configuration(self) -> str:
@@ -368,6 +371,7 @@ def _asked(previewed: Previewed) -> str:
 def _previewed(method: Method, graph: Graph) -> Previewed:
     """Check a graph, and return what a fit would ask, promise and release."""
     check_kind(graph)
+    private_device(method.device)
     pick_device(method.device)  # a fit would find out that it is missing after it has booked
     method.check(graph)
     sizes = method.sizes_of(graph)

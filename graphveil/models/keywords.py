@@ -73,7 +73,7 @@ class Recipe:
         _check.within(0, 0.99, dropout=given.dropout)
         _check.one_of(("last", "private"), selection=given.selection)
         if terms.on_records:
-            _refuse_for_records(given, terms, device)
+            _refuse_for_records(given, terms)
         elif given.selection != "last":
             raise ConfigError(
                 f"selection={given.selection!r} is for node units; under unit {terms.unit.name!r} validation "
@@ -127,7 +127,7 @@ def _rate(terms: Terms) -> float:
     return _PRIVATE_RATE if terms.on_records and not terms.paper else 0.01
 
 
-def _refuse_for_records(given: NetworkKeywords, terms: Terms, device: str) -> None:
+def _refuse_for_records(given: NetworkKeywords, terms: Terms) -> None:
     """Refuse what mixes records, or asks validation records without paying."""
     if given.batch_norm:
         raise ConfigError(
@@ -141,7 +141,5 @@ def _refuse_for_records(given: NetworkKeywords, terms: Terms, device: str) -> No
             "patience asks validation records after every epoch, which node units protect; drop it, or "
             "choose weights once with selection='private'"
         )
-    if device == "cuda":
-        raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
     if terms.paper and (given.selection == "private" or terms.private_metrics):
         raise ConfigError("papers select and report in the clear; drop selection and private_metrics")

@@ -56,6 +56,7 @@ class Session:
         cache: a folder, shared by fits, of what follows from public data alone.
         configuration: the public parameters as text: private training binds its noise to them.
         device: where networks are trained in the clear.
+        private_device: where gradients of protected records are formed.
         occasion: the number of this prediction of another graph: no two have the same noise, whatever the
             seed. None in a fit.
     """
@@ -73,6 +74,7 @@ class Session:
     cache: Path | None = None
     configuration: str = ""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    private_device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seconds: dict[str, float] = field(default_factory=dict)
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     occasion: int | None = None

@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 
 from graphveil.errors import ConfigError, GraphError
+from graphveil.train.devices import CPU, exact_on
 from graphveil.train.ghost import Ghost, Pair
 from graphveil.train.records import Inputs, records_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 _TOGETHER = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
+_ON_A_GPU = 1 << 25  # which has no use for few at a time
 
 
 class ClippedSum(ABC):
@@ -29,10 +31,14 @@ class ClippedSum(ABC):
     whose gradient is not finite contributes nothing, and so does one whose label is no class: an exception
     would be an answer about private data.
 
-    ``weights`` and ``sums`` are float64 vectors (p). The sums are private until noise is added to them.
+    ``weights`` and ``sums`` are float64 vectors (p) on the host. The sums are private until noise is added to
+    them. Gradients are formed on ``device``, at a copy of the weights, and added up there in float64
+    (``devices.py``).
     """
 
-    def __init__(self, sources: Sequence[Tensor], labels: Tensor, count: int) -> None:
+    def __init__(
+        self, sources: Sequence[Tensor], labels: Tensor, count: int, device: torch.device = CPU
+    ) -> None:
         """Copy the model's parameters into one vector."""
         if len(labels) != count:
             raise GraphError(f"{count} records have {len(labels)} labels; pass one a record")
@@ -43,19 +49,38 @@ class ClippedSum(ABC):
             raise ConfigError("the network has no parameters to train")
         self.weights = torch.cat(flat)
         self.sums = torch.zeros_like(self.weights)
+        self.device = device
+        self._there = (self.weights, self.sums)  # the same on the device, which on the host they are
+        if device != CPU:
+            self._there = (self.weights.to(device, copy=True), self.sums.to(device, copy=True))
 
     # Most gradients are the same function of the weights in every step.
     def begin(self, step: int) -> None:  # noqa: B027
         """Prepare for a step: what is public and changes from step to step is drawn for it."""
 
-    @abstractmethod
     def add(self, index: Tensor, clip: float) -> None:
         """Add these records' clipped gradients at the current weights to ``sums``."""
+        weights, sums = self._there
+        with exact_on(self.device):
+            if sums is not self.sums:
+                weights.copy_(self.weights)
+                sums.zero_()
+            self._add(index, clip)
+            if sums is not self.sums:
+                self.sums.add_(sums.to(CPU))
+
+    @abstractmethod
+    def _add(self, index: Tensor, clip: float) -> None:
+        """Add them to the sums on the device, at the weights there."""
 
     def store(self) -> None:
         """Write the weights into the model's parameters."""
         for source, values in zip(self._sources, self._views(self.weights), strict=True):
             source.detach().copy_(values)
+
+    def _labels_of(self, index: Tensor) -> Tensor:
+        """Return some records' labels, on the device."""
+        return self._labels.index_select(0, index).to(self.device)
 
     @property
     def shapes(self) -> list[list[int]]:
@@ -86,7 +111,7 @@ class GhostSum(ClippedSum):
     0.02
     """
 
-    def __init__(self, network: Ghost, inputs: Inputs, labels: Tensor) -> None:
+    def __init__(self, network: Ghost, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
         """Bind the network's affine maps to the vectors."""
         affines = list(network.affines())
         sources = [source for affine in affines for source in affine.sources]
@@ -95,26 +120,24 @@ class GhostSum(ClippedSum):
                 "two affine maps of the network share a parameter, so their norms do not add up; pass the "
                 "torch module itself, whose per-record gradients are then formed"
             )
-        self._network, self._records = network, records_of(inputs)
-        super().__init__(sources, labels, self._records.count)
-        weights, sums = self._views(self.weights), self._views(self.sums)
+        self._network, self._records = network, records_of(inputs, device)
+        super().__init__(sources, labels, self._records.count, device)
+        weights, sums = map(self._views, self._there)
         for i, affine in enumerate(affines):
             part = slice(2 * i, 2 * i + 2)
             affine.bind(*weights[part], *sums[part])
         self._numbers = self._records.width + sum(len(affine.sources[1]) for affine in affines)
 
     @torch.inference_mode()
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
-        for part in chunks(index, self._numbers):
+        for part in chunks(index, self._numbers, self.device):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         logits, saved = self._network.forward(self._records.take(index))
         pairs: list[Pair] = []
-        self._network.backward(
-            saved, _loss_gradient(logits, self._labels.index_select(0, index)), pairs, inputs=False
-        )
+        self._network.backward(saved, _loss_gradient(logits, self._labels_of(index)), pairs, inputs=False)
         squares = torch.stack([pair.square_norms() for pair in pairs]).sum(dim=0)
         factors, bad = clip_factors(squares, clip)
         for pair in pairs:
@@ -132,23 +155,28 @@ def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | No
     tensor([0.5000, 1.0000, 1.0000])
     """
     factors = square_norms.sqrt().mul_((1 + MARGIN) / clip).reciprocal_().clamp_(max=1)
-    if math.isfinite(float(square_norms.sum())):
+    if all_finite(square_norms):
         return factors, None
     bad = ~square_norms.isfinite()
     factors[bad] = 0
     return factors, bad
 
 
+def all_finite(values: Tensor) -> bool:
+    """Return whether all of these are finite: a sum is only if its terms are."""
+    return math.isfinite(float(values.sum()))
+
+
 def targets_of(labels: Tensor, classes: int) -> Tensor:
     """Return targets (classes, B) of labels (B), zero for one that is no class, or of rows (B, classes)."""
     if labels.ndim == 2:
         return labels.t().to(torch.float64)
-    return (labels == torch.arange(classes)[:, None]).to(torch.float64)
+    return (labels == torch.arange(classes, device=labels.device)[:, None]).to(torch.float64)
 
 
-def chunks(index: Tensor, numbers: int) -> Iterable[Tensor]:
+def chunks(index: Tensor, numbers: int, device: torch.device = CPU) -> Iterable[Tensor]:
     """Return equal parts of an index whose records take so many numbers each."""
-    count = -(-len(index) * numbers // _TOGETHER)
+    count = -(-len(index) * numbers // (_TOGETHER if device.type == "cpu" else _ON_A_GPU))
     return index.chunk(count) if count else ()
 
 

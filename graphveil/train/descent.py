@@ -7,21 +7,25 @@ records: its cost is that of one exact Gaussian, without any amplification argum
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy import sparse
 from scipy.special import softmax
 
 from graphveil import _check
 from graphveil.errors import ConfigError
+from graphveil.train.devices import CPU, exact_on
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Inputs: TypeAlias = "Matrix | sparse.csr_array[np.float64]"
 
 OnStep: TypeAlias = Callable[[int], None]
 
+_AT_ONCE = 1 << 16  # rows that a device is given
 _SAFETY = 1 + 1e-6  # a clipped gradient stays below one in spite of rounding
 
 
@@ -90,6 +94,7 @@ def descend(
     descent: Descent,
     noise: Noise,
     on_step: OnStep = _unheard,
+    device: torch.device = CPU,
 ) -> Matrix:
     """Return weights (f + 1, C), the last row the bias, float64: the mean of the last T/2 iterates.
 
@@ -105,7 +110,8 @@ def descend(
     truncation by one grid step a parameter, which the noise's sigma has to include (``StepNoise`` does).
 
     Shapes: inputs (n, f) dense or sparse float64, labels (n), start (f + 1, C). ``on_step`` is told how many
-    steps are done.
+    steps are done. Sums over dense inputs are formed on ``device``; over sparse ones on the CPU, since sparse
+    products of a GPU share out their work by how many values are stored, which is private.
 
     Raises:
         ConfigError: the shapes do not fit together.
@@ -123,7 +129,10 @@ def descend(
             f"start weights {start.shape} must have one row more than the inputs {inputs.shape} have "
             f"columns, and labels {labels.shape} one entry per row"
         )
-    return _descend(_ClippedGradient(inputs, labels, start.shape[1]).total, start, descent, noise, on_step)
+    there = device != CPU and isinstance(inputs, np.ndarray)
+    gradient = _ClippedGradient(inputs, labels, start.shape[1])
+    total = partial(_total_on, device, gradient) if there else gradient.total
+    return _descend(total, start, descent, noise, on_step)
 
 
 def descend_weights(
@@ -194,22 +203,39 @@ class _ClippedGradient:
     def __init__(self, inputs: Inputs, labels: npt.NDArray[np.int64], classes: int) -> None:
         """Empty the records that are null."""
         lengths = _squared_lengths(inputs)
-        self._null = ~(np.isfinite(lengths) & (labels >= 0) & (labels < classes))
-        self._inputs = _emptied(inputs, self._null)
-        self._transposed = self._inputs.T
-        self._lengths = np.sqrt(np.where(self._null, 0.0, lengths) + 1)
-        self._wanted = np.eye(classes)[np.where(self._null, 0, labels)]
+        self.null = ~(np.isfinite(lengths) & (labels >= 0) & (labels < classes))
+        self.inputs = _emptied(inputs, self.null)
+        self._transposed = self.inputs.T
+        self.lengths = np.sqrt(np.where(self.null, 0.0, lengths) + 1)
+        self.wanted = np.eye(classes)[np.where(self.null, 0, labels)]
 
     def total(self, weights: Matrix) -> Matrix:
         """Return the sum, shape (f + 1, C)."""
         with np.errstate(all="ignore"):  # what overflows is not finite and is dropped
-            residual = softmax(self._inputs @ weights[:-1] + weights[-1], axis=1) - self._wanted
-            norms = _SAFETY * np.sqrt(np.einsum("nc,nc->n", residual, residual)) * self._lengths
+            residual = softmax(self.inputs @ weights[:-1] + weights[-1], axis=1) - self.wanted
+            norms = _SAFETY * np.sqrt(np.einsum("nc,nc->n", residual, residual)) * self.lengths
             residual *= (1 / np.maximum(norms, 1.0))[:, None]
-        residual[self._null | ~np.isfinite(norms)] = 0.0
+        residual[self.null | ~np.isfinite(norms)] = 0.0
         out = np.empty_like(weights)
         out[:-1], out[-1] = self._transposed @ residual, residual.sum(axis=0)
         return out
+
+
+def _total_on(device: torch.device, given: _ClippedGradient, weights: Matrix) -> Matrix:
+    """Return :meth:`_ClippedGradient.total` of dense inputs, formed on a device chunk by chunk, float64."""
+    parts = (torch.from_numpy(part) for part in (given.inputs, given.wanted, given.lengths, given.null))
+    chunks = zip(*(torch.split(part, _AT_ONCE) for part in parts), strict=True)
+    at = torch.from_numpy(weights).to(device)
+    out = torch.zeros_like(at)
+    with exact_on(device), torch.no_grad():
+        for x, wanted, lengths, null in (tuple(part.to(device) for part in chunk) for chunk in chunks):
+            residual = (x @ at[:-1]).add_(at[-1]).softmax(dim=1).sub_(wanted)
+            norms = _SAFETY * residual.square().sum(dim=1).sqrt() * lengths
+            residual.mul_(norms.clamp_min(1.0).reciprocal()[:, None])
+            residual.masked_fill_((null | ~norms.isfinite())[:, None], 0.0)
+            out[:-1].addmm_(x.t(), residual)
+            out[-1].add_(residual.sum(dim=0))
+    return out.to(CPU).numpy()
 
 
 class _ClippedWeights:

@@ -17,6 +17,7 @@ from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.train import snapshot
 from graphveil.train.adam import Adam
 from graphveil.train.clipped import ClippedSum, GhostSum
+from graphveil.train.devices import CPU
 from graphveil.train.ghost import Ghost
 from graphveil.train.momentum import Momentum
 from graphveil.train.per_sample import PerSampleSum
@@ -260,11 +261,13 @@ def _optimizer(weights: Tensor, schedule: PrivateSchedule) -> _Optimizer:
     return Momentum(weights, momentum=schedule.momentum, weight_decay=schedule.weight_decay)
 
 
-def clipped_sum(network: Ghost | nn.Module, inputs: Inputs, labels: Tensor) -> ClippedSum:
-    """Return the route for a network."""
+def clipped_sum(
+    network: Ghost | nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU
+) -> ClippedSum:
+    """Return the route for a network, whose gradients are formed on a device."""
     if isinstance(network, Ghost):
-        return GhostSum(network, inputs, labels)
-    return PerSampleSum(network, inputs, labels)
+        return GhostSum(network, inputs, labels, device)
+    return PerSampleSum(network, inputs, labels, device)
 
 
 def _check_noise(gradients: ClippedSum, schedule: PrivateSchedule, noise: StepNoise) -> None:

@@ -140,8 +140,13 @@ def _first(values: Tensor, dim: int | None, size: int) -> Tensor:
     return values.expand(size, *values.shape) if dim is None else values.movedim(dim, 0)
 
 
+def within(index: Tensor, rows: int) -> bool:
+    """Return whether all indices are of a record's own rows."""
+    return 0 <= int(index.min()) <= int(index.max()) < rows
+
+
 def _shifted(index: Tensor, rows: int) -> Tensor:
     """Return the indices (B, k) of rows that lie below each other, ``rows`` a record."""
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < rows:
+    if index.numel() and not within(index, rows):
         raise IndexError(f"index out of range: a record has {rows} rows")
     return (index + rows * torch.arange(len(index), device=index.device)[:, None]).flatten()

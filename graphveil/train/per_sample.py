@@ -15,6 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
+from graphveil.train.devices import CPU
 from graphveil.train.records import Inputs
 
 
@@ -49,25 +50,26 @@ class PerSampleSum(ClippedSum):
         GraphError: the shapes of inputs and labels disagree.
     """
 
-    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor) -> None:
+    def __init__(self, module: nn.Module, inputs: Inputs, labels: Tensor, device: torch.device = CPU) -> None:
         """Refuse what cannot be trained privately this way."""
         refuse_row_mixing(module)
         _refuse_dropout(module)
         self._blocks = _dense_blocks(inputs)
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), labels, len(self._blocks[0]))
-        self._sum_views = self._views(self.sums)
-        self._parameters = dict(zip(named, self._views(self.weights), strict=True))
-        self._gradients = vmap(grad(_loss_of(module, named)), in_dims=(None, 0, 0))
+        super().__init__(list(named.values()), labels, len(self._blocks[0]), device)
+        weights, sums = self._there
+        self._sum_views = self._views(sums)
+        self._parameters = dict(zip(named, self._views(weights), strict=True))
+        self._gradients = vmap(grad(_loss_of(module, named, device)), in_dims=(None, 0, 0))
 
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
-        for part in chunks(index, len(self.weights)):
+        for part in chunks(index, len(self.weights), self.device):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
-        blocks = tuple(_wide(block[index]) for block in self._blocks)
-        gradients = self._gradients(self._parameters, blocks, self._labels[index])
+        blocks = tuple(_wide(block[index].to(self.device)) for block in self._blocks)
+        gradients = self._gradients(self._parameters, blocks, self._labels_of(index))
         flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
         squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
         factors, bad = clip_factors(squares, clip)
@@ -81,11 +83,11 @@ Parameters = dict[str, Tensor]
 
 
 def _loss_of(
-    module: nn.Module, trained: Collection[str]
+    module: nn.Module, trained: Collection[str], device: torch.device
 ) -> Callable[[Parameters, tuple[Tensor, ...], Tensor], Tensor]:
     """Return the loss of one record as a function of the parameters."""
     fixed = {
-        name: _wide(value.detach())
+        name: _wide(value.detach().to(device))
         for name, value in (*module.named_parameters(), *module.named_buffers())
         if name not in trained
     }

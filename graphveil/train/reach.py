@@ -32,7 +32,7 @@ def random_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return weights of the same shapes, none of them zero."""
     generator = torch.Generator().manual_seed(_SEED)
     return {
-        name: _LENGTH * torch.randn(part.shape, generator=generator, dtype=torch.float64).to(part.dtype)
+        name: _LENGTH * torch.randn(part.shape, generator=generator, dtype=torch.float64).to(part)
         for name, part in weights.items()
     }
 
@@ -51,7 +51,7 @@ def rows_read(delta: Tensor, parents: Tensor) -> int:
     """
     places = delta.flatten(start_dim=1, end_dim=-2) if delta.ndim > 3 else delta
     rows = places.shape[1] if places.ndim == 3 else 1
-    read = places.reshape(len(delta), rows, -1).ne(0).any(dim=2).any(dim=0).nonzero()
+    read = places.reshape(len(delta), rows, -1).ne(0).any(dim=2).any(dim=0).cpu().nonzero()
     ends = [end for end in _ends(rows, parents) if len(read) and end > int(read.max())]
     return min(ends, default=rows)
 

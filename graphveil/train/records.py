@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Features
+from graphveil.train.devices import CPU
 
 Inputs = Features | Sequence[Tensor]
 _SPLIT = 4096  # rows at a time where all records are read once
@@ -109,8 +110,9 @@ Batch = Tensor | Rows | tuple["Batch", ...]
 class _DenseRecords(Records):
     """Rows of a dense matrix (N, width)."""
 
-    def __init__(self, values: Tensor) -> None:
+    def __init__(self, values: Tensor, device: torch.device) -> None:
         super().__init__(*values.shape)
+        self._device = device
         self._values = values
         parts = (part.to(torch.float64).square().sum(dim=1) for part in torch.split(values, _SPLIT))
         self._squares = torch.cat(list(parts)) if len(values) else values.new_empty(0, dtype=torch.float64)
@@ -122,21 +124,31 @@ class _DenseRecords(Records):
             self._picked = self._values.new_empty((count, self.width))
             self._wide = torch.empty((count, self.width), dtype=torch.float64)
         picked = torch.index_select(self._values, 0, index, out=self._picked[:count])
-        return DenseRows(self._wide[:count].copy_(picked).t(), self._squares.index_select(0, index))
+        wide, squares = self._wide[:count].copy_(picked), self._squares.index_select(0, index)
+        return DenseRows(wide.to(self._device).t(), squares.to(self._device))
 
 
 class _SparseRecords(Records):
-    """Rows of a sparse matrix (N, width)."""
+    """Rows of a sparse matrix (N, width).
 
-    def __init__(self, values: Any) -> None:
-        super().__init__(values.shape[0], min(values.shape[1], _STORED))
+    A GPU has them dense: its sparse products share out work by how many values are stored, which is private.
+    """
+
+    def __init__(self, values: Any, device: torch.device) -> None:
+        dense = device != CPU
+        super().__init__(values.shape[0], values.shape[1] if dense else min(values.shape[1], _STORED))
+        self._device = device
         self._values = values.tocsr().astype(np.float64)  # a copy
         self._values.sum_duplicates()  # a place that is stored twice would count too little in the norms
         squares = self._values.multiply(self._values).sum(axis=1)
         self._squares = torch.from_numpy(np.asarray(squares).reshape(-1))
 
-    def take(self, index: Tensor) -> SparseRows:
-        return SparseRows(self._values[index.numpy()], self._squares.index_select(0, index))
+    def take(self, index: Tensor) -> Rows:
+        values, squares = self._values[index.numpy()], self._squares.index_select(0, index)
+        if self._device == CPU:
+            return SparseRows(values, squares)
+        dense = torch.from_numpy(values.toarray())
+        return DenseRows(dense.to(self._device).t(), squares.to(self._device))
 
 
 class _Blocks(Records):
@@ -162,8 +174,10 @@ def arrays_of(inputs: Inputs) -> Iterator[npt.NDArray[Any]]:
         yield from (matrix.data, matrix.indices, matrix.indptr)
 
 
-def records_of(inputs: Inputs) -> Records:
+def records_of(inputs: Inputs, device: torch.device = CPU) -> Records:
     """Return the records of a dense tensor (N, d), a sparse matrix, or a sequence of dense tensors.
+
+    Batches of them are on the device.
 
     Raises:
         ConfigError: an empty sequence.
@@ -172,10 +186,10 @@ def records_of(inputs: Inputs) -> Records:
     if isinstance(inputs, Tensor):
         if inputs.ndim != 2 or inputs.dtype not in (torch.float32, torch.float64):
             raise GraphError(f"records are a matrix of floats, got {tuple(inputs.shape)} of {inputs.dtype}")
-        return _DenseRecords(inputs.detach())
+        return _DenseRecords(inputs.detach(), device)
     if not isinstance(inputs, Sequence):
-        return _SparseRecords(inputs)
-    blocks = [records_of(block) for block in inputs]
+        return _SparseRecords(inputs, device)
+    blocks = [records_of(block, device) for block in inputs]
     if not blocks:
         raise ConfigError("the records have no block of columns")
     if len({block.count for block in blocks}) > 1:

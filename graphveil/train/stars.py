@@ -19,6 +19,7 @@ from torch.func import functional_call, grad, vmap
 
 from graphveil.train.affine import AffineGradients, affine_parts, inputs_of, is_large, moved
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
+from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered
 from graphveil.train.reach import full_stars, random_weights, rows_read
 
@@ -45,6 +46,7 @@ class StarSum(ClippedSum):
             at once.
         parents: of a full tree, the place above each place but the root's, (W - 2); None for a star.
         dtype: what the module computes in; norms and sums are float64 whatever it is.
+        device: where it computes, and where norms and sums are.
 
     >>> class Own(nn.Linear):
     ...     def forward(self, x, edge_index): return super().forward(x)
@@ -67,14 +69,16 @@ class StarSum(ClippedSum):
         begin: Callable[[int], None] = lambda step: None,
         parents: Tensor | None = None,
         dtype: torch.dtype = torch.float64,
+        device: torch.device = CPU,
     ) -> None:
         """Copy the weights."""
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        super().__init__(list(named.values()), labels, len(labels))
+        super().__init__(list(named.values()), labels, len(labels), device)
         self._stars, self._width, self._begin = stars, width, begin
-        self._module, self._fixed, self._dtype = module, _buffers(module, dtype), dtype
-        self._sums = dict(zip(named, self._views(self.sums), strict=True))
-        self._wide = dict(zip(named, self._views(self.weights), strict=True))
+        self._module, self._fixed, self._dtype = module, _buffers(module, dtype, device), dtype
+        weights, sums = self._there
+        self._sums = dict(zip(named, self._views(sums), strict=True))
+        self._wide = dict(zip(named, self._views(weights), strict=True))
         self._parameters: Parameters = {}
         self._route = route
         self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
@@ -84,21 +88,21 @@ class StarSum(ClippedSum):
         """Let whoever makes the stars know."""
         self._begin(step)
 
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk, each of a size that follows from public numbers."""
         self._parameters = {name: part.to(self._dtype) for name, part in self._wide.items()}
         if len(index) and self._calls is None:
             self._calls = self._planned(self._stars(index[:1])[0].shape[2])
-        for part in chunks(index, self._numbers if len(index) else 0):
+        for part in chunks(index, self._numbers if len(index) else 0, self.device):
             self._add_chunk(part, clip)
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         x, edges = self._stars(index)
-        x = x.to(self._dtype)
+        x, edges = x.to(self.device).to(self._dtype), edges.to(self.device)
         moves = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
         with torch.enable_grad():
-            (deltas, gradients), inputs = self._gradients(moves, formed, x, edges, self._labels[index])
+            (deltas, gradients), inputs = self._gradients(moves, formed, x, edges, self._labels_of(index))
         maps = self._maps(inputs, deltas)
         flat = {name: part.flatten(start_dim=1).to(torch.float64) for name, part in gradients.items()}
         squares = [part.square().sum(dim=1) for part in flat.values()]
@@ -158,7 +162,7 @@ class StarSum(ClippedSum):
         parts, noted = list(self._affine.values()), list[Any]()
         if not parts:
             return []
-        x, edges = full_stars(self._parents, columns, self._dtype)
+        x, edges = (part.to(self.device) for part in full_stars(self._parents, columns, self._dtype))
         kept, self._parameters = self._parameters, random_weights(self._parameters)
         with torch.no_grad(), moved(parts, None, noted):
             functional_call(self._module, {**self._fixed, **self._parameters}, (x[0], edges[0]))
@@ -166,7 +170,8 @@ class StarSum(ClippedSum):
         if moves:
             formed = {name: self._parameters[name] for name in self._formed}
             with torch.enable_grad():
-                moves = self._gradients(moves, formed, x, edges, self._labels.new_zeros(len(x)))[0][0]
+                labels = self._labels.new_zeros(len(x), device=self.device)
+                moves = self._gradients(moves, formed, x, edges, labels)[0][0]
         self._parameters = kept
         return [
             _Call(number, shape, rows_read(delta, self._parents))
@@ -202,10 +207,18 @@ _HIDDEN = 16  # numbers that a node is taken to need at a time
 _BYTES = 48  # that count as one number: beginning a chunk costs more than a larger one loses in the cache
 
 
-def star_logits(module: nn.Module, stars: Stars, count: int, width: int, *, route: Route = "ghost") -> Tensor:
-    """Return the logits of every root (N, C), float64, each star on its own as in training."""
-    weights = {name: p.detach().to(torch.float64) for name, p in module.named_parameters()}
-    fixed = _buffers(module, torch.float64)
+def star_logits(
+    module: nn.Module,
+    stars: Stars,
+    count: int,
+    width: int,
+    *,
+    route: Route = "ghost",
+    device: torch.device = CPU,
+) -> Tensor:
+    """Return the logits of every root (N, C), float64 on the host, each star on its own as in training."""
+    weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
+    fixed = _buffers(module, torch.float64, device)
 
     def one(x: Tensor, edges: Tensor) -> Tensor:
         logits: Tensor = functional_call(module, {**fixed, **weights}, (x, edges))[0]
@@ -213,18 +226,18 @@ def star_logits(module: nn.Module, stars: Stars, count: int, width: int, *, rout
 
     run = vmap(one) if route != "loop" else lambda x, edges: torch.stack(list(map(one, x, edges)))
     found = []
-    with torch.no_grad():
-        for part in chunks(torch.arange(count), width * _HIDDEN):
+    with torch.no_grad(), exact_on(device):
+        for part in chunks(torch.arange(count), width * _HIDDEN, device):
             x, edges = stars(part)
-            found.append(run(x.to(torch.float64), edges))
+            found.append(run(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
     return torch.cat(found)
 
 
-def _buffers(module: nn.Module, dtype: torch.dtype) -> Parameters:
-    """Return what is not trained, floats in this type."""
+def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Parameters:
+    """Return what is not trained, on the device, floats in this type."""
     kept = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
     return {
-        name: value.detach().to(dtype) if value.is_floating_point() else value
+        name: value.detach().to(device, dtype) if value.is_floating_point() else value.to(device)
         for name, value in (*kept, *module.named_buffers())
     }
 

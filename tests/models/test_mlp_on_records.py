@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from graphveil.errors import ConfigError
 from graphveil.graph import Graph
 from graphveil.models.membership import members
 from graphveil.models.mlp import MLP, on_records
@@ -72,11 +71,6 @@ def test_a_keyword_of_the_network_and_paper_mode_ask_for_the_small_one(options: 
 
 def test_the_small_one_can_be_asked_for() -> None:
     assert isinstance(MLP(**OWNER, tuned=False)._configured(), PrivateMLP)
-
-
-def test_a_gpu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="private training runs on the CPU"):
-        MLP(**OWNER, device="cuda")
 
 
 def labels_of_others_are_not_read(counted: bool) -> None:

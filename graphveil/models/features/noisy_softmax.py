@@ -16,6 +16,7 @@ from torch import Tensor
 from graphveil.graph import Features
 from graphveil.models.method import State
 from graphveil.train.descent import Descent, Inputs, Noise, OnStep, descend
+from graphveil.train.devices import CPU
 
 STEPS = 60
 ROW_NORM = 5.0
@@ -80,6 +81,7 @@ def fit_softmax(
     descent: Descent,
     noise_multiplier: float,
     noise: Noise,
+    device: torch.device = CPU,
     on_step: OnStep = lambda done: None,
 ) -> NoisySoftmax:
     """Train on the labelled nodes; ``labelled`` is public, and a member without a label (-1) is null.
@@ -92,12 +94,13 @@ def fit_softmax(
         descent: the schedule, for as many records as are labelled.
         noise_multiplier: of the query that ``noise`` belongs to.
         noise: the randomness of the steps.
+        device: where gradients of dense features are formed.
         on_step: called after each step with the number done.
     """
     nodes = np.flatnonzero(labelled.numpy())
     start = np.zeros((x.shape[1] + 1, classes))
     inputs = scaled_rows(x if len(nodes) == len(labelled) else x[nodes])
-    weights = descend(inputs, labels.numpy()[nodes], start, descent, noise, on_step)
+    weights = descend(inputs, labels.numpy()[nodes], start, descent, noise, on_step, device)
     return NoisySoftmax(
         torch.from_numpy(weights), noise_multiplier / descent.records * descent.averaged_noise
     )

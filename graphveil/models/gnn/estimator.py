@@ -128,8 +128,6 @@ class PrivateGNN(Estimator):
         super()._check_config()
         if self.mode == "paper":
             raise ConfigError("gnn has no paper to reproduce and so no paper mode: use mode='strict'")
-        if self.device == "cuda":
-            raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
         if not self.module:
             raise ConfigError(
                 "gnn trains a module of your own: pass module=, a class that is built as module(inputs, "

@@ -31,6 +31,7 @@ from graphveil.privacy.wording import EdgeUse
 from graphveil.release import DPSGDQuery, PushData, PushQuery, Release, ReleasePlan, calibrate_plan
 from graphveil.release.own_stars import read_own_stars
 from graphveil.train import PrivateSchedule
+from graphveil.train.devices import CPU, private_device
 from graphveil.train.stars import StarSum, star_logits
 
 _STAGE = "module"
@@ -63,6 +64,8 @@ class StarGnn(Method):
         module = self.built(graph.num_classes, PublicStreams(0))
         refuse_types(module)
         refuse_mixing(module, *self._widths(graph.num_classes))
+        if (device := private_device(self.device)) != CPU:
+            route_of(self._started(module, graph.num_classes), *self._widths(graph.num_classes), device)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
@@ -159,8 +162,8 @@ class StarGnn(Method):
     ) -> Tensor:
         """Train the module on the stars of those who teach, and return everybody's probabilities."""
         nodes = labelled.nonzero()[:, 0]
-        started = FromCodes(module, graph.num_classes) if self.from_codes else module
-        route, code, dtype = route_of(started, inputs.columns, graph.num_classes)
+        started, device = self._started(module, graph.num_classes), session.private_device
+        route, code, dtype = route_of(started, inputs.columns, graph.num_classes, device)
         labels = graph.y[nodes]
 
         def stars(index: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,14 +175,20 @@ class StarGnn(Method):
         fit_sums(
             _STAGE,
             module,
-            lambda: StarSum(started, stars, labels, inputs.width, route=route, dtype=dtype),
+            lambda: StarSum(started, stars, labels, inputs.width, route=route, dtype=dtype, device=device),
             (*bound, *listed, labels, code),
             training,
             release,
             session,
         )
-        logits = star_logits(started, inputs.of_nodes, graph.num_nodes, inputs.width, route=route)
+        logits = star_logits(
+            started, inputs.of_nodes, graph.num_nodes, inputs.width, route=route, device=device
+        )
         return logits.softmax(dim=1).to(torch.float32)
+
+    def _started(self, module: nn.Module, classes: int) -> nn.Module:
+        """Return the module, with what the public codes say added to its logits if it starts there."""
+        return FromCodes(module, classes) if self.from_codes else module
 
     def _widths(self, classes: int) -> tuple[int, int]:
         """Return the numbers that a node of a star has, and the classes."""

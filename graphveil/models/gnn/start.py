@@ -43,7 +43,7 @@ class FromCodes(nn.Module):
         source, target = edge_index
         rows, told = x[:, classes:-1], (target == 0).to(x.dtype)
         heard = (told[:, None] * rows[source]).sum(dim=0) / told.sum().clamp_min(1.0)
-        believed = (_FROM_LEAVES * _cut(heard) + _FROM_ROW * _cut(rows[0])) @ self._codes.to(x.dtype)
+        believed = (_FROM_LEAVES * _cut(heard) + _FROM_ROW * _cut(rows[0])) @ self._codes.to(x)
         logits: Tensor = self.module(x, edge_index)
         return logits + x[0, :classes] + believed
 

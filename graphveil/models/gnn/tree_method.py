@@ -28,6 +28,7 @@ from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calib
 from graphveil.release.bounded_trees import BoundedTrees
 from graphveil.release.tree_steps import MOST_SHIFT, Reach
 from graphveil.train import PrivateSchedule
+from graphveil.train.devices import CPU, private_device
 from graphveil.train.stars import StarSum
 
 _STAGE = "module"
@@ -58,6 +59,8 @@ class TreeGnn(Method):
         module = self.built(sizes, PublicStreams(0))
         refuse_types(module)
         refuse_mixing(module, sizes.width, sizes.classes)
+        if (device := private_device(self.device)) != CPU:
+            route_of(module, sizes.width, sizes.classes, device)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
@@ -128,7 +131,8 @@ class TreeGnn(Method):
         """Train the module on the trees of those who teach, which are drawn anew for every pass."""
         nodes = teachers(graph).nonzero()[:, 0]
         inputs, labels = TreeInputs(graph.x, nodes, trees), graph.y[nodes]
-        route, code, dtype = route_of(module, graph.num_features, graph.num_classes)
+        device = session.private_device
+        route, code, dtype = route_of(module, graph.num_features, graph.num_classes, device)
         a_pass = max(1, training.steps // training.schedule.epochs)
 
         def draw(step: int) -> None:
@@ -146,6 +150,7 @@ class TreeGnn(Method):
                 begin=draw,
                 parents=trees.parents,
                 dtype=dtype,
+                device=device,
             ),
             (*inputs.tensors, nodes, labels, code),
             training,

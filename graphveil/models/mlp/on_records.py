@@ -19,6 +19,7 @@ from graphveil.models.training.private import tensors_of
 from graphveil.models.training.record_plan import outcome_counts, released_accuracies
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDData, DPSGDQuery, Query, Release, ReleasePlan, calibrate_plan
+from graphveil.train.devices import place_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,6 @@ class SoftmaxOnRecords(Method):
     """
 
     reads_edges: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Refuse a device that noisy steps do not run on."""
-        if self.device == "cuda":
-            raise ConfigError("private training runs on the CPU; pass device='cpu' or 'auto'")
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are paid for beside them."""
@@ -117,7 +113,8 @@ def _learned(graph: Graph, query: DPSGDQuery, release: Release, session: Session
     """Ask for the steps' noise and take them, or take the weights from the workspace."""
     labelled = torch.tensor(query.pays)[record_groups(graph)]
     nodes = labelled.nonzero()[:, 0]
-    noise = release.ask(DPSGDData(*tensors_of(rows(graph.x, nodes)), graph.y[nodes]))
+    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *place_of(session.private_device))
+    noise = release.ask(DPSGDData(*bound))
 
     def train() -> State:
         return fit_softmax(
@@ -128,6 +125,7 @@ def _learned(graph: Graph, query: DPSGDQuery, release: Release, session: Session
             descent=softmax_descent(query.noise_multiplier, len(nodes), graph.num_features),
             noise_multiplier=query.noise_multiplier,
             noise=noise,
+            device=session.private_device,
             on_step=lambda done: session.on_progress("classifier", done, query.steps),
         ).state()
 

@@ -15,7 +15,7 @@ from graphveil.models.inference.cache import Answer
 from graphveil.models.membership import members, record_groups
 from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.own.code import Factory, built, check_factory, check_known
-from graphveil.models.own.probing import refuse_mixing
+from graphveil.models.own.probing import check_same, refuse_mixing
 from graphveil.models.own.types import refuse_types
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
@@ -25,6 +25,7 @@ from graphveil.models.training.record_plan import RecordPlan, released_accuracie
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.train import PrivateSchedule, clipped_sum
+from graphveil.train.devices import CPU, private_device
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 
@@ -51,12 +52,14 @@ class ModuleOnRecords(Method):
         refuse_types(module)
         refuse_mixing(module, sizes.width, sizes.classes, edges=False)
         try:
-            _fingerprint(module, sizes)
+            found = _fingerprint(module, sizes)
         except Exception as error:
             raise ConfigError(
                 f"{type(module).__name__} cannot be run record by record under torch.func.vmap: "
                 f"{type(error).__name__}: {error}; leave out choices by the values of a tensor"
             ) from error
+        if (device := private_device(self.device)) != CPU:
+            check_same(module, found, lambda: _fingerprint(module, sizes, device), device)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the training, and the counts that are paid for beside it."""
@@ -87,7 +90,13 @@ class ModuleOnRecords(Method):
             bound = (x, labels, _fingerprint(module, sizes))
             training = self.training(sizes)
             fit_sums(
-                _STAGE, module, lambda: clipped_sum(module, x, labels), bound, training, release, session
+                _STAGE,
+                module,
+                lambda: clipped_sum(module, x, labels, session.private_device),
+                bound,
+                training,
+                release,
+                session,
             )
         trained = TrainedModule(module)
         proba, accuracy = trained.proba(graph.x), dict[str, float]()
@@ -136,11 +145,11 @@ class TrainedModule(Trained):
         return {name: value.detach().clone() for name, value in self.module.state_dict().items()}
 
 
-def _fingerprint(module: nn.Module, sizes: PublicSizes) -> Tensor:
+def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
     """Return what the module makes of fixed random records, which its noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.random.fork_rng(devices=[]):
-        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes)
+        gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
         gradients.add(torch.arange(_PROBES), 1.0)
         return torch.cat([gradients.sums, TrainedModule(module).proba(x).flatten().double()])
 
@@ -199,8 +208,8 @@ class PrivateModule(Estimator):
                 f"unit {self.unit!r} leaves features and labels public, so a module on them can be trained "
                 "in the clear, by torch itself; use 'node-owner' or 'node-promise' to protect records"
             )
-        if self.mode == "paper" or self.device == "cuda":
-            raise ConfigError("module has no paper mode, and private training runs on the CPU; drop both")
+        if self.mode == "paper":
+            raise ConfigError("module has no paper mode; use mode='strict'")
         if not self.module:
             raise ConfigError("pass module=, a class that is built as module(inputs, classes)")
         check_factory(self.module)

@@ -91,6 +91,33 @@ def _refuse_mixing(probe: "_Probe", name: str, inputs: int) -> None:
     _compare(name, first, probe.at([own, *others], 0), _TRAINING)
 
 
+def check_same(module: nn.Module, here: Tensor, there: Callable[[], Tensor], device: torch.device) -> None:
+    """Refuse a device on which a module fails, comes to something else, or is not the same twice.
+
+    Args:
+        module: is named.
+        here: what it makes of fixed random records on the CPU, float64.
+        there: makes the same on the device, where operations without a fixed order are refused.
+        device: the device.
+
+    Raises:
+        ConfigError: it cannot be trained there.
+    """
+    name = type(module).__name__
+    try:
+        found, again = there(), there()
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be run on device={device.type!r} in a fixed order: {type(error).__name__}: "
+            f"{error}; use device='cpu'"
+        ) from error
+    if not torch.equal(found, again) or not torch.allclose(found, here, rtol=_CLOSE, atol=_CLOSE):
+        raise ConfigError(
+            f"{name} comes to other numbers on device={device.type!r} than on the CPU, or not to the same "
+            "twice; use device='cpu'"
+        )
+
+
 _TWICE = (
     "is not the same twice: it draws at random, or remembers the batch before; private noise is all that "
     "training may draw, and a record may reach its own gradient alone"

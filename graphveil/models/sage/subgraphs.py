@@ -68,7 +68,7 @@ class SubgraphSum(ClippedSum):
         self._map_sums = list(zip(sums[::2], sums[1::2], strict=True))
 
     @abstractmethod
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Add these roots' clipped gradients at the current weights to ``sums``."""
 
     def _encode(self, x: Features) -> Rows:
@@ -113,7 +113,7 @@ class RootSum(SubgraphSum):
     """
 
     @torch.inference_mode()
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Encode all nodes once, then add the roots in parts."""
         if len(index):
             encoded = self._encode(self._x)
@@ -188,7 +188,7 @@ class RowSum(SubgraphSum):
     """
 
     @torch.inference_mode()
-    def add(self, index: Tensor, clip: float) -> None:
+    def _add(self, index: Tensor, clip: float) -> None:
         """Pass the rows of roots and senders, each once."""
         if len(index):
             table = self._table[index]

@@ -20,6 +20,7 @@ from graphveil.models.session import Session
 from graphveil.privacy import NodeUnit
 from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.train import ClippedSum, Ghost, PrivateSchedule, clipped_sum, train_clipped
+from graphveil.train.devices import place_of
 
 _TRAINED = (True, False, False)  # the groups whose records are trained on
 
@@ -143,7 +144,7 @@ def fit_records(
     return fit_sums(
         stage,
         network,
-        lambda: clipped_sum(network.ghost(), records, labels),
+        lambda: clipped_sum(network.ghost(), records, labels, context.private_device),
         (*tensors_of(records), labels),
         training,
         release,
@@ -181,7 +182,8 @@ def fit_sums(
     network.load_state_dict(start)
     configured = torch.frombuffer(bytearray(context.configuration.encode() or b"-"), dtype=torch.uint8)
     ordered = [start[name] for name in network.state_dict()]  # files have them in another order
-    noise = release.ask(DPSGDData(*data, *ordered, configured))
+    place = place_of(context.private_device)
+    noise = release.ask(DPSGDData(*data, *ordered, configured, *place))
     gradients = sums()
     passed = _Passed(stage, network, gradients, training.steps, candidates, context)
 
@@ -190,7 +192,7 @@ def fit_sums(
             gradients,
             training.schedule,
             noise=noise,
-            data=[part.numpy() for part in data],
+            data=[part.numpy() for part in (*data, *place)],
             on_step=passed,
             checkpoint=context.checkpoint(stage),
         )

@@ -11,6 +11,7 @@ from graphveil.models.session import Session
 from graphveil.models.training.private import tensors_of
 from graphveil.release import DPSGDData, DPSGDQuery, Release
 from graphveil.train.descent import Descent
+from graphveil.train.devices import place_of
 
 _RATE, _RATE_RANGE, _USUAL, _POWER = 5.0, (2.0, 60.0), 900.0, 1.3
 
@@ -39,10 +40,11 @@ def ask_encoder(
         query: the steps.
         labelled: the public members that teach, bool (N).
         release: open, with the steps as its next question.
-        session: where a finished stage is kept.
+        session: where a finished stage is kept, and on which device gradients are formed.
     """
     nodes = labelled.nonzero()[:, 0]
-    noise = release.ask(DPSGDData(*tensors_of(rows(graph.x, nodes)), graph.y[nodes]))
+    bound = (*tensors_of(rows(graph.x, nodes)), graph.y[nodes], *place_of(session.private_device))
+    noise = release.ask(DPSGDData(*bound))
 
     def train() -> State:
         return fit_softmax(
@@ -53,6 +55,7 @@ def ask_encoder(
             descent=encoder_descent(query.steps, query.noise_multiplier, len(nodes)),
             noise_multiplier=query.noise_multiplier,
             noise=noise,
+            device=session.private_device,
         ).state()
 
     return NoisySoftmax.restore(session.once("encoder", train))
