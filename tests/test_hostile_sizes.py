@@ -171,6 +171,20 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
 
 
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
+def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
+    model: type[Estimator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_nothing(monkeypatch)
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.normal(size=(90, 700)), np.arange(90) % 3, *some(90, rng), directed=False)
+    graph = split(graph, unit="undirected-edge")
+    count = int(graph.mask("train").sum())
+    monkeypatch.setattr(_memory, "free", lambda: count * 700 * 4 - 1)
+    with pytest.raises(GraphError, match=rf"700 features of the {count} nodes that networks learn from take"):
+        model(unit="undirected-edge", epsilon=1.0).fit(graph)
+
+
+@pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
 def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
     model: type[Estimator], monkeypatch: pytest.MonkeyPatch
 ) -> None:

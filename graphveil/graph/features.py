@@ -17,6 +17,8 @@ from graphveil.graph import _compressed
 Sparse: TypeAlias = sparse.csr_array[np.float32]
 Features: TypeAlias = Tensor | Sparse
 
+_ENTRIES = 1 << 20  # that are looked at together
+
 
 def as_features(x: Any) -> Features:
     """Return a matrix of numbers as features: tensors and arrays dense, SciPy matrices sparse.
@@ -41,7 +43,10 @@ def is_finite(x: Features) -> bool:
     """Return whether every entry is a finite number."""
     values = torch.from_numpy(x.data) if isinstance(x, sparse.csr_array) else x
     # A sum is finite exactly if its terms are (float32 terms cannot overflow float64), and needs no flags.
-    return bool(torch.isfinite(values.sum(dtype=torch.float64)))
+    # Torch makes a float64 copy first, so it is made of some at a time.
+    at_once = max(1, _ENTRIES // max(1, values[:1].numel()))
+    parts = (values[first : first + at_once] for first in range(0, len(values), at_once))
+    return all(bool(torch.isfinite(part.sum(dtype=torch.float64))) for part in parts)
 
 
 def rows(x: Features, index: Tensor) -> Features:

@@ -21,6 +21,7 @@ from graphveil.models.requirements import check_graph
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
+from graphveil.models.training.sample import MOST
 from graphveil.perturb import guarantee_of
 from graphveil.privacy import Composed, Guarantee, NoUnit
 from graphveil.privacy.wording import EdgeUse
@@ -132,6 +133,13 @@ class Method(ABC):
             f"the predictions of {graph.num_classes:,} classes for {graph.num_nodes:,} nodes",
             "merge rare classes, or train where there is more memory",
         )
+        if self.samples and isinstance(graph.x, Tensor):
+            count = min(int(graph.mask("train").sum()), MOST)
+            check_room(
+                4.0 * count * graph.x.shape[1],
+                f"{graph.x.shape[1]:,} features of the {count:,} nodes that networks learn from",
+                "leave features out, hash categories into fewer places, or train where there is more memory",
+            )
 
     def room(self, graph: Graph) -> float:
         """Return about how many bytes a fit takes besides the graph, from its public sizes."""

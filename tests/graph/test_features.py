@@ -83,3 +83,15 @@ def test_rows_keep_the_kind(index, wrap):
 def test_from_pattern_sets_ones():
     x = features.from_pattern(np.array([0, 2, 2]), np.array([0, 3]), columns=4)
     assert to_dense(x).tolist() == [[1, 0, 0, 1], [0, 0, 0, 0]] and x.dtype == np.float32
+
+
+@pytest.mark.parametrize("entries", [1, 5, 12, 1000])
+def test_every_part_is_looked_at(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "_ENTRIES", entries)
+    for place in [None, *range(12)]:
+        values = torch.ones(12)
+        if place is not None:
+            values[place] = np.nan
+        for x in (values.reshape(4, 3), sparse.csr_array(values.reshape(4, 3).numpy())):
+            assert features.is_finite(x) == (place is None)
+    assert features.is_finite(torch.ones(0, 3)) and features.is_finite(torch.ones(3, 0))
