@@ -78,9 +78,11 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     order = np.argsort(names, kind="stable")
     x = graph.x
     if isinstance(x, Tensor):
-        rows = x.numpy()[order]
+        rows = x.numpy()
         yield f"{rows.dtype}{rows.shape}".encode()
-        yield np.ascontiguousarray(rows).tobytes()
+        at_once = max(1, _BLOCK // rows.shape[1])  # a copy of all would not fit where the features just do
+        for first in range(0, len(rows), at_once):
+            yield rows[order[first : first + at_once]].tobytes()
     else:
         sparse = x[order]
         for part in (sparse.indptr, sparse.indices, sparse.data):

@@ -1,0 +1,20 @@
+"""What a graph is recognised by is read in parts, and says the same however many there are."""
+
+import numpy as np
+import pytest
+
+from graphveil.experiment import graph_tags
+from graphveil.graph import Graph
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 8, 24])
+def test_features_are_read_a_few_rows_at_a_time(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    graph = Graph.from_edges(x, np.arange(8) % 2, [0, 1], [1, 2], directed=False)
+    whole = list(graph_tags.parts_of(graph)["records"])
+    order = np.argsort(graph_tags._names(graph), kind="stable")
+    assert whole == [b"float32(8, 3)", x[order].tobytes(), graph.y.numpy()[order].tobytes()]
+    monkeypatch.setattr(graph_tags, "_BLOCK", at_once)
+    parts = list(graph_tags.parts_of(graph)["records"])
+    assert b"".join(parts) == b"".join(whole)
+    assert max(len(part) for part in parts[1:-1]) <= max(4 * at_once, 12)
