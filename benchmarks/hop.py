@@ -144,7 +144,8 @@ def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
     rows = CompactRows.empty(graph.num_nodes, DIM, 10)
     rows.fill(x / x.norm(dim=1, keepdim=True), torch.tensor([[1024.0]], dtype=torch.float64), None)
     (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
-    return lambda: rows.add_sums(block, None, out)
+    noise = torch.zeros(graph.num_nodes, DIM, dtype=torch.int32)
+    return lambda: rows.add_sums(block, None, noise, 2.0**-10, out)
 
 
 def two_threads(graph: Adjacency, x: torch.Tensor, rounds: int = 5) -> float:

@@ -6,7 +6,7 @@ or four blocks (AES-NI, and VAES with 256 or 512 bits). Other processors have no
 then that of ``cryptography``: another cipher would be other noise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -51,17 +51,23 @@ def blocks_at_once(features: Mapping[str, bool]) -> int:
     return int(bool(features.get("aes") and features.get("sse2")))
 
 
-def encrypted(code: Code, counters: str, keys: str, blocks: int) -> str:
-    """Add what encrypts counters, a vector of two 64-bit words a block, and return the keystream.
+def encrypted(code: Code, counters: Sequence[str], keys: str, blocks: int) -> list[str]:
+    """Add what encrypts registers of counters, two 64-bit words a block, and return the keystream.
 
-    ``keys`` is the address of the round keys, each repeated for every block.
+    The registers take each round in turns: one round waits for the one before it, but not for its neighbours.
+    ``keys`` is the address of the round keys, each repeated for every block of a register.
     """
     kind, name = f"<{2 * blocks} x i64>", {1: "", 2: ".256", 4: ".512"}[blocks]
-    own = [code.load(kind, code.at(keys, kind, step)) for step in range(ROUNDS + 1)]
-    state = code(f"xor {kind} {counters}, {own[0]}")
-    for step in range(1, ROUNDS):
-        state = code.call(kind, f"x86.aesni.aesenc{name}", (kind, state), (kind, own[step]))
-    return code.call(kind, f"x86.aesni.aesenclast{name}", (kind, state), (kind, own[ROUNDS]))
+    states = list(counters)
+    for step in range(ROUNDS + 1):
+        own, last = code.load(kind, code.at(keys, kind, step)), "last" if step == ROUNDS else ""
+        for k, state in enumerate(states):
+            states[k] = (
+                code.call(kind, f"x86.aesni.aesenc{last}{name}", (kind, state), (kind, own))
+                if step
+                else code(f"xor {kind} {state}, {own}")
+            )
+    return states
 
 
 @cache

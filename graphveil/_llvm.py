@@ -5,18 +5,31 @@ Vectors are the language's and of no processor: ``<16 x i16>`` becomes AVX-512, 
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 Compiled = Callable[..., None]
+
+
+@dataclass
+class Loop:
+    """What a loop keeps from turn to turn: its values as a turn begins, and as the next one will.
+
+    When the loop has ended, its values are the last ones.
+    """
+
+    values: list[str]
+    then: list[str]
 
 
 class Code:
     """Lines of one part of a program; the names that they compute begin with the part's."""
 
     def __init__(self, part: str) -> None:
-        """Start without lines."""
-        self._part = part
+        """Start without lines, in the block ``start``."""
+        self._part, self._block = part, "start"
         self._lines: list[str] = []
         self.declared: set[str] = set()
 
@@ -33,6 +46,32 @@ class Code:
     def do(self, operation: str) -> None:
         """Add a line that computes nothing."""
         self._lines.append(operation)
+
+    @contextmanager
+    def loop(self, relation: str, bound: str, *first: tuple[str, str]) -> Iterator[Loop]:
+        """Repeat the lines while the first of some values, given with their kinds, relates to a bound."""
+        label, before = f"{self._part}{len(self._lines)}", self._block
+        self._enter(f"{label}.turn", f"br label %{label}.turn")
+        place = len(self._lines)
+        loop = Loop([self("phi") for _ in first], [])
+        more = self(f"icmp {relation} {first[0][0]} {loop.values[0]}, {bound}")
+        self._enter(f"{label}.body", f"br i1 {more}, label %{label}.body, label %{label}.end")
+        yield loop
+        for line, (kind, start), then in zip(range(place, place + len(first)), first, loop.then, strict=True):
+            self._lines[line] += f" {kind} [{start}, %{before}], [{then}, %{self._block}]"
+        self._enter(f"{label}.end", f"br label %{label}.turn")
+
+    @contextmanager
+    def each(self, count: str, step: str | int = 1) -> Iterator[str]:
+        """Repeat the lines for 0, step, 2 step and so on below a count."""
+        with self.loop("ult", count, ("i64", "0")) as loop:
+            yield loop.values[0]
+            loop.then = [self(f"add nuw i64 {loop.values[0]}, {step}")]
+
+    def _enter(self, block: str, branch: str) -> None:
+        """End a block with a branch, and begin another one."""
+        self._lines += [branch, f"{block}:"]
+        self._block = block
 
     def call(self, kind: str, function: str, *given: tuple[str, str]) -> str:
         """Return what one of the language's own functions makes of arguments, each with its kind."""
@@ -51,6 +90,31 @@ class Code:
     def load(self, kind: str, address: str) -> str:
         """Return what is at an address; a vector need not be aligned."""
         return self(f"load {kind}, ptr {address}{', align 2' if kind.startswith('<') else ''}")
+
+    def columns(self, address: str, kind: str, width: int, dim: int) -> str:
+        """Return a row of numbers, filled up with zeros."""
+        row, size = f"<{width} x {kind}>", 8 if kind == "double" else 4
+        if width == dim:
+            return self(f"load {row}, ptr {address}, align {size}")
+        name = f"masked.load.v{width}{'i' if kind == 'i32' else 'f'}{8 * size}.p0"
+        fixed = ("i32", str(size)), (f"<{width} x i1>", _first(dim, width)), (row, "zeroinitializer")
+        return self.call(row, name, ("ptr", address), *fixed)
+
+    def put(self, row: str, address: str, width: int, dim: int) -> None:
+        """Write the first columns of a row of floats."""
+        kind = f"<{width} x float>"
+        if width == dim:
+            self.do(f"store {kind} {row}, ptr {address}, align 4")
+            return
+        flags, store = f"<{width} x i1>", f"@llvm.masked.store.v{width}f32.p0"
+        self.declared.add(f"declare void {store}({kind}, ptr, i32, {flags})")
+        self.do(f"call void {store}({kind} {row}, ptr {address}, i32 4, {flags} {_first(dim, width)})")
+
+    def total(self, row: str, width: int) -> str:
+        """Return the sum of a row of doubles, in an order that suits the processor."""
+        kind, name = f"<{width} x double>", f"@llvm.vector.reduce.fadd.v{width}f64"
+        self.declared.add(f"declare double {name}(double, {kind})")
+        return self(f"call reassoc double {name}(double 0.0, {kind} {row})")
 
     def wide(self, short: str, count: int) -> str:
         """Return a vector of 16-bit integers in 32 bits each."""
@@ -114,6 +178,11 @@ class Code:
         return self(f"add <{len(some)} x i32> {one}, {other}")
 
 
+def _first(dim: int, width: int) -> str:
+    """Return flags of the first columns."""
+    return f"<{', '.join(f'i1 {str(column < dim).lower()}' for column in range(width))}>"
+
+
 def can_compile() -> bool:
     """Whether llvmlite is there and loads, in a version that is new enough."""
     try:
@@ -142,6 +211,7 @@ def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
         cpu=llvm.get_host_cpu_name(), features=features, opt=3
     )
     options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = False  # what is worth it is written in vectors; other loops are short
     llvm.create_pass_builder(machine, options).getModulePassManager().run(
         module, llvm.create_pass_builder(machine, options)
     )

@@ -6,11 +6,16 @@ threads do not pay either. So a fit and a prediction run in :func:`one_thread`; 
 exact, return to :func:`all_threads` inside it.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import Lock
 
 import torch
+
+_SHARES = 4  # a thread, since some rows are longer than others
 
 
 class _Threads:
@@ -64,3 +69,22 @@ def all_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
+    """Do work on rows from one to another, shared by all threads; at least so many rows for each."""
+    threads = max(1, min(_threads.outside or torch.get_num_threads(), count // least))
+    if threads == 1:
+        part(0, count)
+        return
+    shares = _SHARES * threads
+    cuts = [count * place // shares for place in range(shares + 1)]
+    list(_pool(threads).map(part, cuts[:-1], cuts[1:]))
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied

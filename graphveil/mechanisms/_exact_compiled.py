@@ -1,11 +1,16 @@
 """The exact discrete Gaussian in one compiled pass: the samples of ``_exact.py``, bit for bit.
 
-The cipher's words are made in registers and used there. A first loop goes over rows: it encrypts a register
-of counters, looks the slot of each word up, writes the candidates, and lists the words that no threshold
-decides (3 %). A second one draws the further bits of those, a register of blocks at a time, and compares in
-float64, until none is left. What comes within ``ambiguous`` of a tie is not decided here: the caller then
-draws the chunk the slow way, which is arbitrary precision. So an exponential that is right to 2^-45 makes no
-decision that another one would not.
+The pass goes over strips of rows whose words stay in the cache, in steps that each do one thing to a whole
+strip, so that nothing waits for the result of the line before:
+
+1. counters of the rows' blocks are written, and encrypted in place, four registers at a time;
+2. the slot of each word is looked up, which gives its candidate, and eight flags at a time say which words no
+   threshold decides (3 %);
+3. those are listed, draw further bits and are decided, eight at a time, until none is left.
+
+What comes within ``ambiguous`` of a tie is not decided here: the caller then draws the strip the slow way,
+which is arbitrary precision. So an exponential that is right to 2^-45 makes no decision that another one
+would not.
 """
 
 import math
@@ -23,8 +28,15 @@ Tables = tuple[npt.NDArray[np.generic], ...]
 
 _LN2 = float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")  # its first bits, the rest
 _DEGREE = 13  # of the polynomial for exp on [-ln 2 / 2, ln 2 / 2]
-_CHUNK = 1 << 15  # samples at a time: their words and the tables stay in the cache
+_STRIP = 1 << 13  # words at a time: they and the tables stay in the cache
+_LANES = 8  # words that are looked up, and decided, together
+_REGISTERS = 4  # of counters that are encrypted together: the cipher takes long, but begins often
 _OWN, _SPAN = 1 << 31, 1 << 11  # as in _exact.py, whose test compares all samples
+_SLOT_BITS = 15
+STRIP_BITS = 16  # of a strip's first integer in narrow strips: they tell all strips apart
+Tried = tuple[str, str]  # how many words are listed, and how often they were rejected already
+
+_WHOLE, _BITS = f"<{_LANES} x i32>", f"<{_LANES} x i1>"
 
 
 @dataclass(frozen=True)
@@ -35,13 +47,7 @@ class Pass:
     compiled: Compiled
 
     def draw(
-        self,
-        keys: npt.NDArray[np.uint8],
-        rows: Integers,
-        dim: int,
-        tables: Tables,
-        place_bits: int,
-        bits: int,
+        self, keys: npt.NDArray[np.uint8], rows: Integers, dim: int, tables: Tables, place_bits: int
     ) -> tuple[npt.NDArray[np.int32], list[slice]]:
         """Return samples for the rows, shape (rows, dim), and which are to be drawn again, for a tie.
 
@@ -49,29 +55,34 @@ class Pass:
             keys: the round keys of the stream.
             rows: row numbers.
             dim: samples a row.
-            tables: by slot, offset, threshold, start, mask of further bits and share; then three numbers:
-                DENOMINATOR / numerator, 2^-bits, and what counts as a tie.
+            tables: by slot, offset and threshold; by strip from the lowest on, the share and the mask of
+                further bits; then four numbers: DENOMINATOR / numerator, 2^-bits, what counts as a tie, and
+                1 / width.
             place_bits: bits of a place in a narrow strip.
-            bits: how many of a word's bits begin its uniform.
         """
-        lanes, count = 4 * self.blocks, max(1, _CHUNK // dim)
-        out = np.empty(len(rows) * dim + lanes, dtype=np.int32)
-        scratch = min(count, len(rows)) * dim + lanes
-        words, pending = np.empty(scratch, dtype=np.uint32), np.empty(scratch, dtype=np.int64)
-        groups, ties = -(-dim // lanes), np.zeros(1, dtype=np.int64)
+        width = -(-dim // _LANES) * _LANES
+        count = max(1, min(_STRIP // width, len(rows)))  # rows of a strip
+        out = np.empty(len(rows) * dim + _LANES, dtype=np.int32)
+        strip, beyond = count * width, 4 * _REGISTERS * self.blocks
+        words, asked = (np.empty(size + beyond, dtype=np.uint32) for size in (strip, 4 * strip))
+        flags, pending = np.empty(strip // 8 + 8, np.uint8), np.empty(strip + _LANES, np.int32)
+        ties = np.zeros(-(-len(rows) // count), dtype=np.uint8)
         rows = np.ascontiguousarray(rows)
         repeated = np.repeat(keys[:, None], self.blocks, axis=1)
-        arrays: Tables = repeated, _pattern(groups * self.blocks), *tables
-        fixed = [array.ctypes.data for array in arrays]
-        work = [array.ctypes.data for array in (words, pending, ties)]
-        again = []
-        for first in range(0, len(rows), count):
-            some = slice(first, min(first + count, len(rows)))
-            own = rows.ctypes.data + first * rows.itemsize, out.ctypes.data + first * dim * out.itemsize
-            self.compiled(some.stop - first, dim, groups, place_bits, bits, *own, *fixed, *work)
-            if ties[0]:
-                ties[0] = 0
-                again.append(some)
+        arrays: Tables = (
+            rows,
+            out,
+            repeated,
+            _pattern(width // 4),
+            *tables,
+            words,
+            flags,
+            pending,
+            asked,
+            ties,
+        )
+        self.compiled(len(rows), dim, count, place_bits, *(array.ctypes.data for array in arrays))
+        again = [slice(k * count, (k + 1) * count) for k in np.flatnonzero(ties).tolist()]
         return out[: len(rows) * dim].reshape(len(rows), dim), again
 
 
@@ -91,218 +102,283 @@ def compiled_pass() -> Pass | None:
 @cache
 def _pass() -> Pass | None:
     blocks = blocks_at_once(host_features())
-    return Pass(blocks, compile_for_host(_program(blocks), 5, 12)) if blocks else None
+    return made(blocks) if blocks else None
+
+
+def made(blocks: int) -> Pass:
+    """Compile the pass for registers of so many blocks."""
+    return Pass(blocks, compile_for_host(_program(blocks), 4, 13))
 
 
 def _program(blocks: int) -> str:
     """Return the pass in LLVM's assembly language."""
-    lanes, once, row, word, last = 4 * blocks, Code("o"), Code("r"), Code("w"), Code("l")
-    low = once("trunc i64 %place_bits to i32")
-    mask = once(f"sub i32 {once(f'shl i32 {1 << 15}, {low}')}, 1")  # of slot and place
-    fixed = once.all(mask, "i32", lanes), once.all(low, "i32", lanes)
-    counter = _all_blocks(row, _halves(row, row.load("i64", row.at("%rows", "i64", "%r"))), blocks)
-    unsure = _candidates(word, counter, fixed, lanes)
-    kept = _decisions(last, blocks)
-    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in (once, row, word, last)))))
+    code = Code("x")
+    width = code(f"and i64 {code(f'add i64 %dim, {_LANES - 1}')}, -{_LANES}")  # of a row of words
+    with code.each("%count", "%strip") as first:
+        left = code(f"sub i64 %count, {first}")
+        count = code.call("i64", "umin.i64", ("i64", left), ("i64", "%strip"))
+        rows = code.at("%rows", "i64", first)
+        out = code.at("%out", "i32", code(f"mul nuw i64 {first}, %dim"))
+        _write_counters(code, rows, count, width)
+        _encrypt(code, "%words", code(f"mul nuw i64 {count}, {width}"), blocks)
+        _look_up(code, out, count, width)
+        listed = _list(code, code(f"mul nuw i64 {count}, {width}"))
+        tie = code.at("%ties", "i8", code(f"udiv i64 {first}, %strip"))
+        with code.loop("ne", "0", ("i64", listed), ("i64", "0")) as tries:
+            tried = tries.values[0], tries.values[1]
+            _ask(code, tried, rows, width)
+            _encrypt(code, "%asked", code(f"shl nuw i64 {tried[0]}, 2"), blocks)
+            kept = _decide(code, tried, out, tie, width)
+            tries.then = [kept, code(f"add nuw i64 {tries.values[1]}, 1")]
+    declared = "\n".join(sorted(code.declared))
     return f"""
 {declared}
-define void @run(i64 %count, i64 %dim, i64 %groups, i64 %place_bits, i64 %bits, ptr %rows,
-                 ptr noalias %out, ptr %keys, ptr %pattern, ptr %first_table, ptr %start, ptr %more,
-                 ptr %share, ptr %numbers, ptr noalias %words, ptr noalias %pending, ptr %ties) {{
-begin:
-  {once}
-  %any = icmp ult i64 0, %count
-  br i1 %any, label %row, label %end
-row:
-  %r = phi i64 [0, %begin], [%next_row, %row_done]
-  %listed = phi i64 [0, %begin], [%known, %row_done]
-  %next_row = add nuw i64 %r, 1
-  %base = mul nuw i64 %r, %dim
-  %high = shl i64 %r, 32
-  {row}
-  br label %group
-group:
-  %g = phi i64 [0, %row], [%next_group, %group_done]
-  %before = phi i64 [%listed, %row], [%known, %group_done]
-  %next_group = add nuw i64 %g, 1
-  %first = mul nuw i64 %g, {lanes}
-  {word}
-  %unsure = zext i{lanes} {unsure} to i64
-  %some = icmp ne i64 %unsure, 0
-  br i1 %some, label %list, label %group_done
-list:
-  %left = phi i64 [%unsure, %group], [%fewer, %list]
-  %place = phi i64 [%before, %group], [%after, %list]
-  %lane = call i64 @llvm.cttz.i64(i64 %left, i1 true)
-  %coordinate = add nuw i64 %first, %lane
-  %entry = or i64 %high, %coordinate
-  %slot = getelementptr i64, ptr %pending, i64 %place
-  store i64 %entry, ptr %slot
-  %after = add nuw i64 %place, 1
-  %lower = sub i64 %left, 1
-  %fewer = and i64 %left, %lower
-  %again = icmp ne i64 %fewer, 0
-  br i1 %again, label %list, label %group_done
-group_done:
-  %known = phi i64 [%before, %group], [%after, %list]
-  %more_groups = icmp ult i64 %next_group, %groups
-  br i1 %more_groups, label %group, label %row_done
-row_done:
-  %more_rows = icmp ult i64 %next_row, %count
-  br i1 %more_rows, label %row, label %attempts
-attempts:
-  %attempt = phi i64 [0, %row_done], [%next_attempt, %attempt_done]
-  %open = phi i64 [%known, %row_done], [%still, %attempt_done]
-  %next_attempt = add nuw i64 %attempt, 1
-  %is_first = icmp eq i64 %attempt, 0
-  %undecided = icmp ne i64 %open, 0
-  br i1 %undecided, label %decide, label %end
-decide:
-  %i = phi i64 [0, %attempts], [%next_i, %decide]
-  %kept = phi i64 [0, %attempts], [{kept}, %decide]
-  %next_i = add nuw i64 %i, {blocks}
-  {last}
-  %further = icmp ult i64 %next_i, %open
-  br i1 %further, label %decide, label %attempt_done
-attempt_done:
-  %still = phi i64 [{kept}, %decide]
-  br label %attempts
-end:
+define void @run(i64 %count, i64 %dim, i64 %strip, i64 %place_bits, ptr %rows, ptr noalias %out,
+                 ptr %keys, ptr %pattern, ptr %first_table, ptr %share, ptr %more, ptr %numbers,
+                 ptr noalias %words, ptr noalias %flags, ptr noalias %pending, ptr noalias %asked,
+                 ptr noalias %ties) {{
+start:
+  {code}
   ret void
 }}
-declare i64 @llvm.cttz.i64(i64, i1)
 """
 
 
-def _halves(code: Code, row: str) -> tuple[str, str]:
-    """Return a row's counter in the cipher's byte order as two 64-bit words, for the row's block 0."""
-    upper = code.call("i64", "bswap.i64", ("i64", code(f"lshr i64 {row}, 32")))
-    return upper, code.call("i64", "bswap.i64", ("i64", code(f"shl i64 {row}, 32")))
+def _halves(code: Code, row: str, block: str) -> tuple[str, str]:
+    """Return the counter of a row's block in the cipher's byte order, as two 64-bit words."""
+    lower = code(f"or i64 {code(f'shl i64 {row}, 32')}, {block}")
+    upper = code(f"lshr i64 {row}, 32")
+    return code.call("i64", "bswap.i64", ("i64", upper)), code.call("i64", "bswap.i64", ("i64", lower))
 
 
-def _all_blocks(code: Code, halves: tuple[str, str], blocks: int) -> str:
-    """Return a register with one counter in every block."""
-    return code.gathered(halves * blocks, "i64")
+def _write_counters(code: Code, rows: str, count: str, width: str) -> None:
+    """Write the counters of the first blocks of each row, two at a time."""
+    blocks, kind = code(f"lshr i64 {width}, 2"), "<4 x i64>"
+    with code.each(count) as r:
+        halves = _halves(code, code.load("i64", code.at(rows, "i64", r)), "0")
+        row, own = code.gathered(halves * 2, "i64"), code(f"mul nuw i64 {r}, {blocks}")
+        with code.each(blocks, 2) as block:
+            pattern = code.load(kind, code.at("%pattern", "[2 x i64]", block))
+            place = code.at("%words", "[2 x i64]", code(f"add nuw i64 {own}, {block}"))
+            code.do(f"store {kind} {code(f'or {kind} {row}, {pattern}')}, ptr {place}, align 8")
 
 
-def _candidates(code: Code, counter: str, fixed: tuple[str, str], lanes: int) -> str:
-    """Add what encrypts a register of a row's counters and writes its candidates and words.
+def _encrypt(code: Code, counters: str, words: str, blocks: int) -> None:
+    """Encrypt counters in place, some registers at a time: up to one time more than there are."""
+    kind, step = f"<{2 * blocks} x i64>", 4 * blocks
+    with code.each(words, _REGISTERS * step) as first:
+        place = code.at(counters, "i32", first)
+        places = [code.at(place, kind, k) for k in range(_REGISTERS)]
+        drawn = encrypted(code, [code.load(kind, each) for each in places], "%keys", blocks)
+        for each, keystream in zip(places, drawn, strict=True):
+            code.do(f"store {kind} {keystream}, ptr {each}, align 8")
 
-    Return which of them no threshold decides, as the bits of one integer. What is written beyond a row is
-    written over by the next one.
+
+def _look_up(code: Code, out: str, count: str, width: str) -> None:
+    """Write the candidate of each word, and flag those that no threshold decides, eight to a byte.
+
+    What is written beyond a row is written over by the next one, and its flags are cleared.
     """
-    blocks, kind = lanes // 4, f"<{lanes} x i32>"
-    wide, (mask, low_bits) = f"<{2 * blocks} x i64>", fixed
-    pattern = code.load(wide, code.at("%pattern", wide, "%g"))
-    drawn = encrypted(code, code(f"or {wide} {counter}, {pattern}"), "%keys", blocks)
-    words = code(f"bitcast {wide} {drawn} to {kind}")
-    low = code(f"and {kind} {words}, {mask}")
-    slots = code.lanes(code(f"lshr {kind} {low}, {low_bits}"), "i32", lanes)
-    wide_slots = [code(f"zext i32 {slot} to i64") for slot in slots]
-    pairs = code.gathered(
-        [code.load("i64", code.at("%first_table", "i64", slot)) for slot in wide_slots], "i64"
+    kind = f"<{_LANES} x i32>"
+    low = code("trunc i64 %place_bits to i32")
+    mask = code.all(code(f"sub i32 {code(f'shl i32 {1 << _SLOT_BITS}, {low}')}, 1"), "i32", _LANES)
+    beyond = code(f"trunc i64 {code(f'sub i64 {width}, %dim')} to i8")
+    inside, bytes_a_row = code(f"lshr i8 -1, {beyond}"), code(f"lshr i64 {width}, 3")
+    with code.each(count) as r:
+        words = code.at("%words", "i32", code(f"mul nuw i64 {r}, {width}"))
+        own = code.at(out, "i32", code(f"mul nuw i64 {r}, %dim"))
+        flags = code.at("%flags", "i8", code(f"mul nuw i64 {r}, {bytes_a_row}"))
+        with code.each(width, _LANES) as c:
+            place = code.at(words, "i32", c)
+            entries = []
+            for lane in range(_LANES):  # loaded one by one: taking a register apart is slower
+                word = code(f"load volatile i32, ptr {code.at(place, 'i32', lane)}")
+                slot = code(f"and i32 {code(f'lshr i32 {word}, {low}')}, {(1 << _SLOT_BITS) - 1}")
+                slot = code(f"zext i32 {slot} to i64")
+                entries.append(code.load("i64", code.at("%first_table", "i64", slot)))
+            pairs = code(f"bitcast <{_LANES} x i64> {code.gathered(entries, 'i64')} to <{2 * _LANES} x i32>")
+            offset, sure = (
+                code.mixed(pairs, "poison", 2 * _LANES, range(part, 2 * _LANES, 2), "i32") for part in (0, 1)
+            )
+            drawn = code.load(kind, place)
+            candidates = code(f"add {kind} {offset}, {code(f'and {kind} {drawn}, {mask}')}")
+            code.do(f"store {kind} {candidates}, ptr {code.at(own, 'i32', c)}, align 4")
+            unsure = code(f"bitcast <{_LANES} x i1> {code(f'icmp uge {kind} {drawn}, {sure}')} to i{_LANES}")
+            code.do(f"store i8 {unsure}, ptr {code.at(flags, 'i8', code(f'lshr i64 {c}, 3'))}")
+        last = code.at(flags, "i8", code(f"sub i64 {bytes_a_row}, 1"))
+        kept = code(f"and i8 {code.load('i8', last)}, {inside}")
+        code.do(f"store i8 {kept}, ptr {last}")
+
+
+def _list(code: Code, words: str) -> str:
+    """List the places of the words that are flagged, and return how many there are."""
+    end = code.at("%flags", "i8", code(f"lshr i64 {words}, 3"))
+    code.do(f"store i64 0, ptr {end}, align 1")
+    with code.loop("ult", words, ("i64", "0"), ("i64", "0")) as loop:
+        first, listed = loop.values
+        flags = code(f"load i64, ptr {code.at('%flags', 'i8', code(f'lshr i64 {first}, 3'))}, align 1")
+        with code.loop("ne", "0", ("i64", flags), ("i64", listed)) as bits:
+            left, place = bits.values
+            lane = code.call("i64", "cttz.i64", ("i64", left), ("i1", "true"))
+            word = code(f"trunc i64 {code(f'add nuw i64 {first}, {lane}')} to i32")
+            code.do(f"store i32 {word}, ptr {code.at('%pending', 'i32', place)}")
+            fewer = code(f"and i64 {left}, {code(f'sub i64 {left}, 1')}")
+            bits.then = [fewer, code(f"add nuw i64 {place}, 1")]
+        loop.then = [code(f"add nuw i64 {first}, 64"), bits.values[1]]
+    return loop.values[1]
+
+
+def _ask(code: Code, tried: Tried, rows: str, width: str) -> None:
+    """Write the counters of the blocks that listed words draw from."""
+    listed, attempt = tried
+    begin = code.all(code(f"trunc i64 {code(f'add i64 {attempt}, {_OWN}')} to i32"), "i32", _LANES)
+    span = code.all(str(_SPAN), "i32", _LANES)
+    with code.each(listed, _LANES) as i:
+        row, column = _apart(code, _some(code, i, listed)[0], width)
+        blocks = code(f"add {_WHOLE} {code(f'mul {_WHOLE} {column}, {span}')}, {begin}")
+        place = code.at("%asked", "[2 x i64]", i)
+        owners = zip(_addresses(code, rows, "i64", row), code.lanes(blocks, "i32", _LANES), strict=True)
+        for lane, (at, block) in enumerate(owners):
+            halves = _halves(code, code.load("i64", at), code(f"zext i32 {block} to i64"))
+            for k, half in enumerate(halves):
+                code.do(f"store i64 {half}, ptr {code.at(place, 'i64', 2 * lane + k)}")
+
+
+def _decide(code: Code, tried: Tried, out: str, tie: str, width: str) -> str:
+    """Decide about listed words with what they drew; list those that are rejected; return how many are."""
+    listed, attempt = tried
+    is_first = code(f"icmp eq i64 {attempt}, 0")
+    with code.loop("ult", listed, ("i64", "0"), ("i64", "0")) as loop:
+        i, kept = loop.values
+        places, inside = _some(code, i, listed)
+        row, column = _apart(code, places, width)
+        fresh, more = _drawn(code, i)
+        old = code.gathered([code.load("i32", at) for at in _addresses(code, "%words", "i32", places)], "i32")
+        words = code(f"select i1 {is_first}, {_WHOLE} {old}, {_WHOLE} {fresh}")
+        values, accepted, near = _compared(code, words, more)
+        near = code(f"or i8 {code.load('i8', tie)}, {_flags(code, near)}")
+        code.do(f"store i8 {near}, ptr {tie}")
+        dim = code.all(code("trunc i64 %dim to i32"), "i32", _LANES)
+        own = code(f"add {_WHOLE} {code(f'mul {_WHOLE} {row}, {dim}')}, {column}")
+        for value, at in zip(
+            code.lanes(values, "i32", _LANES), _addresses(code, out, "i32", own), strict=True
+        ):
+            code.do(f"store i32 {value}, ptr {at}")
+        stays = _flags(code, code(f"select {_BITS} {accepted}, {_BITS} zeroinitializer, {_BITS} {inside}"))
+        stays = code(f"zext i{_LANES} {stays} to i64")
+        for lane, place in enumerate(code.lanes(places, "i32", _LANES)):
+            code.do(f"store i32 {place}, ptr {code.at('%pending', 'i32', kept)}")
+            one = code(f"and i64 {code(f'lshr i64 {stays}, {lane}')}, 1")
+            kept = code(f"add nuw i64 {kept}, {one}")
+        loop.then = [code(f"add nuw i64 {i}, {_LANES}"), kept]
+    return loop.values[1]
+
+
+def _some(code: Code, i: str, listed: str) -> tuple[str, str]:
+    """Return some listed places from one on, and which are there; other lanes do the first one's work."""
+    places = code.load(_WHOLE, code.at("%pending", "i32", i))
+    left = code.all(code(f"trunc i64 {code(f'sub i64 {listed}, {i}')} to i32"), "i32", _LANES)
+    numbers = "<" + ", ".join(f"i32 {lane}" for lane in range(_LANES)) + ">"
+    inside = code(f"icmp ult {_WHOLE} {numbers}, {left}")
+    first = code.all(code(f"extractelement {_WHOLE} {places}, i64 0"), "i32", _LANES)
+    return code(f"select {_BITS} {inside}, {_WHOLE} {places}, {_WHOLE} {first}"), inside
+
+
+def _apart(code: Code, places: str, width: str) -> tuple[str, str]:
+    """Return the rows of a strip and the columns that places of words belong to."""
+    real = f"<{_LANES} x double>"
+    share = code(f"fdiv double 1.0, {code(f'uitofp i64 {width} to double')}")
+    middle = code(f"fadd {real} {code(f'sitofp {_WHOLE} {places} to {real}')}, {_real(code, 0.5)}")
+    row = code(f"fmul {real} {middle}, {code.all(share, 'double', _LANES)}")
+    row = code(f"fptosi {real} {row} to {_WHOLE}")
+    columns = code.all(code(f"trunc i64 {width} to i32"), "i32", _LANES)
+    return row, code(f"sub {_WHOLE} {places}, {code(f'mul {_WHOLE} {row}, {columns}')}")
+
+
+def _drawn(code: Code, i: str) -> tuple[str, str]:
+    """Return of some blocks that were asked for the lower halves of the first words, and the second words."""
+    blocks = f"<{2 * _LANES} x i64>"
+    drawn = code(f"load {blocks}, ptr {code.at('%asked', '[2 x i64]', i)}, align 8")
+    first, second = (code.mixed(drawn, "poison", 2 * _LANES, range(k, 2 * _LANES, 2), "i64") for k in (0, 1))
+    return code(f"trunc <{_LANES} x i64> {first} to {_WHOLE}"), second
+
+
+def _compared(code: Code, words: str, more: str) -> tuple[str, str, str]:
+    """Return candidates, and which of them are accepted and which come near a tie."""
+    real, wide = f"<{_LANES} x double>", f"<{_LANES} x i64>"
+    over_s, unit, ambiguous = (
+        code.all(code.load("double", code.at("%numbers", "double", k)), "double", _LANES) for k in range(3)
     )
-    pairs = code(f"bitcast <{lanes} x i64> {pairs} to <{2 * lanes} x i32>")
-    offset, sure = (
-        code.mixed(pairs, "poison", 2 * lanes, range(part, 2 * lanes, 2), "i32") for part in (0, 1)
+    low, slot_bits = (
+        code.all(each, "i32", _LANES) for each in (code("trunc i64 %place_bits to i32"), str(_SLOT_BITS))
     )
-    at = code("add nuw i64 %base, %first")
-    for table, values in (("%out", code(f"add {kind} {offset}, {low}")), ("%words", words)):
-        code.do(f"store {kind} {values}, ptr {code.at(table, 'i32', at)}, align 4")
-    unsure = code(f"icmp uge {kind} {words}, {sure}")
-    places = "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">"
-    rest = code(f"trunc i64 {code('sub i64 %dim, %first')} to i32")
-    inside = code(f"icmp ult {kind} {places}, {code.all(rest, 'i32', lanes)}")
-    own = code(f"and <{lanes} x i1> {unsure}, {inside}")
-    return code(f"bitcast <{lanes} x i1> {own} to i{lanes}")
-
-
-def _decisions(code: Code, blocks: int) -> str:
-    """Add what decides about some listed words; return how many stay on the list, which is rewritten."""
-    inside, entries, places, counters, firsts = [], [], [], [], []
-    for lane in range(blocks):
-        own = code(f"add nuw i64 %i, {lane}")
-        inside.append(code(f"icmp ult i64 {own}, %open"))
-        own = code(f"select i1 {inside[-1]}, i64 {own}, i64 %i")  # a lane too many does the first one's work
-        entries.append(code.load("i64", code.at("%pending", "i64", own)))
-        row, coordinate = code(f"lshr i64 {entries[-1]}, 32"), code(f"and i64 {entries[-1]}, {(1 << 32) - 1}")
-        places.append(code(f"add nuw i64 {code(f'mul nuw i64 {row}, %dim')}, {coordinate}"))
-        firsts.append(code.load("i32", code.at("%words", "i32", places[-1])))
-        upper, lower = _halves(code, code.load("i64", code.at("%rows", "i64", row)))
-        block = code(f"add i64 {code(f'mul i64 {coordinate}, {_SPAN}')}, {_OWN}")
-        block = code.call("i64", "bswap.i64", ("i64", code(f"add i64 {block}, %attempt")))
-        counters += [upper, code(f"or i64 {lower}, {block}")]
-    drawn = encrypted(code, code.gathered(counters, "i64"), "%keys", blocks)
-    halves = code.lanes(drawn, "i64", 2 * blocks)
-    for lane in range(blocks):
-        word = code(
-            f"select i1 %is_first, i32 {firsts[lane]}, i32 {code(f'trunc i64 {halves[2 * lane]} to i32')}"
-        )
-        firsts[lane] = code(f"zext i32 {word} to i64")
-    values, gap, near = _compared(code, firsts, halves[1::2], blocks)
-    kept, ties = "%kept", code.load("i64", "%ties")
-    accepted, tied = (code.lanes(flags, "i1", blocks) for flags in (gap, near))
-    for lane in range(blocks):
-        code.do(f"store i32 {values[lane]}, ptr {code.at('%out', 'i32', places[lane])}")
-        code.do(f"store i64 {entries[lane]}, ptr {code.at('%pending', 'i64', kept)}")
-        rejected = code(f"xor i1 {accepted[lane]}, true")
-        stays = code(f"and i1 {rejected}, {inside[lane]}")
-        kept = code(f"add i64 {kept}, {code(f'zext i1 {stays} to i64')}")
-        ties = code(f"or i64 {ties}, {code(f'zext i1 {tied[lane]} to i64')}")
-    code.do(f"store i64 {ties}, ptr %ties")
-    return kept
-
-
-def _compared(code: Code, words: list[str], more: list[str], count: int) -> tuple[list[str], str, str]:
-    """Return candidates, and vectors of which are accepted and which come near a tie."""
-    real = f"<{count} x double>"
-    number = [
-        code.all(code.load("double", code.at("%numbers", "double", k)), "double", count) for k in range(3)
-    ]
-    narrow = code("shl i64 1, %place_bits")
-    narrow = code(f"sub i64 {narrow}, 1")
-    shift = code("sub i64 32, %bits")
-    values, shares, begun, goes_on = [], [], [], []
-    for word, bits in zip(words, more, strict=True):
-        place = code(f"and i64 {word}, {narrow}")
-        slot = code(f"lshr i64 {word}, %place_bits")
-        slot = code(f"and i64 {slot}, {(1 << 15) - 1}")
-        own = code(f"and i64 {bits}, {code.load('i64', code.at('%more', 'i64', slot))}")
-        place = code(f"or i64 {place}, {code(f'shl i64 {own}, %place_bits')}")
-        start = code(f"sext i32 {code.load('i32', code.at('%start', 'i32', slot))} to i64")
-        values.append(code(f"add i64 {start}, {place}"))
-        shares.append(code.load("double", code.at("%share", "double", slot)))
-        begun.append(code(f"uitofp i64 {code(f'lshr i64 {word}, {shift}')} to double"))
-        goes_on.append(code(f"uitofp i64 {code(f'lshr i64 {bits}, 12')} to double"))
-    x = code.gathered([code(f"sitofp i64 {value} to double") for value in values], "double")
-    x = code(f"fmul {real} {x}, {number[0]}")
-    exponent = code(f"fmul {real} {code(f'fmul {real} {x}, {x}')}, {_real(code, -0.5, count)}")
-    p = code(f"fmul {real} {code.gathered(shares, 'double')}, {_exponential(code, exponent, count)}")
-    u = code(f"fmul {real} {code.gathered(goes_on, 'double')}, {_real(code, 2.0**-52, count)}")
-    u = code(f"fadd {real} {u}, {code.gathered(begun, 'double')}")
-    u = code(f"fmul {real} {u}, {number[1]}")
+    narrow = code(f"sub i64 {code('shl i64 1, %place_bits')}, 1")
+    slot = code(f"lshr {_WHOLE} {words}, {low}")
+    slot = code(f"and {_WHOLE} {slot}, {code.all(str((1 << _SLOT_BITS) - 1), 'i32', _LANES)}")
+    offset = code.gathered(
+        [code.load("i32", at) for at in _addresses(code, "%first_table", "i64", slot)], "i32"
+    )
+    start = code(f"add {_WHOLE} {offset}, {code(f'shl {_WHOLE} {slot}, {low}')}")
+    strip = code(f"ashr {_WHOLE} {start}, {low}")
+    strip = code(f"and {_WHOLE} {strip}, {code.all(str((1 << STRIP_BITS) - 1), 'i32', _LANES)}")
+    share, mask = (
+        code.gathered([code.load(kind, at) for at in _addresses(code, table, kind, strip)], kind)
+        for table, kind in (("%share", "double"), ("%more", "i32"))
+    )
+    place = code(f"and {_WHOLE} {words}, {code.all(code(f'trunc i64 {narrow} to i32'), 'i32', _LANES)}")
+    further = code(f"and {_WHOLE} {code(f'trunc {wide} {more} to {_WHOLE}')}, {mask}")
+    place = code(f"or {_WHOLE} {place}, {code(f'shl {_WHOLE} {further}, {low}')}")
+    values = code(f"add {_WHOLE} {start}, {place}")
+    x = code(f"fmul {real} {code(f'sitofp {_WHOLE} {values} to {real}')}, {over_s}")
+    exponent = code(f"fmul {real} {code(f'fmul {real} {x}, {x}')}, {_real(code, -0.5)}")
+    p = code(f"fmul {real} {share}, {_exponential(code, exponent)}")
+    begun = code(f"lshr {_WHOLE} {words}, {code(f'add {_WHOLE} {low}, {slot_bits}')}")
+    u = code(f"fadd {real} {code(f'sitofp {_WHOLE} {begun} to {real}')}, {_fraction(code, more)}")
+    u = code(f"fmul {real} {u}, {unit}")
     gap = code(f"fsub {real} {u}, {p}")
-    near = code(f"fcmp olt {real} {code.call(real, f'fabs.v{count}f64', (real, gap))}, {number[2]}")
-    small = [code(f"trunc i64 {value} to i32") for value in values]
-    return small, code(f"fcmp olt {real} {u}, {p}"), near
+    near = code(f"fcmp olt {real} {code.call(real, f'fabs.v{_LANES}f64', (real, gap))}, {ambiguous}")
+    return values, code(f"fcmp olt {real} {u}, {p}"), near
 
 
-def _exponential(code: Code, x: str, count: int) -> str:
+def _fraction(code: Code, bits: str) -> str:
+    """Return the highest 52 bits of 64 as a number below one, exactly: one less than a number above one."""
+    real, wide = f"<{_LANES} x double>", f"<{_LANES} x i64>"
+    one = code.all(str(1023 << 52), "i64", _LANES)
+    number = code(f"lshr {wide} {bits}, {code.all('12', 'i64', _LANES)}")
+    number = code(f"or {wide} {number}, {one}")
+    return code(f"fsub {real} {code(f'bitcast {wide} {number} to {real}')}, {_real(code, 1.0)}")
+
+
+def _exponential(code: Code, x: str) -> str:
     """Return exp(x) for -700 < x <= 0: 2^k exp(r), r between -ln 2 / 2 and ln 2 / 2, by its series."""
-    real, whole = f"<{count} x double>", f"<{count} x i64>"
-    turns = code(f"fmul {real} {x}, {_real(code, 1 / math.log(2), count)}")
-    k = code.call(real, f"rint.v{count}f64", (real, turns))
+    real, wide = f"<{_LANES} x double>", f"<{_LANES} x i64>"
+    turns = code(f"fmul {real} {x}, {_real(code, 1 / math.log(2))}")
+    k = code.call(real, f"rint.v{_LANES}f64", (real, turns))
     for part in _LN2:
-        x = code(f"fsub {real} {x}, {code(f'fmul {real} {k}, {_real(code, part, count)}')}")
-    total = _real(code, 1 / math.factorial(_DEGREE), count)
+        product = code(f"fmul contract {real} {k}, {_real(code, part)}")
+        x = code(f"fsub contract {real} {x}, {product}")
+    total = _real(code, 1 / math.factorial(_DEGREE))
     for power in range(_DEGREE - 1, -1, -1):
-        total = code(f"fmul {real} {total}, {x}")
-        total = code(f"fadd {real} {total}, {_real(code, 1 / math.factorial(power), count)}")
-    exponent = code(f"add {whole} {code(f'fptosi {real} {k} to {whole}')}, {code.all('1023', 'i64', count)}")
-    bits = code(f"shl {whole} {exponent}, {code.all('52', 'i64', count)}")
-    return code(f"fmul {real} {total}, {code(f'bitcast {whole} {bits} to {real}')}")
+        product = code(f"fmul contract {real} {total}, {x}")
+        total = code(f"fadd contract {real} {product}, {_real(code, 1 / math.factorial(power))}")
+    whole = code(f"sext {_WHOLE} {code(f'fptosi {real} {k} to {_WHOLE}')} to {wide}")
+    exponent = code(f"add {wide} {whole}, {code.all('1023', 'i64', _LANES)}")
+    bits = code(f"shl {wide} {exponent}, {code.all('52', 'i64', _LANES)}")
+    return code(f"fmul {real} {total}, {code(f'bitcast {wide} {bits} to {real}')}")
 
 
-def _real(code: Code, value: float, count: int) -> str:
+def _flags(code: Code, flags: str) -> str:
+    """Return flags as the bits of an integer."""
+    return code(f"bitcast {_BITS} {flags} to i{_LANES}")
+
+
+def _addresses(code: Code, table: str, kind: str, places: str) -> list[str]:
+    """Return the addresses of some entries of a table."""
+    return [
+        code.at(table, kind, code(f"zext i32 {place} to i64")) for place in code.lanes(places, "i32", _LANES)
+    ]
+
+
+def _real(code: Code, value: float) -> str:
     """Return a vector with one number in all lanes."""
-    return code.all(f"0x{np.float64(value).view(np.uint64):016X}", "double", count)
+    return code.all(f"0x{np.float64(value).view(np.uint64):016X}", "double", _LANES)

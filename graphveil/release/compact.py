@@ -7,8 +7,6 @@ in 32. What a row lacks of eight is made up by a row of zeros, which costs less 
 anywhere. Where the table is larger than the cache, memory is asked for rows ahead of their turn.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
 
 MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
@@ -27,7 +26,7 @@ _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 _CACHE = 1 << 24  # bytes of a table from which memory is asked ahead,
 _AHEAD = 32  # so many edges
 _LINE = 32  # 16-bit integers that memory brings in together
-_ROWS_A_THREAD, _SHARES = 1 << 12, 4
+_ROWS_A_THREAD = 1 << 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,21 +76,24 @@ class CompactRows:
 
         in_parts(part, count, _ROWS_A_THREAD)
 
-    def add_sums(self, edges: Edges, shift: Tensor | None, out: Tensor) -> bool:
-        """Add the sums over a block's edges to its rows of noise; whether it did: not if a row is too long.
+    def add_sums(self, edges: Edges, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor) -> bool:
+        """Write the sums over a block's edges with their noise; whether it did: not if a row is too long.
 
         Args:
             edges: the block.
             shift: what is added to the sources of each row's edges, int32 (rows); None for nothing.
-            out: whole numbers in float32, (rows, dim): noise, and afterwards noisy sums, rounded once.
+            noise: whole numbers, int32 (rows, dim).
+            scale: what they are multiplied by, a power of two.
+            out: the noisy sums, float32 (rows, dim), each rounded once.
         """
         most = int(edges.degrees.max())
         if most << self.bits >= 1 << _SUM_BITS or not can_compile():
             return False
         ahead = _AHEAD if self.rows.numel() * self.rows.element_size() > _CACHE else 0
         run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None, ahead)
-        given = (edges.offsets, edges.sources, edges.offsets if shift is None else shift, self.rows, out)
-        run(len(edges), len(edges.sources), len(self.rows) - 1, *(part.data_ptr() for part in given))
+        shifts, bits = edges.offsets if shift is None else shift, int(np.float32(scale).view(np.int32))
+        given = (edges.offsets, edges.sources, shifts, self.rows, noise, out)
+        run(len(edges), len(edges.sources), len(self.rows) - 1, bits, *(part.data_ptr() for part in given))
         return True
 
 
@@ -100,22 +102,10 @@ def can_compact(dim: int, bits: int) -> bool:
     return dim <= MAX_WIDTH and bits <= MAX_BITS and can_compile()
 
 
-def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
-    """Do work on rows from one to another, shared by the threads that torch has here."""
-    threads = max(1, min(torch.get_num_threads(), count // least))
-    if threads == 1:
-        part(0, count)
-        return
-    shares = _SHARES * threads  # more than threads, since some rows are longer
-    cuts = [count * place // shares for place in range(shares + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(part, cuts[:-1], cuts[1:]))
-
-
 @lru_cache(maxsize=64)
 def _summing(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> Compiled:
     """Return the sum for rows of some width, of which ``dim`` columns are there."""
-    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 3, 5)
+    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 4, 6)
 
 
 @lru_cache(maxsize=64)
@@ -146,8 +136,8 @@ def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> 
 %row = type [{width} x i16]
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 {declared}
-define void @run(i64 %rows, i64 %edges, i64 %nothing, ptr %offsets, ptr %sources, ptr %shifts,
-                 ptr noalias %table, ptr noalias %out) {{
+define void @run(i64 %rows, i64 %edges, i64 %nothing, i64 %scale, ptr %offsets, ptr %sources,
+                 ptr %shifts, ptr noalias %table, ptr noalias %noise, ptr noalias %out) {{
 start:
   %last = sub i64 %edges, 1
   %any = icmp ult i64 0, %rows
@@ -220,39 +210,21 @@ def _added(code: Code, total: str, rows: list[str], width: int, bits: int) -> st
 
 
 def _finished(code: Code, total: str, width: int, dim: int) -> None:
-    """Add a row's sum to its noise, in integers, and write it back in float32."""
-    at = code.at("%out", "float", code(f"mul nuw i64 %v, {dim}"))
+    """Add a row's noise to its sum, in integers, and write both in float32, scaled."""
+    row = code(f"mul nuw i64 %v, {dim}")
     kind, real = f"<{width} x i32>", f"<{width} x float>"
-    noise = code(f"fptosi {real} {_columns(code, at, 'float', width, dim)} to {kind}")
+    noise = code.columns(code.at("%noise", "i32", row), "i32", width, dim)
     noisy = code(f"sitofp {kind} {code(f'add {kind} {noise}, {total}')} to {real}")
-    if width == dim:
-        code.do(f"store {real} {noisy}, ptr {at}, align 4")
-        return
-    flags, store = f"<{width} x i1>", f"@llvm.masked.store.v{width}f32.p0"
-    code.declared.add(f"declare void {store}({real}, ptr, i32, {flags})")
-    code.do(f"call void {store}({real} {noisy}, ptr {at}, i32 4, {flags} {_there(width, dim)})")
-
-
-def _columns(code: Code, at: str, kind: str, width: int, dim: int) -> str:
-    """Return a row of floats, filled up with zeros."""
-    real, size = f"<{width} x {kind}>", 4 if kind == "float" else 8
-    if width == dim:
-        return code(f"load {real}, ptr {at}, align {size}")
-    flags, name = f"<{width} x i1>", f"masked.load.v{width}f{8 * size}.p0"
-    fixed = ("i32", str(size)), (flags, _there(width, dim)), (real, "zeroinitializer")
-    return code.call(real, name, ("ptr", at), *fixed)
-
-
-def _there(width: int, dim: int) -> str:
-    """Return which columns are there."""
-    return f"<{', '.join(f'i1 {str(column < dim).lower()}' for column in range(width))}>"
+    scale = code.all(code(f"bitcast i32 {code('trunc i64 %scale to i32')} to float"), "float", width)
+    noisy = code(f"fmul {real} {noisy}, {scale}")
+    code.put(noisy, code.at("%out", "float", row), width, dim)
 
 
 def _fill_program(width: int, dim: int, kind: str) -> str:
     """Return the truncation in LLVM's assembly language: a loop over sources, and one over copies."""
     row, copy = parts = Code("r"), Code("c")
     real, short = f"<{width} x double>", f"<{width} x i16>"
-    values = _columns(row, row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}")), kind, width, dim)
+    values = row.columns(row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}")), kind, width, dim)
     if kind == "float":
         values = row(f"fpext <{width} x float> {values} to {real}")
     bounds = row.at(
@@ -261,11 +233,7 @@ def _fill_program(width: int, dim: int, kind: str) -> str:
     bound = copy.load("double", copy.at(bounds, "double", "%h"))
     grid = copy(f"fmul {real} {values}, {copy.all(bound, 'double', width)}")
     grid = copy.call(real, f"trunc.v{width}f64", (real, grid))
-    copy.declared.add(f"declare double @llvm.vector.reduce.fadd.v{width}f64(double, {real})")
-    squares = copy(
-        f"fmul {real} {grid}, {grid}"
-    )  # whole numbers: of a row within its bound every sum is exact
-    norm = copy(f"call reassoc double @llvm.vector.reduce.fadd.v{width}f64(double 0.0, {real} {squares})")
+    norm = copy.total(copy(f"fmul {real} {grid}, {grid}"), width)  # exact in a row within its bound
     fits = copy(f"fcmp ole double {norm}, {copy(f'fmul double {bound}, {bound}')}")
     kept = copy(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")
     place = copy(f"add nuw i64 %v, {copy('mul nuw i64 %h, %count')}")

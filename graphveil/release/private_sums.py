@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from graphveil._random import RowStream
+from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
-from graphveil.release.compact import CompactRows, in_parts
+from graphveil.release.compact import CompactRows
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.row_noise import RowKinds, RowNoise, noise_rows
@@ -86,16 +87,16 @@ class NoisyRows(BlockWork):
         Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
         addition sees the exact noisy sum only: it is post-processing.
         """
-        out = torch.empty((len(edges), self.sums.dim))
+        out, stream = torch.empty((len(edges), self.sums.dim)), RowStream(self.key)
         rows = self.sums.rows
         if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
             in_parts(
-                lambda first, last: self._fill(edges.rows(first, last), out[first:last]),
+                lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
                 len(edges),
                 _ROWS_A_THREAD,
             )
         else:
-            self._fill(edges, out)
+            self._fill(edges, stream, out)
         return out
 
     def on(self, device: str) -> "NoisyRows":
@@ -105,26 +106,28 @@ class NoisyRows(BlockWork):
         """
         return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
 
-    def _fill(self, edges: Edges, out: Tensor) -> None:
+    def _fill(self, edges: Edges, stream: RowStream, out: Tensor) -> None:
         """Write the noisy rows of a block, some at a time."""
         sums = self.sums
         at_once = _EDGES if sums.pairs is None or sums.fused is not None else _WEIGHED_EDGES
         for piece in edges.pieces(max(1, _ENTRIES // sums.dim), at_once):
-            rows = noise_rows(piece, self.noise, RowStream(self.key), sums.dim)
-            kinds = self.noise.of(piece)
-            if not _added_compiled(piece, sums, kinds, rows):
-                total = exact_sum(piece, sums, kinds)
-                rows = rows.to(total.device).add_(total).cpu()  # added where the sums are
-            self.noise.scale(rows, kinds)
-            out[piece.start - edges.start : piece.stop - edges.start] = rows
+            drawn, kinds = noise_rows(piece, self.noise, stream, sums.dim), self.noise.of(piece)
+            rows = out[piece.start - edges.start : piece.stop - edges.start]
+            if _added_compiled(piece, sums, self.noise, drawn, rows):
+                continue
+            total = exact_sum(piece, sums, kinds)
+            noisy = drawn.to(total.device, self.noise.real).add_(total).cpu()  # added where the sums are
+            self.noise.scale(noisy, kinds)
+            rows.copy_(noisy)
 
 
-def _added_compiled(edges: Edges, sums: Sums, kinds: RowKinds | None, rows: Tensor) -> bool:
-    """Add the exact sums to rows of noise by a compiled pass, if there is one for them; whether there was."""
-    if not isinstance(sums.rows, CompactRows) or rows.dtype != torch.float32:
+def _added_compiled(edges: Edges, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
+    """Write answers by a compiled pass, if there is one for them; whether there was."""
+    if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
+    kinds = noise.of(edges)
     shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
-    return sums.rows.add_sums(edges, shift, rows)
+    return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
 
 
 def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:

@@ -13,7 +13,6 @@ from graphveil.mechanisms import IntegerNoise
 from graphveil.release.query import FLOAT32_EXACT
 
 SIGMAS = 15  # no sampler draws noise beyond this many standard deviations
-_ENTRIES = 1 << 19  # drawn at a time: they stay in the cache
 
 RowKinds = npt.NDArray[np.int64]
 
@@ -28,6 +27,26 @@ class RowNoise:
     kinds: Tensor | None
     noise: tuple[IntegerNoise | None, ...]
     scales: tuple[float, ...]
+
+    @property
+    def laws(self) -> set[IntegerNoise]:
+        """The laws that differ."""
+        return {law for law in self.noise if law is not None}
+
+    @property
+    def most(self) -> float:
+        """What no noise exceeds, in grid steps."""
+        return max(law.sigma for law in self.laws) * SIGMAS
+
+    @property
+    def real(self) -> torch.dtype:
+        """A float type that holds the noise exactly."""
+        return torch.float32 if self.most < FLOAT32_EXACT else torch.float64
+
+    @property
+    def scaled(self) -> float | None:
+        """What a grid step is worth, if it is the same for all rows and each is released."""
+        return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
 
     def of(self, edges: Edges) -> RowKinds | None:
         """Return the kinds of a block's rows."""
@@ -44,18 +63,14 @@ class RowNoise:
 
 
 def noise_rows(edges: Edges, noise: RowNoise, stream: RowStream, dim: int) -> Tensor:
-    """Return the integer noise of a block's rows, each by the law of its kind, in a float type."""
-    drawn = {law for law in noise.noise if law is not None}
-    fits = max(law.sigma for law in drawn) * SIGMAS < FLOAT32_EXACT
-    noisy = torch.empty((len(edges), dim), dtype=torch.float32 if fits else torch.float64)
-    if None in noise.noise:
-        noisy.zero_()
-    out, own = noisy.numpy(), noise.of(edges)
-    at_once = max(1, _ENTRIES // dim)
-    for law in drawn:
-        rows = np.arange(edges.start, edges.stop)
-        chosen = None if own is None else np.flatnonzero(np.array([kind == law for kind in noise.noise])[own])
-        for first in range(0, len(rows) if chosen is None else len(chosen), at_once):
-            some = slice(first, first + at_once) if chosen is None else chosen[first : first + at_once]
-            out[some] = law.draw(stream, rows[some], dim)
-    return noisy
+    """Return the integer noise of a block's rows, each by the law of its kind: int32 where it fits."""
+    rows, own = np.arange(edges.start, edges.stop), noise.of(edges)
+    whole = np.int32 if noise.most < 1 << 31 else np.int64
+    if own is None:
+        (law,) = noise.laws
+        return torch.from_numpy(law.draw(stream, rows, dim).astype(whole, copy=False))
+    out = np.zeros((len(edges), dim), dtype=whole)
+    for law in noise.laws:
+        chosen = np.flatnonzero(np.array([kind == law for kind in noise.noise])[own])
+        out[chosen] = law.draw(stream, rows[chosen], dim)
+    return torch.from_numpy(out)

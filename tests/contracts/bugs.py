@@ -436,9 +436,9 @@ def a_compact_sum_takes_the_next_edge(patch: Patch) -> None:
 @caught_by(checks.every_row_has_its_groups_noise)
 def a_compact_sum_is_written_over_its_noise(patch: Patch) -> None:
     def without_noise(
-        add: Callable[..., bool], rows: CompactRows, edges: Edges, shift: Any, out: Tensor
+        add: Callable[..., bool], rows: CompactRows, edges: Edges, shift: Any, noise: Tensor, *args: Any
     ) -> bool:
-        return add(rows, edges, shift, out.zero_())
+        return add(rows, edges, shift, torch.zeros_like(noise), *args)
 
     _compact(patch, without_noise)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphveil._llvm import compile_for_host, host_features
+from graphveil._llvm import host_features
 from graphveil._random import RowStream
 from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 
@@ -54,16 +54,14 @@ def test_rows_of_any_number_and_order_are_the_same(rows: np.ndarray) -> None:
 def test_chunks_of_any_size_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999)
     for chunk in (1, 13, 100):
-        monkeypatch.setattr(_exact_compiled, "_CHUNK", chunk)
+        monkeypatch.setattr(_exact_compiled, "_STRIP", chunk)
         assert np.array_equal(_exact.discrete_gaussian(RowStream(KEY), np.arange(50), 6, 9999), whole)
 
 
 @needs_aes
 @pytest.mark.parametrize("blocks", [blocks for blocks in (1, 2, 4) if blocks <= MOST])
 def test_registers_of_every_width_draw_the_same(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compile_for_host(_exact_compiled._program(blocks), 5, 12)
-    narrow = _exact_compiled.Pass(blocks, compiled)
-    monkeypatch.setattr(_exact, "compiled_pass", lambda: narrow)
+    monkeypatch.setattr(_exact, "compiled_pass", lambda: _exact_compiled.made(blocks))
     drawn = _exact.discrete_gaussian(RowStream(KEY), np.arange(700), 9, 6776 * 1024 + 309)
     assert np.array_equal(drawn, plain(np.arange(700), 9, 6776 * 1024 + 309))
 
@@ -75,13 +73,13 @@ def test_what_comes_near_a_tie_is_drawn_again_in_arbitrary_precision(
     again: list[int] = []
     plainly = _exact._drawn_plainly
     monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
-    monkeypatch.setattr(_exact_compiled, "_CHUNK", 64)
+    monkeypatch.setattr(_exact_compiled, "_STRIP", 64)
     rows = np.arange(640)
     sure = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
     assert not again
     monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)  # of which a sample in some hundred comes so near
     near = _exact.discrete_gaussian(RowStream(KEY), rows, 4, 5000)
-    assert 0 < len(again) < 40 and set(again) == {16}
+    assert 0 < len(again) < 40 and set(again) == {8}
     assert np.array_equal(sure, near)
 
 

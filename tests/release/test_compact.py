@@ -121,7 +121,10 @@ def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
         edges = Edges(
             0, 1, torch.tensor([0, count], dtype=torch.int32), torch.zeros(count, dtype=torch.int32)
         )
-        assert rows.add_sums(edges, None, torch.zeros(1, 2)) is compiled
+        assert (
+            rows.add_sums(edges, None, torch.zeros(1, 2, dtype=torch.int32), 1.0, torch.empty(1, 2))
+            is compiled
+        )
         assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
 
 
