@@ -55,9 +55,8 @@ class Pass:
             keys: the round keys of the stream.
             rows: row numbers.
             dim: samples a row.
-            tables: by slot, offset and threshold; by strip from the lowest on, the share and the mask of
-                further bits; then four numbers: DENOMINATOR / numerator, 2^-bits, what counts as a tie, and
-                1 / width.
+            tables: by slot, offset and threshold; by strip, the share and the mask of further bits; then
+                three numbers: DENOMINATOR / numerator, 2^-bits, and what counts as a tie.
             place_bits: bits of a place in a narrow strip.
         """
         width = -(-dim // _LANES) * _LANES
@@ -127,7 +126,8 @@ def _program(blocks: int) -> str:
         with code.loop("ne", "0", ("i64", listed), ("i64", "0")) as tries:
             tried = tries.values[0], tries.values[1]
             _ask(code, tried, rows, width)
-            _encrypt(code, "%asked", code(f"shl nuw i64 {tried[0]}, 2"), blocks)
+            every_lane = code(f"and i64 {code(f'add i64 {tried[0]}, {_LANES - 1}')}, -{_LANES}")
+            _encrypt(code, "%asked", code(f"shl nuw i64 {every_lane}, 2"), blocks)
             kept = _decide(code, tried, out, tie, width)
             tries.then = [kept, code(f"add nuw i64 {tries.values[1]}, 1")]
     declared = "\n".join(sorted(code.declared))

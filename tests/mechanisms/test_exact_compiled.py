@@ -121,13 +121,18 @@ def rows_have_the_noise_of_their_places(draw: Any, one: Any, keys: Any, rows: An
     return draw(one, keys, np.arange(len(rows)), *how)
 
 
+def _strip(dim: int) -> int:
+    """Return the rows of a strip, whose words fill up registers."""
+    return max(1, _exact_compiled._STRIP // (-(-dim // 8) * 8))
+
+
 def every_chunk_repeats_the_first(draw: Any, one: Any, keys: Any, rows: Any, dim: int, *how: Any) -> Any:
-    return draw(one, keys, rows[np.arange(len(rows)) % max(1, _exact_compiled._CHUNK // dim)], dim, *how)
+    return draw(one, keys, rows[np.arange(len(rows)) % _strip(dim)], dim, *how)
 
 
 def later_chunks_have_no_noise(draw: Any, one: Any, keys: Any, rows: Any, dim: int, *how: Any) -> Any:
     out, again = draw(one, keys, rows, dim, *how)
-    out[max(1, _exact_compiled._CHUNK // dim) :] = 0
+    out[_strip(dim) :] = 0
     return out, again
 
 
