@@ -10,36 +10,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from browser import BROWSER, said_by
+from browser import AXE, DRIVER, window
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("", "start/engineer/", "methods/", "reproduce/", "results/graphveil-frontier.strict/", "audit/")
-# Posts what a test asks: width, overflow, colours, what failed.
-PROBE = """<script>
-const failed = [];
-addEventListener("error", e => failed.push(e.message || e.target.src || e.target.href), true);
-console.error = (...words) => failed.push(words.join(" "));
-addEventListener("load", () => {
-  const page = document.documentElement, wide = page.scrollWidth - page.clientWidth;
-  const colours = document.body.getAttribute("data-md-color-scheme");
-  top.postMessage(`${innerWidth} wide, ${wide} beyond, ${colours}: ${failed}`, "*");
-});
-</script>"""
+PAGES = (
+    *("", "start/engineer/", "methods/", "reproduce/", "audit/"),
+    *(f"results/{page}/" for page in ("graphveil-frontier.strict", "gap-table2.strict", "trends")),
+)
+LAYOUT = """const page = document.documentElement;
+const scheme = document.body.getAttribute("data-md-color-scheme");
+return [innerWidth, page.scrollWidth - page.clientWidth, scheme]"""
 
 
-class Probed(SimpleHTTPRequestHandler):
-    """Serves pages with the probe in them."""
-
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path)) / "index.html"
-        if not path.is_file():
-            super().do_GET()
-            return
-        page = path.read_text("utf-8").replace("<head>", f"<head>{PROBE}", 1).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(page)
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves the site."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -52,7 +36,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     subprocess.run([sys.executable, "-m", *build], cwd=ROOT, env=quiet, check=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Probed, directory=str(site)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
@@ -60,10 +44,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver is installed")
 @pytest.mark.parametrize("scheme", ["default", "slate"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_and_nothing_fails(address: str, width: int, scheme: str, tmp_path: Path) -> None:
-    dark = scheme == "slate"
-    found = {page: said_by(address + page, width=width, folder=tmp_path, dark=dark) for page in PAGES}
-    assert found == dict.fromkeys(PAGES, f"{width} wide, 0 beyond, {scheme}: ")
+def test_it_fits_and_nothing_fails(address: str, width: int, scheme: str) -> None:
+    found = {}
+    with window(width=width, dark=scheme == "slate") as shown:
+        for page in PAGES:
+            shown.open(address + page)
+            found[page] = (shown.says(LAYOUT), shown.errors(), shown.serious() if AXE else [])
+    assert found == dict.fromkeys(PAGES, ([width, 0, scheme], [], []))

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from browser import BROWSER, said_by
+from browser import AXE, BROWSER, DRIVER, said_by, window
 from command import Invoke
 
 from graphveil.cli import main
@@ -130,3 +130,17 @@ def test_it_fits_a_phone_and_a_desk(
     assert found is not None, said
     beyond, smallest, icons = map(float, found.groups())
     assert beyond <= 0 and smallest >= 11 and icons < 40
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(DRIVER is None or AXE is None, reason="no chromedriver, or AXE names no axe.min.js")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_serious_in_a_report(
+    runs: list[FinishedRun], width: int, dark: bool, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(compared_page(runs, today=TODAY, interactive=interactive_available()), encoding="utf-8")
+    with window(width=width, dark=dark) as shown:
+        shown.open(page.as_uri())
+        assert shown.serious() + shown.errors() == []
