@@ -170,18 +170,25 @@ def test_features_that_do_not_fit_are_refused_before_they_are_made(
     assert invoke(*train_of("gap", "undirected-edge", tables), "--no-baseline", "--out", "r").code == 0
 
 
-@pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])
+@pytest.mark.parametrize(
+    ("model", "unit", "size"),
+    [
+        *((model, "undirected-edge", 4) for model in (gv.GAP, gv.ClassCode, gv.MLP)),
+        (gv.MLP, "node-owner", 16),
+    ],
+)
 def test_features_that_are_there_and_cannot_be_copied_are_refused_before_anything_is_spent(
-    model: type[Estimator], monkeypatch: pytest.MonkeyPatch
+    model: type[Estimator], unit: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spend_nothing(monkeypatch)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.normal(size=(90, 700)), np.arange(90) % 3, *some(90, rng), directed=False)
-    graph = split(graph, unit="undirected-edge")
-    count = int(graph.mask("train").sum())
-    monkeypatch.setattr(_memory, "free", lambda: count * 700 * 4 - 1)
-    with pytest.raises(GraphError, match=rf"700 features of the {count} nodes that networks learn from take"):
-        model(unit="undirected-edge", epsilon=1.0).fit(graph)
+    graph = split(graph, unit=unit)
+    masks = ("train",) if unit == "undirected-edge" else ("train", "val")
+    count = sum(int(graph.mask(name).sum()) for name in masks)
+    monkeypatch.setattr(_memory, "free", lambda: count * 700 * size - 1)
+    with pytest.raises(GraphError, match=rf"700 features of the {count} nodes that are learned from take"):
+        model(unit=unit, epsilon=1.0).fit(graph)
 
 
 @pytest.mark.parametrize("model", [gv.GAP, gv.ClassCode, gv.MLP])

@@ -102,6 +102,7 @@ class Method(ABC):
     grows: ClassVar[bool] = False  # whether a graph that has grown can be asked for its new rows alone
     tables: ClassVar[float] = 2.0  # how many float64 arrays (N, C) a fit holds at once
     pairs: ClassVar[float] = 0.0  # and how many (C, C)
+    copies: ClassVar[float] = 4.0  # bytes of each feature of each node that is learned from, if it is dense
 
     name: str
     terms: Terms
@@ -133,13 +134,17 @@ class Method(ABC):
             f"the predictions of {graph.num_classes:,} classes for {graph.num_nodes:,} nodes",
             "merge rare classes, or train where there is more memory",
         )
-        if self.samples and isinstance(graph.x, Tensor):
-            count = min(int(graph.mask("train").sum()), MOST)
+        learned = self.learned(graph)
+        if learned and isinstance(graph.x, Tensor):
             check_room(
-                4.0 * count * graph.x.shape[1],
-                f"{graph.x.shape[1]:,} features of the {count:,} nodes that networks learn from",
+                self.copies * graph.x[:1].numel() * learned,
+                f"copies of {graph.num_features:,} features of the {learned:,} nodes that are learned from",
                 "leave features out, hash categories into fewer places, or train where there is more memory",
             )
+
+    def learned(self, graph: Graph) -> int:
+        """Return how many nodes a fit copies the features of at once, by public masks; 0 where it is few."""
+        return min(int(graph.mask("train").sum()), MOST) if self.samples else 0
 
     def room(self, graph: Graph) -> float:
         """Return about how many bytes a fit takes besides the graph, from its public sizes."""

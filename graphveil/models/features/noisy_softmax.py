@@ -113,8 +113,9 @@ def scaled_rows(x: Features) -> Inputs:
     [[3.0, 4.0], [0.0, 0.0]]
     """
     if isinstance(x, Tensor):
-        dense = x.to(torch.float64).numpy()
-        return dense * _scales(np.einsum("nf,nf->n", dense, dense))[:, None]
+        dense = x.to(torch.float64, copy=True).numpy()
+        dense *= _scales(np.einsum("nf,nf->n", dense, dense))[:, None]  # in place: they may be large
+        return dense
     rows = x.astype(np.float64)
     scales = _scales(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
     values = rows.data * np.repeat(scales, np.diff(rows.indptr))

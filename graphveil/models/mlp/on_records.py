@@ -35,6 +35,11 @@ class SoftmaxOnRecords(Method):
     """
 
     reads_edges: ClassVar[bool] = False
+    copies: ClassVar[float] = 16.0  # chosen twice in float32, and scaled in float64
+
+    def learned(self, graph: Graph) -> int:
+        """Return how many records every step reads: those of training and validation nodes."""
+        return int((graph.mask("train") | graph.mask("val")).sum())
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, and the counts that are paid for beside them."""
