@@ -103,12 +103,15 @@ class AffineGradients:
     deltas: Tensor
 
     @classmethod
-    def of(cls, calls: Sequence[tuple[Tensor, Tensor, int]]) -> "AffineGradients":
-        """Return those of a map, of h and delta of each call, (B, n_k, ..), and how many rows are read."""
-        return cls(
-            _joined([_first(h, count) for h, _, count in calls]),
-            _joined([_first(delta, count) for _, delta, count in calls]),
-        )
+    def of(cls, calls: Sequence[tuple[Tensor, Tensor, int]], memory: "Memory") -> "AffineGradients":
+        """Return those of a map, of h and delta of each call, (B, n_k, ..), and how many rows are read.
+
+        Copies of h are in ``memory``, and hold until the next call.
+        """
+        wide = [_first(h, count) for h, _, count in calls]
+        deltas = [_first(delta, count).to(torch.float64) for _, delta, count in calls]
+        inputs = memory.copy(wide[0]) if len(wide) == 1 else _joined([h.to(torch.float64) for h in wide])
+        return cls(inputs, _joined(deltas))
 
     def square_norms(self, *, bias: bool) -> Tensor:
         """Return each record's squared norm, (B), or what counts as it where its rows cancel.
@@ -134,9 +137,31 @@ class AffineGradients:
         self.deltas[bad] = 0
 
 
+class Memory:
+    """Memory for float64 copies that is used again: fresh memory costs more than the copy into it.
+
+    >>> memory = Memory()
+    >>> one = memory.copy(torch.ones(2, 3, dtype=torch.float32))
+    >>> one.dtype, memory.copy(torch.zeros(1, 3)).data_ptr() == one.data_ptr()
+    (torch.float64, True)
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._kept = torch.empty(0, dtype=torch.float64)
+
+    def copy(self, part: Tensor) -> Tensor:
+        """Return a part in float64; the next call may overwrite it."""
+        if part.dtype == torch.float64:
+            return part
+        if self._kept.numel() < part.numel() or self._kept.device != part.device:
+            self._kept = torch.empty(part.numel(), dtype=torch.float64, device=part.device)
+        return self._kept[: part.numel()].view(part.shape).copy_(part)
+
+
 def _first(part: Tensor, count: int) -> Tensor:
-    """Return the first rows of any (B, .., d) as (B, count, d), float64."""
-    return part.reshape(len(part), -1, part.shape[-1])[:, :count].to(torch.float64)
+    """Return the first rows of any (B, .., d) as (B, count, d)."""
+    return part.reshape(len(part), -1, part.shape[-1])[:, :count]
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from graphveil.train.affine import AffineGradients, affine_parts, inputs_of, is_large, moved
+from graphveil.train.affine import AffineGradients, Memory, affine_parts, inputs_of, is_large, moved
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
 from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered
@@ -83,6 +83,7 @@ class StarSum(ClippedSum):
         self._route = route
         self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
         self._calls: list[_Call] | None = None
+        self._memory: dict[str, Memory] = {}
 
     def begin(self, step: int) -> None:
         """Let whoever makes the stars know."""
@@ -185,7 +186,7 @@ class StarSum(ClippedSum):
         for number, name in enumerate(self._affine):
             own = [(h, delta, call.read) for call, h, delta in calls if call.number == number]
             if own:
-                found[name] = AffineGradients.of(own)
+                found[name] = AffineGradients.of(own, self._memory.setdefault(name, Memory()))
         return found
 
     def _weight(self, name: str) -> str:

@@ -15,6 +15,8 @@ from graphveil.models.gnn.tree_method import TrainedTrees, TreeGnn
 from graphveil.models.learned import Learned, nothing
 from graphveil.models.own.code import Factory, check_factory
 from graphveil.privacy import NodeOwner, NodePromise, NodeUnit
+from graphveil.privacy.events import MOST_ROOTS
+from graphveil.release.tree_steps import Reach
 from graphveil.train import PrivateSchedule
 
 _LEAST_SHARE, _LEAST_PUSH, _MOST_SUGGESTED = 0.001, 0.05, 0.4
@@ -170,12 +172,30 @@ class PrivateGNN(Estimator):
                 "reads='neighbours' pushes nothing and has no encoder: drop degree_budget and encoder_share; "
                 "out_slots is how many of its own list a node tells"
             )
+        self._check_reach()
         if self.layers > 1 and self.out_slots > 2 and not self.accept_noise:
             raise ConfigError(
                 f"with layers={self.layers} and out_slots={self.out_slots} one record reaches "
                 f"{sum(self.out_slots**level for level in range(self.layers + 1))} roots, and the noise "
                 "grows like twice that; take out_slots=1 or 2, or pass accept_noise=True"
             )
+
+    def _check_reach(self) -> None:
+        """Refuse trees in which one record reaches more roots than noise could cover and leave anything."""
+        unit = self.protected_unit
+        assert isinstance(unit, NodeUnit)  # the unit was checked first
+        roots = Reach.of(unit, slots=self.out_slots, depth=self.layers).roots
+        if roots <= MOST_ROOTS:
+            return
+        if isinstance(unit, NodePromise):
+            why = f"a promised degree of {unit.max_degree}"
+            way = "use unit 'node-owner', under which a node tells out_slots of its own list, or gap"
+        else:
+            why, way = f"layers={self.layers} and out_slots={self.out_slots}", "take fewer slots or layers"
+        raise ConfigError(
+            f"with {why} one record reaches {roots} roots, and beyond {MOST_ROOTS} the noise would leave "
+            f"nothing to learn; {way}"
+        )
 
     def _check_unit(self) -> None:
         """Refuse a unit under which what is read has no proof, with the reason."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphveil.graph import Features
 from graphveil.models.training.private import tensors_of
@@ -46,11 +46,10 @@ class TreeInputs:
         """
         nodes = self.trees.of_roots(self.nodes[index])
         there = nodes != NOBODY
-        picked = torch.zeros(len(nodes), self.width, dtype=torch.int64)
-        picked[:, :-1] = nodes.clamp_min(0)
-        x = self._picked(picked.flatten()).view(len(nodes), self.width, -1)
-        x[:, -1] = 0
-        x[:, :-1].masked_fill_(~there[:, :, None], 0)
+        places = nn.functional.pad(nodes, (0, 1), value=NOBODY).flatten()  # the last is where nobody ever is
+        x = self._picked(places.clamp_min(0))
+        x.index_fill_(0, (places == NOBODY).nonzero()[:, 0], 0)
+        x = x.view(len(nodes), self.width, -1)
         nowhere, below = self.width - 1, there[:, 1:]
         source = torch.where(below, torch.arange(1, nowhere), nowhere)
         return x, torch.stack([source, torch.where(below, self.trees.parents, nowhere)], dim=1)

@@ -176,6 +176,8 @@ def test_labels_of_nodes_that_do_not_teach_are_never_read(graph: Graph) -> None:
         ({"unit": "undirected-edge"}, UnitError, "private_hops"),
         ({"private_metrics": True}, ConfigError, "nothing bounds"),
         ({"layers": 2, "out_slots": 3}, ConfigError, "13 roots"),
+        ({"layers": 2, "out_slots": 20, "accept_noise": True}, ConfigError, "421 roots.*fewer slots"),
+        ({"unit": "node-promise", "assured_max_degree": 1110}, ConfigError, "1111 roots.*'node-owner'"),
         ({"layers": 0}, ConfigError, "layers"),
         ({"out_slots": 0}, ConfigError, "out_slots"),
         ({"reads": "published", "layers": 2}, ConfigError, "for reads='neighbours'"),
