@@ -102,7 +102,7 @@ class Collection:
     def robust(self, reports: Randomised) -> float:
         """Return the test accuracy of robust decoding from some reports."""
         steps = self.model.posterior_steps or _POSTERIOR_STEPS
-        return self.accuracy(reports, posterior_steps=steps, around="mixture", posterior_use="evidence")
+        return self.accuracy(reports, posterior_steps=steps, around="robust", posterior_use="evidence")
 
     @cached_property
     def honest_robust(self) -> float:
@@ -146,9 +146,11 @@ def attack_collection(
     group of the class that it wants to be heard.
 
     Robust decoding: the network, the posterior of labels told around each node, or their product, whichever
-    foretells best what it was not told (``around="mixture"``, ``posterior_use="evidence"``): a network that
-    fits lies foretells badly. It has to know nothing about liars. What it costs where nobody lies is measured
-    on the same collection. The law of chosen lies cannot be had from what was said (decision 045).
+    foretells best what it was not told (``around="robust"``, ``posterior_use="evidence"``): a network that
+    fits lies foretells badly. Classes that more people claim than their neighbours bear out are not taken to
+    be more common (decision 084). It has to know nothing about liars. What it costs where nobody lies is
+    measured on the same collection. What liars say of each class cannot be had from what was said (decision
+    045).
 
     Args:
         model: an unfitted LPGNN of unit ``node-features``, or a fitted one, whose keywords are taken.

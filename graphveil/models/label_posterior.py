@@ -53,8 +53,9 @@ class LabelPosterior(LocalEstimator):
     Args:
         eps_x: 0: nothing is told about features. It is there so that budgets are compared by name.
         eps_y, labels: see :class:`~graphveil.models.lpgnn.keywords.LabelKeywords`.
-        around: how a node's surroundings are heeded: ``"mixture"``, ``"diffusion"`` (the guess from afar and
-            its neighbours alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
+        around: how a node's surroundings are heeded: ``"mixture"``, ``"robust"`` (the same, and classes that
+            false clients claim are not taken to be more common), ``"diffusion"`` (the guess from afar and its
+            neighbours alone) or ``"nothing"`` (its own label alone: what edges add shows beside it).
         posterior_steps: how many hops away the guess from afar listens: 16 for sparse graphs, 8 for denser.
         missing_labels: the share of training and validation nodes without a label, who say a class at random:
             public, since it cannot be told from what is said.
@@ -192,6 +193,7 @@ class LabelPosteriorMethod(LocalMethod):
             Surroundings(graph.adjacency, self.steps),
             PublicStreams(self.terms.seed or 0).torch("held-out labels"),
             names=AROUND[self.around],
+            robust=self.around == "robust",
         )
 
     def noisy(self, graph: Graph, labels: Tensor) -> NoisyLabels:

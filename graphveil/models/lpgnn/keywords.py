@@ -99,8 +99,9 @@ class LpgnnKeywords:
             around a node say about it, from so many hops away (``log_posterior``): 16 for sparse graphs, 8
             for denser ones.
         around: what those labels say: ``"diffusion"`` (a guess from afar, and what neighbours are guessed to
-            be) or ``"mixture"`` (with belief propagation and communities, as in
-            :class:`~graphveil.models.label_posterior.LabelPosterior`).
+            be), ``"mixture"`` (with belief propagation and communities, as in
+            :class:`~graphveil.models.label_posterior.LabelPosterior`) or ``"robust"`` (the same, and classes
+            that false clients claim are not taken to be more common).
         posterior_use: ``"product"`` of both, or by ``"evidence"`` network, posterior or product: whatever
             makes what nodes said likeliest that neither heard. That trains a network for each of three parts.
         select: which epoch is kept: ``"paper"`` (every figure on noisy labels has to improve, none may pass

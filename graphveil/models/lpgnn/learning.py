@@ -216,6 +216,7 @@ class LpgnnMethod(LocalMethod):
             Surroundings(graph.adjacency, self.learning.posterior_steps),
             PublicStreams(self.terms.seed or 0).torch("held-out labels"),
             names=AROUND[self.learning.around],
+            robust=self.learning.around == "robust",
         )
 
     def _transition(self, graph: Graph) -> Tensor:

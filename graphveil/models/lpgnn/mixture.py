@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphveil.graph import Adjacency
 from graphveil.models.lpgnn.belief import PublicPairs, beliefs
+from graphveil.models.lpgnn.claims import claims, shares_without
 from graphveil.models.lpgnn.drop import NoisyLabels
 from graphveil.models.lpgnn.posterior import (
     class_shares,
@@ -22,7 +23,7 @@ from graphveil.models.lpgnn.posterior import (
 from graphveil.models.lpgnn.randomised import UNKNOWN, known
 from graphveil.structure import PublicEdges, communities
 
-Around = Literal["mixture", "diffusion", "nothing"]
+Around = Literal["mixture", "robust", "diffusion", "nothing"]
 Way = Literal["network", "posterior", "product"]
 WAYS: tuple[Way, ...] = ("network", "posterior", "product")
 
@@ -88,6 +89,8 @@ def mixed_posterior(
     around: Surroundings,
     generator: torch.Generator,
     names: Sequence[str],
+    *,
+    robust: bool = False,
 ) -> Mixed:
     """Return a mixture of guesses, weighed by the likelihood of told labels that each was not told.
 
@@ -101,21 +104,26 @@ def mixed_posterior(
     A guess that the graph does not fit loses its weight. All of it is computed from what left the
     randomisers and from public edges, so it costs nothing; no test label is read.
 
+    A robust one looks at what its guesses foretold for classes that more people claim than their neighbours
+    bear out (:func:`~graphveil.models.lpgnn.claims.claims`). Where there are any, it takes them out of the
+    shares of the classes and guesses again.
+
     Args:
         noisy: the told labels.
         transition: T (C, C).
         around: the public edges.
         generator: deals the parts.
         names: which of :data:`GUESSES` are mixed.
+        robust: whether false claims are looked for.
     """
     told = known(noisy.labels).nonzero()[:, 0]
     dealt = torch.randperm(len(told), generator=generator) % FOLDS
     parts = tuple(told[dealt == fold] for fold in range(FOLDS))
-    whole = guesses(noisy, transition, around, names)
-    without = torch.zeros_like(whole)
-    for away in parts:
-        if 0 < len(away) < len(told):
-            without[:, away] = guesses(silenced(noisy, away), transition, around, names)[:, away]
+    whole, without = _guessed(noisy, transition, around, parts, names, None)
+    if robust:
+        claimed = claims(noisy, without.exp().mean(dim=0)).false
+        if bool(claimed.any()):
+            whole, without = _guessed(noisy, transition, around, parts, names, claimed)
     likely = (without[:, told].exp() * noisy.likelihood[told]).sum(dim=2).t()
     weights = mixture_weights(likely)
     return Mixed(
@@ -124,6 +132,24 @@ def mixed_posterior(
         weights=dict(zip(names, weights.tolist(), strict=True)),
         parts=parts,
     )
+
+
+def _guessed(
+    noisy: NoisyLabels,
+    transition: Tensor,
+    around: Surroundings,
+    parts: tuple[Tensor, ...],
+    names: Sequence[str],
+    claimed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return what is guessed when everything is heard, and of each part without it, (K, N, C) each."""
+    whole = guesses(noisy, transition, around, names, claimed)
+    without, count = torch.zeros_like(whole), sum(map(len, parts))
+    for away in parts:
+        if 0 < len(away) < count:
+            left = silenced(noisy, away)
+            without[:, away] = guesses(left, transition, around, names, claimed)[:, away]
+    return whole, without
 
 
 def likeliest(network: Tensor, found: Mixed, noisy: NoisyLabels) -> Way:
@@ -157,9 +183,18 @@ def predicted(way: Way, network: Tensor, heard: Tensor) -> Tensor:
     return heard.exp() if way == "posterior" else combined(network, heard)
 
 
-def guesses(noisy: NoisyLabels, transition: Tensor, around: Surroundings, names: Sequence[str]) -> Tensor:
-    """Return what some of :data:`GUESSES` say, log probabilities float32 (K, N, C)."""
-    heard = _Heard(noisy, transition, around)
+def guesses(
+    noisy: NoisyLabels,
+    transition: Tensor,
+    around: Surroundings,
+    names: Sequence[str],
+    claimed: Tensor | None = None,
+) -> Tensor:
+    """Return what some of :data:`GUESSES` say, log probabilities float32 (K, N, C).
+
+    ``claimed`` is the share of messages that claim each class falsely, (C); None for none.
+    """
+    heard = _Heard(noisy, transition, around, claimed)
     return torch.stack([GUESSES[name](heard) for name in names])
 
 
@@ -204,6 +239,7 @@ class _Heard:
     noisy: NoisyLabels
     transition: Tensor
     around: Surroundings
+    claimed: Tensor | None = None
 
     @cached_property
     def shares(self) -> Tensor:
@@ -211,6 +247,8 @@ class _Heard:
         told = known(self.noisy.labels)
         if not bool(told.any()):
             return torch.full((self.noisy.classes,), 1 / self.noisy.classes)
+        if self.claimed is not None:
+            return shares_without(self.claimed, self.noisy, self.transition)
         return class_shares(self.noisy.said[told].mean(dim=0), self.transition)
 
     @cached_property
@@ -221,7 +259,8 @@ class _Heard:
     @cached_property
     def far(self) -> Tensor:
         """What :func:`log_posterior` says."""
-        return log_posterior(self.noisy, self.transition, self.around.adjacency, self.around.steps)
+        given = None if self.claimed is None else self.shares
+        return log_posterior(self.noisy, self.transition, self.around.adjacency, self.around.steps, given)
 
     @cached_property
     def guess(self) -> Tensor:
@@ -284,6 +323,7 @@ GUESSES: dict[str, Callable[[_Heard], Tensor]] = {
 }
 AROUND: dict[Around, tuple[str, ...]] = {  # which guesses are mixed, by the keyword
     "mixture": tuple(name for name in GUESSES if name != "nothing"),
+    "robust": tuple(name for name in GUESSES if name != "nothing"),
     "diffusion": ("diffusion",),
     "nothing": ("nothing",),
 }

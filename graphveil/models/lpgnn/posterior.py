@@ -17,7 +17,9 @@ _TINY = 1e-9
 _IMPOSSIBLE = 1e-30  # a likelihood: so that a certain label is certain, and no number infinite
 
 
-def log_posterior(noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int) -> Tensor:
+def log_posterior(
+    noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, steps: int, shares: Tensor | None = None
+) -> Tensor:
     """Return log P(y_v | randomised labels) of every node, float32 (N, C), in two steps.
 
     A guess from afar: told labels less their mean, propagated over K lazy hops,
@@ -38,10 +40,11 @@ def log_posterior(noisy: NoisyLabels, transition: Tensor, adjacency: Adjacency, 
         transition: T (C, C).
         adjacency: the public edges.
         steps: K.
+        shares: f; by the told labels if None.
     """
     guess = distant_guess(noisy, adjacency, steps)
-    told = known(noisy.labels)
-    shares = class_shares(noisy.said[told].mean(dim=0), transition)
+    if shares is None:
+        shares = class_shares(noisy.said[known(noisy.labels)].mean(dim=0), transition)
     neighbours = _sum_of_neighbours(adjacency).apply(guess)
     theta = _weight_of_a_neighbour(guess.argmax(dim=1), noisy, transition, adjacency)
     return (shares.log() + log_likelihood(noisy) + theta * neighbours).log_softmax(dim=1)

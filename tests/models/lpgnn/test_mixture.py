@@ -8,7 +8,9 @@ import torch
 
 from graphveil.graph import Adjacency
 from graphveil.mechanisms import LocalHashing, LocalNoise, SubsetSelection
+from graphveil.models.lpgnn import mixture
 from graphveil.models.lpgnn.belief import PublicPairs, beliefs
+from graphveil.models.lpgnn.claims import Claims
 from graphveil.models.lpgnn.drop import NoisyLabels
 from graphveil.models.lpgnn.mixture import (
     AROUND,
@@ -106,6 +108,24 @@ def test_what_a_node_said_is_not_heard_where_it_is_held_out() -> None:
     before = mixed_posterior(noisy, transition, around, torch.Generator().manual_seed(0), AROUND["diffusion"])
     assert torch.equal(again.held_out[1], before.held_out[1])
     assert not torch.equal(again.log_proba[1], before.log_proba[1])
+
+
+def test_a_robust_mixture_is_the_mixture_unless_a_class_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy, transition, around, truth = told(nodes=2000)
+
+    def found(labels: torch.Tensor, robust: bool) -> Mixed:
+        said = NoisyLabels(labels=labels, classes=7, train=noisy.train, val=noisy.val, keep=noisy.keep)
+        deal = torch.Generator().manual_seed(0)
+        return mixed_posterior(said, transition, around, deal, ("diffusion",), robust=robust)
+
+    lying = noisy.labels.clone()
+    liars = (lying[:, 0] != UNKNOWN).nonzero()[::5, 0]  # a fifth says one class and another one
+    lying[liars] = torch.stack([torch.full((len(liars),), 4), torch.arange(len(liars)) % 4], dim=1)
+    taken, heeded = (found(lying, robust).log_proba.argmax(dim=1) for robust in (False, True))
+    assert float((heeded == truth).float().mean()) > float((taken == truth).float().mean()) + 0.01
+    assert int((heeded == 4).sum()) < int((taken == 4).sum())
+    monkeypatch.setattr(mixture, "claims", lambda *_: Claims(torch.zeros(7), torch.ones(7)))
+    assert torch.equal(found(lying, True).log_proba, found(lying, False).log_proba)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.4])

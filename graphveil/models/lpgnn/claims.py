@@ -1,0 +1,87 @@
+"""Classes that more people claim than neighbours bear out: what false clients add to everybody's counts."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphveil.models.lpgnn.drop import NoisyLabels
+from graphveil.models.lpgnn.posterior import class_shares
+from graphveil.models.lpgnn.randomised import known
+
+_SURE = 1.5  # standard errors; a claim that is taken for a false one costs nothing that was measured
+_ROUNDS = 150
+_BEGIN = 0.1  # of all messages, where expectation maximisation begins
+_TINY = 1e-9
+_MOST = 0.5  # of messages are false: beyond, nothing is known of the others
+
+
+class Claims(NamedTuple):
+    """The share of messages that claim each class whatever their sender's is, (C), and standard errors."""
+
+    shares: Tensor
+    errors: Tensor
+
+    @property
+    def false(self) -> Tensor:
+        """The shares beyond their median, where that is more than chance would make, (C).
+
+        What a guess is too sure of looks like claims of all classes alike, and the median takes that away.
+        """
+        beyond = self.shares - self.shares.median()
+        kept: Tensor = torch.where(beyond > _SURE * self.errors, beyond, 0.0)
+        return kept * min(1.0, _MOST / max(float(kept.sum()), _TINY))
+
+
+def claims(noisy: NoisyLabels, foretold: Tensor) -> Claims:
+    """Return how many messages claim each class, whatever the class of their sender is.
+
+    A share a_z of messages says z, and the rest obeys the exact channel:
+
+        P(said_v) = (1 - sum_z a_z) sum_c b_v(c) P(said_v | c) + sum_z a_z P(said_v | z is claimed),
+
+    b_v(c) ~ g_c P_v(c), where P_v is what others' labels and public edges foretell of v. The weights g_c
+    leave open how common a class is, so that counts alone show no claim: what shows it is that a class is
+    said as often where neighbours are surely of another one. g and a are the likeliest ones (expectation
+    maximisation, iterative scaling). Errors are those of the observed information.
+
+    Args:
+        noisy: the told labels.
+        foretold: P (N, C), of nodes that told a label by labels of others.
+    """
+    told = known(noisy.labels)
+    likely, before = noisy.likelihood[told].double(), foretold[told].double().clamp(min=_TINY)
+    saying = noisy.said[told].double() / _blind(noisy)
+    scale = torch.ones(noisy.classes, dtype=torch.float64)
+    shares = torch.full_like(scale, _BEGIN / noisy.classes)
+    for _ in range(_ROUNDS):
+        guess = before * scale
+        guess = guess / guess.sum(dim=1, keepdim=True)
+        each = (1 - shares.sum()) * guess * likely
+        honest = each.sum(dim=1)
+        total = honest + saying @ shares
+        owed = each / total[:, None]
+        scale = scale * (owed.sum(dim=0) + _TINY) / ((honest / total) @ guess + _TINY)
+        shares = shares * (saying / total[:, None]).mean(dim=0)
+    slope = (saying - (guess * likely).sum(dim=1, keepdim=True)) / total[:, None]
+    information = slope.t() @ slope + _TINY * torch.eye(noisy.classes, dtype=torch.float64)
+    return Claims(shares.float(), torch.linalg.inv(information).diagonal().sqrt().float())
+
+
+def shares_without(claimed: Tensor, noisy: NoisyLabels, transition: Tensor) -> Tensor:
+    """Return the shares of the classes among those who claim nothing.
+
+    Said are f T by them and a A by the others, A[z, c] the chance that c is said along with a claim of z.
+    """
+    told = known(noisy.labels)
+    blind = _blind(noisy)
+    inside, outside = noisy.keep / blind, (1 - noisy.keep) / (1 - blind)
+    along = (transition / blind - outside) / (inside - outside)
+    said = noisy.said[told].mean(dim=0) - claimed @ along
+    return class_shares(said / (1 - claimed.sum()), transition)
+
+
+def _blind(noisy: NoisyLabels) -> float:
+    """Return how often what is said blindly holds a given class."""
+    size = noisy.labels.reshape(len(noisy.labels), -1).shape[1]
+    return size / noisy.classes if noisy.blind is None else noisy.blind
