@@ -3,7 +3,7 @@
     python benchmarks/attacks.py PART --out attacks.jsonl [--only KEY=VALUE ...] [--most SECONDS]
     python benchmarks/attacks.py table --out attacks.jsonl
 
-PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning. One line of the file a
+PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning, posterior. One line of the file a
 cell; what is there is not made again, so a command resumes after a kill, and with ``--most`` it stops after
 so much processor time; ``--only epsilon=2.0 method=gap,mlp`` leaves the other cells out. The most telling
 cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee, and none is needed.
@@ -54,7 +54,14 @@ from graphveil.attacks.inverses import (
 from graphveil.attacks.link import BY_FEATURES, BY_POSTERIOR, CONTROL, LINKTELLER, TOLD, TOLD_PUBLIC
 from graphveil.attacks.matrices import features_of
 from graphveil.attacks.membership import BAYES, CONFIDENCE, LIRA, SHADOW_MLP
-from graphveil.attacks.poisoning import LIES, Collection
+from graphveil.attacks.poisoning import (
+    LIES,
+    Collection,
+    _false_clients,
+    _lying,
+    _refused,
+    _reports_of,
+)
 from graphveil.attacks.posteriors import confidence, judged_nodes, levelled
 from graphveil.attacks.serving import network_predict
 from graphveil.audit.bounds import at_least, at_most
@@ -63,6 +70,7 @@ from graphveil.mechanisms import FeatureRR, MultiBit
 from graphveil.models.classcode.edge.groups import groups_of, public_labels
 from graphveil.models.classcode.edge.rounds import rounds_for
 from graphveil.models.features.crossfit import public_posteriors
+from graphveil.models.lpgnn.method import Received
 from graphveil.models.session import Session
 from graphveil.privacy import ledger_of
 from graphveil.propagation.normalize import safe_unit
@@ -456,6 +464,38 @@ def _collection(labels: str, seed: int) -> Collection:
     return Collection.of(model, graph)
 
 
+def posterior_cells() -> Iterator[Record]:
+    """Yield false clients, 5 % of all, against the posterior alone, which robust decoding chooses on Cora."""
+    silent_or_lying = ("nobody", "absent", "label", "same", "deny", "random")
+    for mode in ("robust", "mixture"):
+        for seed in range(300, 310):
+            for kind in silent_or_lying:
+                yield {"method": "label-posterior", "mode": mode, "kind": kind, "share": 0.05, "seed": seed}
+
+
+def posterior(cell: Record) -> Record:
+    """Score the posterior of one collection in which some lie, or say nothing."""
+    fitted, graph = _told(cell["seed"])
+    told = _reports_of(fitted)
+    who = _false_clients(graph, cell["share"], hubs=False, seed=cell["seed"])
+    if cell["kind"] == "absent":
+        told = _refused(told, who)
+    elif cell["kind"] != "nobody":
+        law, rng = fitted.label_mechanism(graph.num_classes), PublicStreams(cell["seed"]).numpy("lies")
+        told = _lying(told, graph, law, who, cell["kind"], rng)
+    model = gv.LabelPosterior(**{**fitted.get_params(), "around": cell["mode"], "posterior_steps": 16})
+    received = Received(records=told, guarantee=fitted.guarantee)
+    return {"accuracy": model.fit_received(graph, received).score(graph)}
+
+
+@lru_cache(maxsize=1)
+def _told(seed: int) -> tuple[gv.LabelPosterior, gv.Graph]:
+    graph = gv.load_dataset("cora", recipe="lpgnn", on_devices=True, seed=seed)
+    budget = {"eps_y": 1.0, "labels": "hashing", "seed": seed, "unsafe_noise_seed": seed}
+    own = gv.LabelPosterior(unit="node-features", around="nothing", **budget)
+    return own.fit(graph), graph
+
+
 # -- files and tables --------------------------------------------------------------------------------------
 
 PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record]]] = {
@@ -466,6 +506,7 @@ PARTS: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[Record], Record
     "lira": (lira_cells, lira),
     "reconstruction": (reconstruction_cells, reconstruction),
     "poisoning": (poisoning_cells, poisoning),
+    "posterior": (posterior_cells, posterior),
 }
 KEYS = ("part", "data", "method", "mode", "epsilon", "attack", "share", "seed", "repeats", "kind")
 
@@ -646,6 +687,26 @@ def poisoning_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
         yield f"| {' | '.join(cells)} | {len(runs)} |"
 
 
+def posterior_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str]:
+    """Yield what false clients cost the posterior alone, by seeds that both have."""
+    yield "| decoding | who lies | accuracy | change | 95 % | worst | runs |"
+    yield "|" + "---|" * 7
+    found = {
+        (runs[0]["mode"], runs[0]["kind"]): {run["seed"]: 100 * run["accuracy"] for run in runs}
+        for runs in groups.values()
+    }
+    for (mode, kind), runs in found.items():
+        nobody = found.get((mode, "nobody"), {})
+        lost = [runs[seed] - nobody[seed] for seed in runs if seed in nobody]
+        change, reach, worst = "", "", ""
+        if kind != "nobody" and len(lost) > 1:
+            spread, width = Spread.of(lost), float(t.ppf(0.975, len(lost) - 1))
+            ends = (spread.mean + sign * width * spread.error for sign in (-1, 1))
+            change, reach = shown(lost, 1), " to ".join(f"{end:+.1f}" for end in ends)
+            worst = f"{min(lost):.1f}"
+        yield f"| {mode} | {kind} | {shown([*runs.values()], 1)} | {change} | {reach} | {worst} | {len(runs)} |"
+
+
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
     "link": link_table,
     "linkteller": linkteller_table,
@@ -654,6 +715,7 @@ TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]
     "lira": lira_table,
     "reconstruction": reconstruction_table,
     "poisoning": poisoning_table,
+    "posterior": posterior_table,
 }
 
 
