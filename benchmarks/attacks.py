@@ -3,10 +3,11 @@
     python benchmarks/attacks.py PART --out attacks.jsonl [--only KEY=VALUE ...] [--most SECONDS]
     python benchmarks/attacks.py table --out attacks.jsonl
 
-PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning, posterior. One line of the file a
-cell; what is there is not made again, so a command resumes after a kill, and with ``--most`` it stops after
-so much processor time; ``--only epsilon=2.0 method=gap,mlp`` leaves the other cells out. The most telling
-cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee, and none is needed.
+PART is one of link, linkteller, slot, membership, lira, reconstruction, poisoning, posterior. One line of the
+file a cell; what is there is not made again, so a command resumes after a kill, and with ``--most`` it stops
+after so much processor time; ``--only epsilon=2.0 method=gap,mlp`` leaves the other cells out. The most
+telling cells come first. Noise and splits follow the seed: a reproducible noise has no guarantee, and none is
+needed.
 """
 
 import argparse
@@ -704,7 +705,8 @@ def posterior_table(groups: dict[tuple[Any, ...], list[Record]]) -> Iterator[str
             ends = (spread.mean + sign * width * spread.error for sign in (-1, 1))
             change, reach = shown(lost, 1), " to ".join(f"{end:+.1f}" for end in ends)
             worst = f"{min(lost):.1f}"
-        yield f"| {mode} | {kind} | {shown([*runs.values()], 1)} | {change} | {reach} | {worst} | {len(runs)} |"
+        own = shown([*runs.values()], 1)
+        yield f"| {mode} | {kind} | {own} | {change} | {reach} | {worst} | {len(runs)} |"
 
 
 TABLES: dict[str, Callable[[dict[tuple[Any, ...], list[Record]]], Iterator[str]]] = {
