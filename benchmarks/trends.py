@@ -337,7 +337,7 @@ def page(results: Mapping[str, Results]) -> str:
 def _section(mode: str, words: str, results: Mapping[str, Results]) -> str:
     """Return the trends of a mode, and how many of them hold."""
     found = [
-        (trend, list(gains(trend, results[trend.file])))
+        (trend, list(gains(trend, (results.get(f"{trend.file}.quick"), results[trend.file]))))
         for trend in (each.in_mode(mode, results) for each in TRENDS)
         if trend is not None
     ]
@@ -363,9 +363,9 @@ def held(verdicts: list[str]) -> str:
     )
 
 
-def gains(trend: Trend, results: Results) -> Iterator[Gain]:
-    """Yield the differences of a trend, at the places that were run."""
-    points = {point.place: point for point in results.points if point.runs}
+def gains(trend: Trend, files: Iterable[Results | None]) -> Iterator[Gain]:
+    """Yield the differences of a trend, at the places that were run: a later file counts more."""
+    points = {point.place: point for each in files if each for point in each.points if point.runs}
     for label, one, other in trend.pairs:
         first, second = points.get(one), points.get(other) or points.get((*other[:3], None))
         if first is None or second is None:
