@@ -38,7 +38,8 @@ def shrunk(rows: Tensor, noise: float, margin: float) -> tuple[Tensor, Tensor]:
     """
     rows = rows.contiguous()
     count, dim = rows.shape
-    out, unsure = torch.empty_like(rows), np.empty(count, dtype=np.uint8)
+    out = torch.from_numpy(np.empty((count, dim), dtype=np.float32))  # NumPy asks for large pages
+    unsure = np.empty(count, dtype=np.uint8)
     numbers = np.array([noise, margin, 4 * dim + 32])
     run = _shrinking(dim)
 
