@@ -185,7 +185,10 @@ def _refuse_directed(terms: Terms, graph: Graph) -> None:
 def check_on_cpu(name: str, device: str) -> None:
     """Refuse a GPU for a method that has no use for one."""
     if device == "cuda":
-        raise ConfigError(f"{name} runs on the CPU in this version; pass device='cpu' or 'auto'")
+        raise ConfigError(
+            f"{name} runs on the CPU: its work over edges is done there in every step, and has no form for a "
+            "GPU; pass device='cpu' or 'auto'"
+        )
 
 
 def as_graph(graph: Any, *, directed: bool) -> Graph:
