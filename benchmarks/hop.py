@@ -10,6 +10,7 @@ thread. At the end stand the bars, each a ratio within the run, and the gain of 
 """
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -126,13 +127,13 @@ def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
             f"{seconds / taken['torch sum']:12.2f} {peak_rss_mb():7.0f}"
         )
     if can_compile():
-        ratios(name, graph, x, taken, moved / rate)
+        ratios(name, graph, taken, moved / rate)
 
 
-def ratios(name: str, graph: Adjacency, x: torch.Tensor, taken: dict[str, float], copy: float) -> None:
+def ratios(name: str, graph: Adjacency, taken: dict[str, float], copy: float) -> None:
     """Print the ratios and their bars."""
     summed, whole, (at_least, at_most) = taken["compiled sum"], taken["private, compiled"], BARS[name]
-    threads = two_threads(graph, x)
+    threads = two_threads(graph)
     print(f"{name:>5} compiled sum {copy / summed:.2f} x memcpy (at least {at_least})")
     print(f"{name:>5} private hop {whole / summed:.2f} x compiled sum (at most {at_most})")
     print(f"{name:>5} private hop {whole / taken['torch sum']:.2f} x torch sum (at most 1.0)")
@@ -148,21 +149,22 @@ def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
     return lambda: rows.add_sums(block, None, noise, 2.0**-10, out)
 
 
-def two_threads(graph: Adjacency, x: torch.Tensor, rounds: int = 5) -> float:
-    """Return how many times as fast a private hop is with two threads as with one, by the clock."""
-    runs: dict[str, Callable[[], object]] = {}
-    for threads in (1, 2):
-        asked = private(graph, DiscreteGaussian, rounds + 1)
+def two_threads(graph: Adjacency, turns: int = 3, rounds: int = 6) -> float:
+    """Return how many times as fast a private hop is with two threads as with one, by the clock.
 
-        def run(threads: int = threads, asked: Iterator[torch.Tensor] = asked) -> None:
+    A few hops in a row, as a fit asks them, before the other number has its turn; the first is not counted.
+    """
+    taken: dict[int, list[float]] = {1: [], 2: []}
+    asked = private(graph, DiscreteGaussian, 2 * turns * rounds)
+    for _ in range(turns):
+        for threads, seconds in taken.items():
             torch.set_num_threads(threads)
-            next(asked)
-
-        runs[str(threads)] = run
-        run()
-    taken = medians(runs, rounds, time.perf_counter)
+            for number in range(rounds):
+                start = time.perf_counter()
+                next(asked)
+                seconds += [time.perf_counter() - start] if number else []
     torch.set_num_threads(1)
-    return taken["1"] / taken["2"]
+    return statistics.median(taken[1]) / statistics.median(taken[2])
 
 
 def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Iterator[torch.Tensor]:

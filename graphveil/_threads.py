@@ -15,7 +15,8 @@ from threading import Lock
 
 import torch
 
-_SHARES = 4  # a thread, since some rows are longer than others
+_SHARES = 8  # of a thread at most, since some rows are longer than others,
+_ROWS = 1 << 13  # and of so many rows at least: beginning a share takes as long as hundreds of rows
 
 
 class _Threads:
@@ -77,7 +78,7 @@ def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
     if threads == 1:
         part(0, count)
         return
-    shares = _SHARES * threads
+    shares = threads * max(1, min(_SHARES, count // (threads * _ROWS)))
     cuts = [count * place // shares for place in range(shares + 1)]
     list(_pool(threads).map(part, cuts[:-1], cuts[1:]))
 
