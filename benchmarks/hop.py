@@ -28,9 +28,9 @@ from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner, UndirectedEdge, calibrate_mu
 from graphveil.propagation import safe_unit, shrink_unit
 from graphveil.release import NeighborSumData, PushData, PushQuery, Release, ReleasePlan, sum_in_neighbors
-from graphveil.release.compact import CompactRows
 from graphveil.release.plan import hops
-from graphveil.release.pushes import LEVEL
+from graphveil.release.rows.compact import CompactRows
+from graphveil.release.rows.pushes import LEVEL
 
 DIM = 16
 SIZES = {"26k": (26_000, 2_100_000), "117k": (117_000, 46_000_000), "1.8M": (1_800_000, 81_000_000)}

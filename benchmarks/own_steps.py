@@ -29,7 +29,7 @@ from graphveil.graph import RECIPES, load_dataset
 from graphveil.mechanisms import StepNoise
 from graphveil.models.gnn.route import route_of
 from graphveil.models.gnn.tree_inputs import TreeInputs
-from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.train.stars import Stars, StarSum
 
 _HIDDEN, _INPUTS, _CLASSES, _LEAVES = 16, 12, 6, 64

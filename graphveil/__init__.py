@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from graphveil import attacks, audit, engines, errors, mechanisms, perturb
-    from graphveil.experiment.calibration import calibrate
-    from graphveil.experiment.sweep import sweep
+    from graphveil.experiment.accounts.calibration import calibrate
+    from graphveil.experiment.sweeps.sweep import sweep
     from graphveil.fidelity.comparison import compare
     from graphveil.graph import Graph, list_datasets, load_dataset, open_graph, read_graph, split
     from graphveil.models import METHODS, register
@@ -59,7 +59,7 @@ _HOMES = {
     "attach_ledger": "graphveil.privacy",
     "attacks": "",
     "audit": "",
-    "calibrate": "graphveil.experiment.calibration",
+    "calibrate": "graphveil.experiment.accounts.calibration",
     "compare": "graphveil.fidelity",
     "engines": "",
     "errors": "",
@@ -74,7 +74,7 @@ _HOMES = {
     "read_graph": "graphveil.graph",
     "register": "graphveil.models",
     "split": "graphveil.graph",
-    "sweep": "graphveil.experiment.sweep",
+    "sweep": "graphveil.experiment.sweeps.sweep",
 }
 
 __all__ = [

@@ -59,7 +59,7 @@ def test_a_run_on_private_slots_is_planted_and_replayed(invoke: Invoke, files: F
 
 
 def test_a_bound_above_its_claim_is_drawn_as_such() -> None:
-    from graphveil.experiment.audit_chart import Bar, bar_chart
+    from graphveil.experiment.pages.audit_chart import Bar, bar_chart
 
     chart = bar_chart([Bar("a <stage>", 1.5, 1.0), Bar("free", 0.0, float("inf"))])
     assert chart.count('class="above"') == 1 and chart.count('class="claimed"') == 1

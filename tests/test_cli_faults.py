@@ -16,9 +16,10 @@ from command import SECRET, Answer, Files, Invoke, read, spend_nothing, write
 
 from graphveil.cli.console import Bars
 from graphveil.errors import ConfigError
-from graphveil.experiment import preview, run
+from graphveil.experiment import run
+from graphveil.experiment.accounts import preview
 from graphveil.experiment.artifacts import RunFolder, default_folder
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 from graphveil.release import KeyStore
 
 PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
@@ -275,7 +276,7 @@ def test_what_explain_shows_follows_from_the_events(invoke: Invoke, files: Files
 DEMO = """
 import sys
 from graphveil.cli import main, train
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 read = Source.load
 def named(self, *given):
     graph = read(self, *given)

@@ -6,7 +6,7 @@ import pytest
 from command import Files, Invoke
 
 import graphveil as gv
-from graphveil.experiment.graph_tags import parts_of
+from graphveil.experiment.accounts.graph_tags import parts_of
 
 pytest.importorskip("duckdb")
 

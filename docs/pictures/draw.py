@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 
 import graphveil as gv
-from graphveil.experiment.charts import HEIGHT, WIDTH, Line, plot
+from graphveil.experiment.pages.charts import HEIGHT, WIDTH, Line, plot
 from graphveil.experiment.results import Summary
-from graphveil.experiment.sweep_chart import Series, sweep_chart
+from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 from graphveil.privacy import calibrate_mu
 
 HERE = Path(__file__).parent

@@ -266,7 +266,7 @@ def _finish(
     screen: Screen,
 ) -> None:
     """Write figures and curves under the run's ``internal/``, and print the JSON object."""
-    from graphveil.experiment.roc import roc_lines
+    from graphveil.experiment.pages.roc import roc_lines
 
     lines = roc_lines([(title, ranking.curve()) for title, ranking in curves]) if curves else ()
     path = attacked.write(name, record, lines)

@@ -15,7 +15,7 @@ from graphveil.errors import ArtifactError, BudgetError, ConfigError
 if TYPE_CHECKING:
     from graphveil.collect import Survey
     from graphveil.collect.files import Received
-    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.accounts.ledger_account import RunAccount
     from graphveil.mechanisms import Claim
 
 _SURVEY, _PRIVACY, _FILES = "Survey", "Privacy", "Files"
@@ -118,7 +118,7 @@ def survey(
 ) -> None:
     """Write the public parameters of a collection: what is asked, and how answers are randomised."""
     from graphveil.collect.message import message_bytes
-    from graphveil.experiment.survey_builder import SurveyBuilder
+    from graphveil.experiment.inputs.survey_builder import SurveyBuilder
 
     asked = SurveyBuilder(
         eps_x=eps_x,
@@ -182,7 +182,7 @@ def answer(
     from graphveil import tables
     from graphveil.collect import check_limits, device_secret
     from graphveil.collect.files import MESSAGE, read_records
-    from graphveil.experiment.survey_account import SurveyAccount
+    from graphveil.experiment.accounts.survey_account import SurveyAccount
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     _present(screen, asked, on_devices=False)
@@ -247,7 +247,7 @@ def decode(
 
 def book_received(survey: "Survey", named: str | None) -> "RunAccount | None":
     """Book that people who are named answered a survey, once; nothing where nobody is named."""
-    from graphveil.experiment.survey_account import SurveyAccount
+    from graphveil.experiment.accounts.survey_account import SurveyAccount
 
     if named is None:
         return None

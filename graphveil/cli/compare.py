@@ -91,7 +91,7 @@ def _named(graphs: list[str], dataset: str | None, columns: Columns) -> tuple[st
 
 def _released(graph: "Graph", columns: Columns, place: Path) -> "Graph":
     """Return the released edges between the nodes of the true graph."""
-    from graphveil.experiment.public_flags import ids_of
+    from graphveil.experiment.inputs.public_flags import ids_of
     from graphveil.graph.files import read_edges
 
     source, target = columns.source or "source", columns.target or "target"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from graphveil.cli import options
 
 if TYPE_CHECKING:
-    from graphveil.experiment.public_flags import PublicFlags
-    from graphveil.experiment.source import Source
+    from graphveil.experiment.inputs.public_flags import PublicFlags
+    from graphveil.experiment.inputs.source import Source
 
 Result = TypeVar("Result")
 
@@ -35,7 +35,7 @@ class Columns:
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """The names of ``--classes``, None where they were not given."""
-        from graphveil.experiment.parameters import parse_classes
+        from graphveil.experiment.inputs.parameters import parse_classes
 
         return None if self.classes is None else parse_classes(self.classes)
 
@@ -61,7 +61,7 @@ class Origin:
 
     def source(self, tables: Tables, columns: Columns) -> "Source":
         """Return where the graph comes from."""
-        from graphveil.experiment.source import Source
+        from graphveil.experiment.inputs.source import Source
 
         read = {part.name: getattr(columns, part.name) for part in fields(columns)}
         given = {part.name: getattr(tables, part.name) for part in fields(tables)}
@@ -86,7 +86,7 @@ class PublicEdges:
 
     def flags(self) -> "PublicFlags":
         """Return them, checked against each other."""
-        from graphveil.experiment.public_flags import PublicFlags
+        from graphveil.experiment.inputs.public_flags import PublicFlags
 
         return PublicFlags(**{part.name: getattr(self, part.name) for part in fields(self)})
 

@@ -9,7 +9,7 @@ from graphveil.cli import options
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
-    from graphveil.experiment.calibration import Calibration
+    from graphveil.experiment.accounts.calibration import Calibration
 
 
 def datasets(
@@ -131,7 +131,7 @@ def calibrate(
 ) -> None:
     """Answer the noise for a budget, or the budget for a noise; reads no data and spends nothing."""
     from graphveil.cli.train import configuration, own_module
-    from graphveil.experiment import calibration
+    from graphveil.experiment.accounts import calibration
     from graphveil.privacy import parse_unit
 
     parse_unit(unit, max_degree=assured_max_degree)
@@ -164,7 +164,7 @@ def calibrate(
 
 def _show_calibration(found: "Calibration", screen: Screen) -> None:
     from graphveil.artifacts import cards
-    from graphveil.experiment.budget_breakdown import unequal
+    from graphveil.experiment.accounts.budget_breakdown import unequal
     from graphveil.privacy.figures import at_delta, figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
@@ -225,10 +225,10 @@ def explain(run: options.RunFolderArgument, json: options.Json = False) -> None:
     """Put the guarantee of a run into words, from its release alone."""
     from graphveil.artifacts import cards
     from graphveil.artifacts.release_folder import read_promise
+    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
+    from graphveil.experiment.accounts.ledger_account import receipts_in
     from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.earlier_predictions import earlier_predictions
-    from graphveil.experiment.event_table import event_cells, event_lines
-    from graphveil.experiment.ledger_account import receipts_in
+    from graphveil.experiment.pages.event_table import event_cells, event_lines
     from graphveil.privacy.figures import delta_up, figure_up
 
     promise = read_promise(run)

@@ -57,7 +57,7 @@ def learn(
     json: options.Json = False,
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
-    from graphveil.experiment.collected_data import receive_on_edges
+    from graphveil.experiment.inputs.collected_data import receive_on_edges
     from graphveil.tables import id_array
 
     asked, screen = collect.read_survey(survey), Screen(as_json=json)
@@ -119,7 +119,7 @@ def _show(found: dict[str, Any], screen: Screen) -> None:
 
 
 def _model(method: str, survey: "Survey", settings: list[str], seed: int) -> "LocalEstimator":
-    from graphveil.experiment.parameters import method_class, parse_settings
+    from graphveil.experiment.inputs.parameters import method_class, parse_settings
 
     cls = cast("type[LocalEstimator]", method_class(method))
     parameters = parse_settings(cls, settings)

@@ -45,7 +45,7 @@ def init(
     Given again with the files of data that have grown, it registers the new version, which adds to the same
     budget.
     """
-    from graphveil.experiment.graph_tags import parts_of
+    from graphveil.experiment.accounts.graph_tags import parts_of
     from graphveil.ledger import Ledger, unit_key
 
     if unit is None:
@@ -168,7 +168,7 @@ def _read(
     directed: bool,
 ) -> Any:
     """Read the data that are registered: with a label column their records too, else who is connected."""
-    from graphveil.experiment.source import Source
+    from graphveil.experiment.inputs.source import Source
 
     if dataset is None and label is None:
         columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)

@@ -11,7 +11,7 @@ from graphveil.cli.failures import spending
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
-    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.accounts.ledger_account import RunAccount
     from graphveil.graph import Graph
     from graphveil.graph.domain import Domain
     from graphveil.perturb import GraphMechanism
@@ -50,8 +50,8 @@ def perturb(
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
-    from graphveil.experiment.public_flags import Columns as PublicColumns
-    from graphveil.experiment.public_flags import PublicFlags
+    from graphveil.experiment.inputs.public_flags import Columns as PublicColumns
+    from graphveil.experiment.inputs.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
     from graphveil.release.engines.named import engine_for, named, using
@@ -93,7 +93,7 @@ def perturb(
 
 def _account(graph: "Graph", promised: "Guarantee", ledger: str | None) -> "RunAccount":
     """Return the account of the graph's edges, which has room for the release."""
-    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.accounts.ledger_account import RunAccount
 
     account = RunAccount.of(graph, promised, ledger)
     account.check_room(promised)
@@ -105,7 +105,7 @@ def _mechanism(
 ) -> "GraphMechanism":
     """Return the mechanism that the flags describe."""
     from graphveil import _check
-    from graphveil.experiment.parameters import read_settings
+    from graphveil.experiment.inputs.parameters import read_settings
     from graphveil.perturb import MECHANISMS, of_mode
 
     _check.one_of(tuple(MECHANISMS), mechanism=name)

@@ -13,8 +13,8 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.artifacts.predictions import Table
-    from graphveil.experiment.prediction_accounts import PredictionAccounts
-    from graphveil.experiment.public_flags import PublicFlags
+    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
+    from graphveil.experiment.inputs.public_flags import PublicFlags
     from graphveil.graph import Graph
     from graphveil.models.base import Estimator
     from graphveil.privacy import Guarantee
@@ -63,9 +63,9 @@ def predict(
     from graphveil import tables
     from graphveil.artifacts.cards import secrets_of
     from graphveil.artifacts.predictions import predictions_table
-    from graphveil.experiment.earlier_predictions import recall_earlier
-    from graphveil.experiment.privacy_notice import renew_notice
-    from graphveil.experiment.public_flags import PublicFlags
+    from graphveil.experiment.accounts.earlier_predictions import recall_earlier
+    from graphveil.experiment.inputs.public_flags import PublicFlags
+    from graphveil.experiment.pages.privacy_notice import renew_notice
     from graphveil.models.saved import load_model
     from graphveil.privacy import ledger_of
     from graphveil.release.engines.named import engine_for, named, using
@@ -134,8 +134,8 @@ def _accounts(
     word: bool,
 ) -> "PredictionAccounts | None":
     """Return the accounts that pay for the other graph, if it is asked at a price."""
-    from graphveil.experiment.earlier_predictions import recall_earlier
-    from graphveil.experiment.prediction_accounts import PredictionAccounts
+    from graphveil.experiment.accounts.earlier_predictions import recall_earlier
+    from graphveil.experiment.accounts.prediction_accounts import PredictionAccounts
 
     if price is None or graph.edge_set.released:
         recall_earlier(run, model)
@@ -147,8 +147,8 @@ def _accounts(
 
 def _before_this(run: Path) -> str:
     """Say what the figure holds of earlier commands."""
+    from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
     from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.earlier_predictions import earlier_predictions
 
     if not RunFolder(run).lock.is_file():
         return "; what earlier commands predicted comes on top"
@@ -171,8 +171,8 @@ def _other_graph(
 
     It needs no labels and no split. Columns that were no features in training are none here.
     """
-    from graphveil.experiment.public_flags import Columns
-    from graphveil.experiment.source import Source
+    from graphveil.experiment.inputs.public_flags import Columns
+    from graphveil.experiment.inputs.source import Source
 
     known = _trained_columns(run)
     chosen = any(flags[name] is not None for name in _CHOICES)

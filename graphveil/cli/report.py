@@ -30,9 +30,9 @@ def report(
     from datetime import UTC, datetime
 
     from graphveil._files import write_atomic
-    from graphveil.experiment.compared import compared_page
-    from graphveil.experiment.figures import interactive_available
     from graphveil.experiment.finished_run import FinishedRun
+    from graphveil.experiment.pages.compared import compared_page
+    from graphveil.experiment.pages.figures import interactive_available
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from graphveil.cli.console import Screen
 
 if TYPE_CHECKING:
+    from graphveil.experiment.accounts.budget_breakdown import Stage
+    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.experiment.accounts.preview import Preview
     from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.budget_breakdown import Stage
-    from graphveil.experiment.ledger_account import RunAccount
-    from graphveil.experiment.preview import Preview
     from graphveil.experiment.results import Cost
     from graphveil.privacy import Guarantee
 
@@ -77,7 +77,7 @@ def _columns(plan: "Preview") -> list[Fact]:
 
 def _budget(plan: "Preview") -> list[Fact]:
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.experiment.budget_breakdown import unequal
+    from graphveil.experiment.accounts.budget_breakdown import unequal
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -154,7 +154,7 @@ def _steps(stage: "Stage") -> str:
 
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, plain words and statement, and where things are."""
-    from graphveil.experiment.privacy_notice import FILE as NOTICE
+    from graphveil.experiment.pages.privacy_notice import FILE as NOTICE
 
     screen.say("")
     head, rows = _table(metrics)

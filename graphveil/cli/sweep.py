@@ -14,10 +14,10 @@ from graphveil.cli.train import HETERO, SYNTHETIC, own_module
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.experiment.accounts.ledger_account import RunAccount
     from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.ledger_account import RunAccount
-    from graphveil.experiment.sweep import Sweep, SweepPlan
-    from graphveil.experiment.sweep_results import SweepResult
+    from graphveil.experiment.sweeps.sweep import Sweep, SweepPlan
+    from graphveil.experiment.sweeps.sweep_results import SweepResult
     from graphveil.privacy import Guarantee
     from graphveil.release import Engine
 
@@ -81,8 +81,8 @@ def sweep(
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
-    from graphveil.experiment.parameters import parse_value
-    from graphveil.experiment.sweep import Sweep
+    from graphveil.experiment.inputs.parameters import parse_value
+    from graphveil.experiment.sweeps.sweep import Sweep
     from graphveil.release.engines.named import named
 
     chosen = named(engine, address)
@@ -114,7 +114,7 @@ def sweep(
 
 def _divided(privacy: Privacy, own: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return flags that some methods have, as settings of one value, and those that all must have."""
-    from graphveil.experiment.parameters import parse_value, read_theta
+    from graphveil.experiment.inputs.parameters import parse_value, read_theta
 
     parameters = privacy.keywords()
     if "delta" in parameters:
@@ -135,7 +135,7 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
     """
     from typing import get_origin
 
-    from graphveil.experiment.parameters import method_class, parse_value
+    from graphveil.experiment.inputs.parameters import method_class, parse_value
     from graphveil.models.saved import parameter_types
 
     known = {
@@ -171,7 +171,7 @@ def _sweep(
     own: tuple[str, ...],
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder
-    from graphveil.experiment.sweep import account_of, plan_sweep, run_sweep
+    from graphveil.experiment.sweeps.sweep import account_of, plan_sweep, run_sweep
     from graphveil.release.engines.named import engine_for
 
     folder = RunFolder(out)
@@ -192,7 +192,7 @@ def _sweep(
 
 
 def _facts(plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None") -> list[tuple[str, str]]:
-    from graphveil.experiment.sweep_cell import in_words
+    from graphveil.experiment.sweeps.sweep_cell import in_words
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
@@ -238,7 +238,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _show(result: "SweepResult", screen: Screen) -> None:
-    from graphveil.experiment.sweep_results import accuracy_of
+    from graphveil.experiment.sweeps.sweep_results import accuracy_of
 
     interval = "" if result.cells[0]["runs"] == 1 else " [95 % CI]"
     head = ("method", "settings", "epsilon", f"test accuracy, %{interval}", "runs")

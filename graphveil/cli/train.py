@@ -15,10 +15,10 @@ from graphveil.models import METHODS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.experiment.accounts.preview import Preview
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.ledger_account import RunAccount
-    from graphveil.experiment.preview import Preview
     from graphveil.experiment.run import Outcome
     from graphveil.experiment.tracking import Tracker
     from graphveil.graph import Graph
@@ -37,7 +37,7 @@ def demo(
 ) -> None:
     """Train on an embedded graph, no files needed: plan, table, guarantee, report."""
     from graphveil.experiment.experiment import Experiment
-    from graphveil.experiment.source import Source
+    from graphveil.experiment.inputs.source import Source
 
     budget = {"unit": "undirected-edge", "epsilon": 1.0 if epsilon is None else epsilon}
     experiment = Experiment("classcode", Source(dataset=DEMO), budget, seed=seed)
@@ -93,7 +93,7 @@ def train(
 
 def own_module(text: str) -> str | None:
     """Run a file of the user's; return the name of the module in it, None for a method."""
-    from graphveil.experiment.own_code import load_own
+    from graphveil.experiment.inputs.own_code import load_own
     from graphveil.models.base import Estimator
     from graphveil.models.own.code import name_of
 
@@ -105,7 +105,7 @@ def configuration(
     method: str, flags: dict[str, Any], settings: list[str], theta: Path | None = None
 ) -> dict[str, Any]:
     """Return constructor keywords from the flags that were given, ``--set`` texts and a file of weights."""
-    from graphveil.experiment.parameters import (
+    from graphveil.experiment.inputs.parameters import (
         check_names,
         method_class,
         parse_settings,
@@ -143,8 +143,8 @@ def _train(
     by_flag: bool = True,
     trackers: "Sequence[Tracker]" = (),
 ) -> None:
+    from graphveil.experiment.accounts.preview import preview
     from graphveil.experiment.artifacts import RunFolder, default_folder
-    from graphveil.experiment.preview import preview
     from graphveil.experiment.run import run
     from graphveil.release.engines.named import engine_for
 
@@ -187,7 +187,7 @@ def _track(
 
 def _account(plan: "Preview", raw: "Graph", graph: "Graph", ledger: str | None) -> "RunAccount | None":
     """Return the account of the graph's data, if anything is to be released of them that is secret."""
-    from graphveil.experiment.ledger_account import RunAccount
+    from graphveil.experiment.accounts.ledger_account import RunAccount
 
     made_up = (plan.experiment.source.dataset or "").startswith(SYNTHETIC) and ledger is None
     if made_up or not plan.guarantee_all_runs.releases or graph.edge_set.released:

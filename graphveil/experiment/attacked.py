@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from graphveil._files import write_atomic
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.experiment.artifacts import RunFolder, read_json, write_json
-from graphveil.experiment.charts import Line
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.roc import roc_page
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
+from graphveil.experiment.pages.charts import Line
+from graphveil.experiment.pages.roc import roc_page
 
 if TYPE_CHECKING:
     from graphveil.attacks import ReconstructionReport

@@ -15,7 +15,7 @@ from graphveil.audit.replayed import NOT_REPLAYED, replay_query
 from graphveil.audit.report import Report
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.experiment.artifacts import RunFolder, write_json
-from graphveil.experiment.audit_chart import Bar, audit_page
+from graphveil.experiment.pages.audit_chart import Bar, audit_page
 from graphveil.models.heterorr.method import HeteroFullGraph
 from graphveil.models.lpgnn.method import LocalMethod
 from graphveil.models.saved import load_model

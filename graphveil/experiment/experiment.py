@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil import _check
 from graphveil.errors import GraphError
-from graphveil.experiment.parameters import method_class
-from graphveil.experiment.public_flags import Columns, PublicFlags
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.parameters import method_class
+from graphveil.experiment.inputs.public_flags import Columns, PublicFlags
+from graphveil.experiment.inputs.source import Source
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.artifacts.cards import Card, other_runs, plain_words, secrets_of
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
+from graphveil.experiment.accounts.ledger_account import RunAccount, receipts_in
+from graphveil.experiment.accounts.preview import Preview, charged, together
 from graphveil.experiment.artifacts import (
     RunFolder,
     damaged,
@@ -20,10 +22,8 @@ from graphveil.experiment.artifacts import (
     write_history,
     write_json,
 )
-from graphveil.experiment.data_fingerprint import check_data, forget_data
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.ledger_account import RunAccount, receipts_in
-from graphveil.experiment.preview import Preview, charged, together
+from graphveil.experiment.inputs.data_fingerprint import check_data, forget_data
 from graphveil.experiment.results import Summary
 from graphveil.privacy import Guarantee, NodeFeatures, NodeUnit, NoUnit, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
@@ -440,8 +440,8 @@ def _peak_megabytes() -> int:
 
 def _write(outcome: Outcome, folder: RunFolder, release: Path) -> None:
     """Write what stays in the folder beside the release, which still waits."""
-    from graphveil.experiment.privacy_notice import Notice, write_notice
-    from graphveil.experiment.report import report_page
+    from graphveil.experiment.pages.privacy_notice import Notice, write_notice
+    from graphveil.experiment.pages.report import report_page
 
     write_history(folder.internal / "history.csv", outcome.history)
     notice = Notice.of(folder, outcome.metrics, release)

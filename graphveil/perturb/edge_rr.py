@@ -28,7 +28,7 @@ from graphveil.release import (
     TreeSearchData,
     TreeSearchQuery,
 )
-from graphveil.release.tree_search import public_pairs
+from graphveil.release.graphs.tree_search import public_pairs
 
 Structure = Literal["public", "lazy_audited", "joint_mh", "paper"]
 STRUCTURES: tuple[Structure, ...] = ("public", "lazy_audited", "joint_mh", "paper")

@@ -13,10 +13,10 @@ from graphveil.privacy import (
     privacy_curve,
 )
 from graphveil.privacy.accountant import total_mu
-from graphveil.release.group_weights import GroupWeights
-from graphveil.release.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
+from graphveil.release.rows.group_weights import GroupWeights
+from graphveil.release.rows.neighbor_sums import SIMILARITY_GRID_BITS, NeighborSumQuery
 from graphveil.weights.base import Similarity
 
 

@@ -9,10 +9,10 @@ from torch import Tensor
 from graphveil._threads import all_threads
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Ids
-from graphveil.release.compact import CompactRows
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.named import engine_for
 from graphveil.release.keys import keyed_digest
+from graphveil.release.rows.compact import CompactRows
 
 Counts = npt.NDArray[np.int64]
 

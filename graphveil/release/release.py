@@ -21,11 +21,11 @@ from graphveil.privacy.unit import NodePromise
 from graphveil.release.engines.base import Engine
 from graphveil.release.journal import Journal, MemoryJournal
 from graphveil.release.keys import ReleaseKey, keyed_digest
-from graphveil.release.own_lists import passes
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
 from graphveil.release.query import Data, Prepared, Public, Query, are_numbers, outside
+from graphveil.release.rows.own_lists import passes
 
 _VERSION = 2
 Answer = TypeVar("Answer")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from contracts import checks
 from graphveil import _random
-from graphveil.experiment import data_fingerprint
+from graphveil.experiment.inputs import data_fingerprint
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import DiscreteGaussian, _exact
 from graphveil.models.inference import own_graph
@@ -34,17 +34,14 @@ from graphveil.release import (
     PushQuery,
     Release,
     ReleaseKey,
-    accuracy_counts,
-    edge_counts,
     journal,
-    neighbor_sums,
-    private_sums,
-    pushes,
     release,
 )
-from graphveil.release.compact import CompactRows
+from graphveil.release.counts import accuracy_counts, edge_counts
 from graphveil.release.keys import keyed_digest
 from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.rows import neighbor_sums, private_sums, pushes
+from graphveil.release.rows.compact import CompactRows
 
 Patch = pytest.MonkeyPatch
 Bug = Callable[[Patch], None]

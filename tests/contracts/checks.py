@@ -19,8 +19,8 @@ from contracts.replay import CODES, FEW_LABELS, ONE, OWNER, REPLACED, STEERED, p
 from graphveil.audit import replay_mutual_edges, replay_plan
 from graphveil.audit.silence import unnoised
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
-from graphveil.experiment import data_fingerprint
 from graphveil.experiment.artifacts import RunFolder
+from graphveil.experiment.inputs import data_fingerprint
 from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.graph.blocks import Edges
 from graphveil.models.inference.own_graph import OwnGraph

@@ -84,7 +84,8 @@ from graphveil.mechanisms._draws import subsets
 from graphveil.mechanisms.local import allocation
 from graphveil.models.features import crossfit
 from graphveil.models.training import clear, private
-from graphveil.release import release, training_steps
+from graphveil.release import release
+from graphveil.release.steps import training_steps
 from graphveil.train import clipped, dpsgd
 
 Patch = pytest.MonkeyPatch

@@ -16,9 +16,10 @@ from graphveil.audit.replayed.questions import keys_of
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges
 from graphveil.privacy import DirectedEdge, UndirectedEdge, Unit
-from graphveil.release import NeighborSumQuery, Release, neighbor_sums, private_sums
-from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release import NeighborSumQuery, Release
 from graphveil.release.plan import hops
+from graphveil.release.rows import neighbor_sums, private_sums
+from graphveil.release.rows.neighbor_sums import NeighborSumData
 from graphveil.weights import DotWeight, Landmarks, SigmoidCos, Similarity
 from graphveil.weights import base as similarity
 from graphveil.weights import tables as _pairs

@@ -18,7 +18,8 @@ from graphveil.graph import Adjacency
 from graphveil.mechanisms import DiscreteGaussian
 from graphveil.privacy import MemoryLedger, NodeOwner
 from graphveil.propagation import safe_unit
-from graphveil.release import PushData, PushQuery, Release, ReleaseKey, ReleasePlan, pushes
+from graphveil.release import PushData, PushQuery, Release, ReleaseKey, ReleasePlan
+from graphveil.release.rows import pushes
 
 COPIES, DIM = 60_000, 3
 Q, A, B, C = 0, 1, 2, 3

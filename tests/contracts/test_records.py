@@ -18,7 +18,7 @@ from graphveil.privacy import MemoryLedger, NodePromise, NodeUnit
 from graphveil.release import PushData, PushQuery, Release
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.pushes import own_sums, push_table
+from graphveil.release.rows.pushes import own_sums, push_table
 
 UNITS = pytest.mark.parametrize("unit", [OWNER, REPLACED], ids=["nulled", "replaced"])
 FINE = 22  # grid bits: a step is below 1e-6

@@ -16,7 +16,7 @@ from contracts.checks import CHECKS
 from contracts.replay import CODES
 from contracts.table import KINDS, TABLE, Check, Seeded, name_of
 from graphveil.release import GroupWeights, NeighborSumQuery
-from graphveil.release.neighbor_sums import grid_table
+from graphveil.release.rows.neighbor_sums import grid_table
 
 Given = dict[str, Any]
 PASSING = {name_of(seeded.check): seeded.check for seeded in TABLE}

@@ -1,7 +1,7 @@
 import pytest
 
 from graphveil.artifacts.rows import release_rows
-from graphveil.experiment.budget_breakdown import Stage, stages_of, unequal
+from graphveil.experiment.accounts.budget_breakdown import Stage, stages_of, unequal
 from graphveil.models.attention import AttentionTraining
 from graphveil.models.classcode.edge.queries import Steering
 from graphveil.privacy import NodeOwner, NodePromise, UndirectedEdge

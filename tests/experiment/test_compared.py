@@ -10,9 +10,9 @@ from browser import AXE, BROWSER, DRIVER, said_by, window
 from command import Invoke
 
 from graphveil.cli import main
-from graphveil.experiment.compared import compared_page
-from graphveil.experiment.figures import interactive_available
 from graphveil.experiment.finished_run import FinishedRun, interval
+from graphveil.experiment.pages.compared import compared_page
+from graphveil.experiment.pages.figures import interactive_available
 
 TODAY = date(2026, 1, 2)
 # Posts what a test asks about its layout.

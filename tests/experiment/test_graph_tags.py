@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from graphveil.experiment import graph_tags
+from graphveil.experiment.accounts import graph_tags
 from graphveil.graph import Graph
 
 

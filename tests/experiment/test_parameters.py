@@ -4,7 +4,7 @@ import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
-from graphveil.experiment.parameters import parse_settings, parse_value
+from graphveil.experiment.inputs.parameters import parse_settings, parse_value
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from graphveil.experiment.pdf import pdf_of
+from graphveil.experiment.pages.pdf import pdf_of
 from graphveil.experiment.results import Summary
-from graphveil.experiment.sweep_chart import Series, sweep_chart
+from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
 
 NAME = "gap (a) \\ größe"
 

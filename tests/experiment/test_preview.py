@@ -1,9 +1,9 @@
 import pytest
 
 from graphveil.errors import PrivacyError
+from graphveil.experiment.accounts.preview import preview, together
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.preview import preview, together
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 from graphveil.graph import Graph
 from graphveil.models.mlp import MLP
 from graphveil.privacy import (

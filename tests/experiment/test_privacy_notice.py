@@ -7,7 +7,7 @@ import pytest
 from command import Files, Invoke
 
 from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.privacy_notice import Notice, Total, fingerprint
+from graphveil.experiment.pages.privacy_notice import Notice, Total, fingerprint
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 
 BRIEF = ["--set", "epochs=1", "--delta", "1e-7"]
@@ -81,7 +81,7 @@ def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
 
 
 def test_where_there_is_only_a_release_nothing_is_written(tmp_path: Path) -> None:
-    from graphveil.experiment.privacy_notice import renew_notice
+    from graphveil.experiment.pages.privacy_notice import renew_notice
 
     renew_notice(tmp_path)
     assert not RunFolder(tmp_path).root.joinpath("PRIVACY.md").exists()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from graphveil.experiment.charts import Line, line_chart
-from graphveil.experiment.privacy_notice import Notice
-from graphveil.experiment.report import report_page
+from graphveil.experiment.pages.charts import Line, line_chart
+from graphveil.experiment.pages.privacy_notice import Notice
+from graphveil.experiment.pages.report import report_page
 from graphveil.privacy import Composed, Gaussian, Guarantee, NoUnit, UndirectedEdge
 from graphveil.privacy.figures import figure_up
 from graphveil.privacy.gaussian import mu_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from collect.surveys import SURVEYS
 
-from graphveil.experiment.survey_account import SurveyAccount
+from graphveil.experiment.accounts.survey_account import SurveyAccount
 
 SENT = [("ann", "first"), ("bob", "second")]
 RECORDS = [b"1.0;2.0", b"3.0;4.0"]

@@ -17,15 +17,15 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.experiment import sweep as sweeps
+from graphveil.experiment.accounts.ledger_account import RunAccount
+from graphveil.experiment.accounts.preview import Preview, together
 from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.ledger_account import RunAccount
-from graphveil.experiment.preview import Preview, together
+from graphveil.experiment.inputs.source import Source
 from graphveil.experiment.results import Summary
-from graphveil.experiment.source import Source
-from graphveil.experiment.sweep import Sweep, plan_sweep
-from graphveil.experiment.sweep_chart import Series, sweep_chart
-from graphveil.experiment.sweep_workers import LedgerElsewhere, Progress, Question, answered_by
+from graphveil.experiment.sweeps import sweep as sweeps
+from graphveil.experiment.sweeps.sweep import Sweep, plan_sweep
+from graphveil.experiment.sweeps.sweep_chart import Series, sweep_chart
+from graphveil.experiment.sweeps.sweep_workers import LedgerElsewhere, Progress, Question, answered_by
 from graphveil.graph import Graph
 from graphveil.ledger import Ledger
 from graphveil.privacy import Entry, Guarantee, MemoryLedger, UndirectedEdge, ledger_of

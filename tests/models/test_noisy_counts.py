@@ -16,8 +16,8 @@ from graphveil.models.mlp import on_records as mlp_on_records
 from graphveil.models.mlp import small as mlp_small
 from graphveil.models.training import on_records
 from graphveil.release import Release
-from graphveil.release.accuracy_counts import AccuracyCountData
-from graphveil.release.outcome_counts import OutcomeCountData
+from graphveil.release.counts.accuracy_counts import AccuracyCountData
+from graphveil.release.counts.outcome_counts import OutcomeCountData
 from tests.models.conftest import grouped
 
 Patch = pytest.MonkeyPatch

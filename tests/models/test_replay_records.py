@@ -28,8 +28,8 @@ from graphveil.networks.hops import Encoder
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, NeighborSumQuery, PushQuery, Release
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.pushes import PushData
+from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.rows.pushes import PushData
 from graphveil.train import descent, dpsgd
 from graphveil.train.clipped import ClippedSum
 from tests.models.gnn.modules import Branching, Mean, Records

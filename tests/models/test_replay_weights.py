@@ -26,7 +26,7 @@ from graphveil.models.method import Outcome
 from graphveil.models.session import Session
 from graphveil.privacy import UndirectedEdge
 from graphveil.release import NeighborSumQuery, Release
-from graphveil.release.neighbor_sums import NeighborSumData
+from graphveil.release.rows.neighbor_sums import NeighborSumData
 from graphveil.weights.registry import _NAMED, ONE
 from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price

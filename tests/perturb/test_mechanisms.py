@@ -16,7 +16,7 @@ from graphveil.perturb.public_part import public_outside, public_share
 from graphveil.privacy import Guarantee, MemoryLedger, PrivateSlotEdge, UndirectedEdge, ledger_of
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
 from graphveil.release import EdgeTotalData, EdgeTotalQuery, Release, ReleasePlan
-from graphveil.release.edge_total import DiscreteLaplace
+from graphveil.release.graphs.edge_total import DiscreteLaplace
 
 NODES = 24
 PUBLIC = Adjacency.from_edges(range(10), range(1, 11), num_nodes=NODES, directed=False)

@@ -13,10 +13,11 @@ from graphveil._random import RowStream
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import NodeOwner, NodePromise, NodeUnit, PoissonRoots, UndirectedEdge
-from graphveil.release import TreeStepsQuery, bounded_trees
-from graphveil.release.bounded_lists import NOBODY, cut_lists
-from graphveil.release.bounded_trees import BoundedTrees
-from graphveil.release.tree_steps import Reach
+from graphveil.release import TreeStepsQuery
+from graphveil.release.steps import bounded_trees
+from graphveil.release.steps.bounded_lists import NOBODY, cut_lists
+from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.tree_steps import Reach
 
 Patch = pytest.MonkeyPatch
 Pairs = list[tuple[int, int]]

@@ -21,8 +21,8 @@ from graphveil.release import (
     calibrate,
     calibrate_plan,
 )
-from graphveil.release.group_weights import GroupWeights
 from graphveil.release.plan import hops
+from graphveil.release.rows.group_weights import GroupWeights
 
 RATE = public_rate(256, 20_000)
 JOINT = {1: 5.6202, 2: 3.0077, 4: 1.6456, 8: 0.9486, 16: 0.6259}  # guarantees.md, 9.3

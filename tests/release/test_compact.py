@@ -23,12 +23,12 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release import compact as _compact
-from graphveil.release.compact import CompactRows, can_compact
-from graphveil.release.neighbor_sums import grid_table
 from graphveil.release.plan import hops
-from graphveil.release.private_sums import NoisyRows, Sums
-from graphveil.release.row_noise import RowNoise
+from graphveil.release.rows import compact as _compact
+from graphveil.release.rows.compact import CompactRows, can_compact
+from graphveil.release.rows.neighbor_sums import grid_table
+from graphveil.release.rows.private_sums import NoisyRows, Sums
+from graphveil.release.rows.row_noise import RowNoise
 
 pytest.importorskip("llvmlite", minversion="0.45")
 
@@ -103,8 +103,8 @@ def test_every_kind_of_row_reads_its_own_copy() -> None:
 def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, edges = rows_of(9), block(graph())
     alone = noisy(rows.plain, edges)
-    monkeypatch.setattr("graphveil.release.private_sums._ROWS_A_THREAD", 1)
-    monkeypatch.setattr("graphveil.release.compact._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.release.rows.private_sums._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.release.rows.compact._ROWS_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert torch.equal(noisy(rows, edges), alone)
     filled = CompactRows.empty(NODES, 9, 10)

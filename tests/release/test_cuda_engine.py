@@ -12,13 +12,13 @@ from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge, ledger_of
 from graphveil.propagation import safe_unit
 from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
-from graphveil.release.compact import CompactRows
 from graphveil.release.engines.on_cuda import CudaEngine
 from graphveil.release.engines.row_range import RowRange
-from graphveil.release.neighbor_sums import NeighborSumData
 from graphveil.release.plan import hops
-from graphveil.release.private_sums import NoisyRows, Sums
-from graphveil.release.row_noise import RowNoise
+from graphveil.release.rows.compact import CompactRows
+from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.rows.private_sums import NoisyRows, Sums
+from graphveil.release.rows.row_noise import RowNoise
 from release.test_disk_engine import drawn, stored
 from release.test_engines import ASKED, asked, star
 

@@ -36,12 +36,12 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
     calibrate_plan,
-    edge_training,
 )
-from graphveil.release import edge_gradients as attention
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.training_steps import OneProcessNoise
+from graphveil.release.steps import edge_gradients as attention
+from graphveil.release.steps import edge_training
+from graphveil.release.steps.training_steps import OneProcessNoise
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))

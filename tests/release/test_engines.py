@@ -31,22 +31,22 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
 )
-from graphveil.release.edge_counts import ClassPairs
-from graphveil.release.edge_response import RespondedSlots
-from graphveil.release.edge_total import CountedEdges, ProtectedEdges
+from graphveil.release.counts.edge_counts import ClassPairs
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.row_range import RowRange
-from graphveil.release.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.own_lists import LongerRows, OutDegrees, OwnSums
+from graphveil.release.graphs.edge_response import RespondedSlots
+from graphveil.release.graphs.edge_total import CountedEdges, ProtectedEdges
+from graphveil.release.graphs.row_chunks import RespondedRows, RowCounts
+from graphveil.release.graphs.top_slots import LevelledSlots
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.private_sums import NoisyRows, Sums
-from graphveil.release.pushes import PushData
 from graphveil.release.query import Data
-from graphveil.release.row_chunks import RespondedRows, RowCounts
-from graphveil.release.row_noise import RowNoise
-from graphveil.release.top_slots import LevelledSlots
+from graphveil.release.rows.neighbor_counts import NeighborCountData, NeighborCountQuery, NoisyCounts
+from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.rows.own_lists import LongerRows, OutDegrees, OwnSums
+from graphveil.release.rows.private_sums import NoisyRows, Sums
+from graphveil.release.rows.pushes import PushData
+from graphveil.release.rows.row_noise import RowNoise
 from graphveil.weights import (
     Attention,
     ClassAgree,

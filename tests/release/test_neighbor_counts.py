@@ -22,8 +22,8 @@ from graphveil.release import (
     ReleaseKey,
     ReleasePlan,
     RowRange,
-    neighbor_counts,
 )
+from graphveil.release.rows import neighbor_counts
 
 Patch = pytest.MonkeyPatch
 CLASSES = 3

@@ -15,9 +15,9 @@ from contracts.checks import edgeless, plan_of
 from graphveil.errors import ReleaseError
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, Release, ReleasePlan
-from graphveil.release.edge_training import EdgeAttentionData, Gradients
-from graphveil.release.neighbor_sums import NeighborSumData
-from graphveil.release.training_steps import DPSGDData
+from graphveil.release.rows.neighbor_sums import NeighborSumData
+from graphveil.release.steps.edge_training import EdgeAttentionData, Gradients
+from graphveil.release.steps.training_steps import DPSGDData
 
 THREADS, NODES = 6, 50
 ROWS = torch.zeros(NODES, 2)

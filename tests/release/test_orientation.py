@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphveil.release.orientation import used_once
+from graphveil.release.steps.orientation import used_once
 
 UP, DOWN = np.triu_indices(200, k=1)
 EVERYBODY = np.ones(200, dtype=bool)

@@ -5,7 +5,7 @@ import torch
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, EdgeSet
-from graphveil.release.own_lists import read_own_lists
+from graphveil.release.rows.own_lists import read_own_lists
 
 
 def dense(adjacency: Adjacency) -> torch.Tensor:

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
-from graphveil.experiment.ledger_account import RunAccount
+from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Ledger
 from graphveil.ledger.bookings import DataSetLedger
 from graphveil.privacy import Entry, Gaussian, UndirectedEdge

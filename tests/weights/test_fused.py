@@ -11,9 +11,10 @@ from torch import Tensor
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.privacy import MemoryLedger, UndirectedEdge
-from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan, private_sums
+from graphveil.release import NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.plan import hops
-from graphveil.release.private_sums import Sums, exact_sum
+from graphveil.release.rows import private_sums
+from graphveil.release.rows.private_sums import Sums, exact_sum
 from graphveil.weights import (
     Attention,
     ClassAgree,

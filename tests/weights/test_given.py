@@ -12,10 +12,11 @@ from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
 from graphveil.privacy import DirectedEdge, MemoryLedger, NodeOwner, UndirectedEdge, Unit
-from graphveil.release import NeighborSumData, Release, ReleasePlan, neighbor_sums, private_sums
-from graphveil.release.edge_counts import EdgeCountQuery
+from graphveil.release import NeighborSumData, Release, ReleasePlan
+from graphveil.release.counts.edge_counts import EdgeCountQuery
 from graphveil.release.plan import hops
 from graphveil.release.query import FLOAT32_EXACT
+from graphveil.release.rows import neighbor_sums, private_sums
 from graphveil.weights import GivenWeight
 from graphveil.weights.tables import WEIGHT_BITS
 

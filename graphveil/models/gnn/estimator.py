@@ -16,7 +16,7 @@ from graphveil.models.learned import Learned, nothing
 from graphveil.models.own.code import Factory, check_factory
 from graphveil.privacy import NodeOwner, NodePromise, NodeUnit
 from graphveil.privacy.events import MOST_ROOTS
-from graphveil.release.tree_steps import Reach
+from graphveil.release.steps.tree_steps import Reach
 from graphveil.train import PrivateSchedule
 
 _LEAST_SHARE, _LEAST_PUSH, _MOST_SUGGESTED = 0.001, 0.05, 0.4

@@ -29,7 +29,7 @@ from graphveil.models.training.record_plan import released_accuracies
 from graphveil.privacy import NodeOwner
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import DPSGDQuery, PushData, PushQuery, Release, ReleasePlan, calibrate_plan
-from graphveil.release.own_stars import read_own_stars
+from graphveil.release.steps.own_stars import read_own_stars
 from graphveil.train import PrivateSchedule
 from graphveil.train.devices import CPU, private_device
 from graphveil.train.stars import StarSum, star_logits

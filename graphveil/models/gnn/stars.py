@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphveil.release.own_stars import NOBODY, OwnStars
+from graphveil.release.steps.own_stars import NOBODY, OwnStars
 
 _RANGE, _SCALE = 6.0, 3.0  # in standard deviations of a row's noise: where entries are cut, and what is one
 

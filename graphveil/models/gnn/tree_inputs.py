@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from graphveil.graph import Features
 from graphveil.models.training.private import tensors_of
-from graphveil.release.bounded_lists import NOBODY
-from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_lists import NOBODY
+from graphveil.release.steps.bounded_trees import BoundedTrees
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,8 +25,8 @@ from graphveil.models.training.private import Training, fit_sums
 from graphveil.privacy import NodeUnit, PoissonRoots
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calibrate_plan
-from graphveil.release.bounded_trees import BoundedTrees
-from graphveil.release.tree_steps import MOST_SHIFT, Reach
+from graphveil.release.steps.bounded_trees import BoundedTrees
+from graphveil.release.steps.tree_steps import MOST_SHIFT, Reach
 from graphveil.train import PrivateSchedule
 from graphveil.train.devices import CPU, private_device
 from graphveil.train.stars import StarSum

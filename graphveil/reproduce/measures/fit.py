@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 from graphveil.graph import Graph
 from graphveil.models.base import Estimator
 from graphveil.reproduce.cells import Work

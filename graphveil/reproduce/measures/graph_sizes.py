@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 from graphveil.graph import RECIPES, Graph
 from graphveil.reproduce.cells import Work
 from graphveil.reproduce.measures.found import Found, Places

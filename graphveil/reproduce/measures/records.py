@@ -5,7 +5,7 @@ import numpy as np
 from graphveil.attacks import attack_records
 from graphveil.attacks.inverses import in_unit_range, random_map
 from graphveil.attacks.reconstruction import ADAPTIVE, MEAN
-from graphveil.experiment.source import Source
+from graphveil.experiment.inputs.source import Source
 from graphveil.graph import to_dense
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, MultiBit
 from graphveil.reproduce.cells import Work

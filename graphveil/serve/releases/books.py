@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.experiment.ledger_account import RunAccount
+from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Account, DataSetLedger, Ledger, Limit, Total, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee
 from graphveil.serve.limits import Allowance

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from graphveil._tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
 from graphveil.errors import BudgetError, ConfigError, GraphError, LedgerError, NotYetError, UnitError
-from graphveil.experiment.earlier_predictions import remember
-from graphveil.experiment.prediction_accounts import also_paying
+from graphveil.experiment.accounts.earlier_predictions import remember
+from graphveil.experiment.accounts.prediction_accounts import also_paying
 from graphveil.ledger import DataSetLedger
 from graphveil.serve import refusals
 from graphveil.serve.limits import Allowance

@@ -3,8 +3,8 @@
 A pass computes the integers of :class:`graphveil.weights.tables.PairWeights` and adds them up, so the
 answer has the same bits with or without it. A source's key and its vector stand next to each other in 16-bit
 integers: an edge brings in one row of memory instead of two, and no weight is ever written down. The sums are
-private: they go back to :mod:`graphveil.release.private_sums`, which adds noise. Where there is no compiler
-the slower way is taken. Places are looked up unchecked: tables must be closed
+private: they go back to :mod:`graphveil.release.rows.private_sums`, which adds noise. Where there is no
+compiler the slower way is taken. Places are looked up unchecked: tables must be closed
 (:attr:`graphveil.weights.tables.PairWeights.closed`), as a release makes sure.
 
 Why so. A sum over neighbours waits for memory: at random ids an edge costs one line of the cache, and the

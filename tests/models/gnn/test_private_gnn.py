@@ -20,7 +20,7 @@ from graphveil.models.gnn.start import FromCodes
 from graphveil.models.membership import members
 from graphveil.models.own import code
 from graphveil.privacy import ByGroup, Gaussian, PoissonGaussian, ledger_of
-from graphveil.release.own_stars import NOBODY, read_own_stars
+from graphveil.release.steps.own_stars import NOBODY, read_own_stars
 from graphveil.train.stars import StarSum, star_logits
 from tests.models.gnn.modules import Branching, Mean
 

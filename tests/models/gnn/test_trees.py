@@ -16,7 +16,7 @@ from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.gnn.tree_inputs import TreeInputs
 from graphveil.models.own import code
 from graphveil.privacy import Guarantee, NodePromise, PoissonRoots, ledger_of
-from graphveil.release.bounded_trees import BoundedTrees
+from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.train.stars import StarSum
 from tests.models.gnn.modules import Mean
 

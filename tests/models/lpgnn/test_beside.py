@@ -5,11 +5,11 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError
+from graphveil.experiment.accounts.preview import preview
 from graphveil.experiment.artifacts import RunFolder
 from graphveil.experiment.experiment import Experiment
-from graphveil.experiment.preview import preview
+from graphveil.experiment.inputs.source import Source
 from graphveil.experiment.run import run
-from graphveil.experiment.source import Source
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 from graphveil.models.lpgnn import randomised

@@ -19,7 +19,7 @@ from graphveil.models.parts import part_of, parts_state
 from graphveil.models.session import Session
 from graphveil.models.weighting import Weighting
 from graphveil.networks.layers import FeedForward
-from graphveil.release.neighbor_sums import Keys
+from graphveil.release.rows.neighbor_sums import Keys
 from graphveil.weights import Similarity
 from graphveil.weights.public_pairs import weights_from
 

@@ -23,7 +23,7 @@ from graphveil.models.membership import OTHER
 from graphveil.models.method import State
 from graphveil.models.session import Session
 from graphveil.release import DPSGDData, DPSGDQuery, PushData, PushQuery, Release, ReleasePlan
-from graphveil.release.own_lists import read_own_lists
+from graphveil.release.rows.own_lists import read_own_lists
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """Recipe R: a node reads the published rows of the nodes on its own list, and a noisy combiner weighs up.
 
 Row v of a push is noisy; the rows of v's d own neighbours are noisy independently, and their sum tells v's
-class with sqrt(d) times less noise. Reading needs no budget (``release/own_lists.py``): the prediction for v
-depends on v's own record and published values. Training the combiner on labelled nodes does, and pays.
+class with sqrt(d) times less noise. Reading needs no budget (``release/rows/own_lists.py``): the prediction
+for v depends on v's own record and published values. Training the combiner on labelled nodes does, and pays.
 """
 
 from collections.abc import Callable

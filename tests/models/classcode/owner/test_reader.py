@@ -15,7 +15,7 @@ from graphveil.models.classcode.owner.reader import (
     prior_start,
     reading_trust,
 )
-from graphveil.release.own_lists import read_own_lists
+from graphveil.release.rows.own_lists import read_own_lists
 from tests.models.classcode.owner.exact import ExactPush
 
 HAND = torch.tensor([[1.0, 0.0], [-0.5, 0.8660254], [-0.5, -0.8660254]], dtype=torch.float64)

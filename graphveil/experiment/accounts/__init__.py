@@ -1,0 +1,1 @@
+"""What is spent, by whom, and out of which budget."""

@@ -1,0 +1,137 @@
+"""What a run's folder remembers of predictions of other graphs: a file each, for the process that asks next.
+
+A prediction of one graph may be about somebody who was in an earlier one. So the next process has to know
+which graphs were asked, at what price, and in which ledger they are booked; and, where somebody gives a word
+that two graphs share no edge, who was in them. Private, like everything in ``internal``.
+"""
+
+import io
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphveil._files import write_atomic
+from graphveil.errors import ArtifactError, ConfigError
+from graphveil.experiment.accounts.graph_tags import Numbers, numbers_of
+from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
+from graphveil.graph import EdgeSet
+from graphveil.privacy import Guarantee
+from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+
+if TYPE_CHECKING:
+    from graphveil.experiment.accounts.ledger_account import RunAccount
+    from graphveil.graph import Graph
+    from graphveil.ledger import Receipt
+    from graphveil.models.base import Estimator
+
+_PEOPLE = ".people.npy"  # beside each file: numbers of the ids, eight bytes each
+
+
+@dataclass(frozen=True)
+class EarlierPrediction:
+    """One prediction of another graph.
+
+    Args:
+        path: its file.
+        data_set, place: where it is booked.
+        price: what it cost alone.
+        disjoint: whether the word was given that the graph shares no edge, or nobody, with earlier ones.
+        receipts: the ledgers' receipts; none if the process was killed before it had them.
+    """
+
+    path: Path
+    data_set: str
+    place: str
+    price: Guarantee
+    disjoint: bool
+    receipts: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def people(self) -> Numbers | None:
+        """Who was in the graph, as numbers of their ids; None where it had no ids."""
+        beside = self.path.with_name(self.path.stem + _PEOPLE)
+        if not beside.is_file():
+            return None
+        found: Numbers = np.load(beside, allow_pickle=False)
+        return found
+
+    def drop(self) -> None:
+        """Forget it: nothing was booked."""
+        self.path.unlink(missing_ok=True)
+        self.path.with_name(self.path.stem + _PEOPLE).unlink(missing_ok=True)
+
+    def keep(self, receipts: "list[Receipt]") -> None:
+        """Write the receipts beside what is known."""
+        write_checked(self.path, self._plain() | {"receipts": [asdict(receipt) for receipt in receipts]})
+
+    def _plain(self) -> dict[str, Any]:
+        return {
+            "data_set": self.data_set,
+            "place": self.place,
+            "price": guarantee_to_plain(self.price),
+            "disjoint": self.disjoint,
+        }
+
+
+def earlier_predictions(run: Path) -> list[EarlierPrediction]:
+    """Return what a run's folder remembers, in order; nothing where there is only a release.
+
+    Raises:
+        ArtifactError: a file is damaged.
+    """
+    return [_read(path) for path in sorted(RunFolder(run).asked.glob("*.json"))]
+
+
+def recall_earlier(run: Path, model: "Estimator") -> None:
+    """Let a model count what its run's folder remembers, where nothing more is to be booked."""
+    for one in earlier_predictions(run):
+        model.recall(EdgeSet(), one.price, disjoint=one.disjoint)
+
+
+def remember(
+    run: Path, graph: "Graph", account: "RunAccount", price: Guarantee, *, disjoint: bool
+) -> EarlierPrediction | None:
+    """Remember a prediction before it is asked, so that no process that is killed leaves it unknown.
+
+    Returns None where there is only a release, whose folder nobody writes to.
+
+    Raises:
+        ConfigError: the run's folder cannot be written.
+    """
+    folder = RunFolder(run)
+    if not folder.lock.is_file():
+        return None
+    name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in order, and two at once have two names
+    path = folder.asked / f"{name}.json"
+    found = EarlierPrediction(path, account.ledger.name, account.ledger.place, price, disjoint)
+    try:
+        if graph.ids is not None:
+            numbers = io.BytesIO()
+            np.save(numbers, np.sort(numbers_of(graph.ids.tolist())), allow_pickle=False)
+            write_atomic(path.with_name(name + _PEOPLE), numbers.getvalue())
+        found.keep([])
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {folder.internal} ({error.strerror}), where a run remembers which graphs it "
+            "has predicted: without that, nobody can add them up. Copy the run to where it can be written"
+        ) from None
+    return found
+
+
+def _read(path: Path) -> EarlierPrediction:
+    try:
+        content = read_checked(path)
+        price = guarantee_from_plain(content["price"])
+        receipts = tuple(content["receipts"])
+        return EarlierPrediction(
+            path, content["data_set"], content["place"], price, content["disjoint"], receipts
+        )
+    except (ArtifactError, KeyError, TypeError):
+        raise ArtifactError(
+            f"{path} is damaged, so nobody can tell what an earlier prediction of this run cost; take it "
+            "from a copy of the run, or delete it if the ledgers are read by hand from now on"
+        ) from None

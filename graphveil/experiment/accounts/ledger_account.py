@@ -1,0 +1,204 @@
+"""The account that a command's releases are booked in: which data set of a durable ledger a graph is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphveil.errors import ConfigError
+from graphveil.experiment.accounts.graph_tags import parts_of
+from graphveil.experiment.artifacts import read_json, write_json
+from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
+from graphveil.privacy import Entry, Guarantee, NodePromise, attach_ledger, parse_unit
+from graphveil.privacy.figures import delta_up, figure_up
+
+if TYPE_CHECKING:
+    from graphveil.graph import Graph
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+@dataclass(frozen=True)
+class RunAccount:
+    """A data set's budget under the unit of one command.
+
+    Args:
+        ledger: of the data set.
+        unit: what the command protects, as the ledger calls it.
+        delta: where totals are read off, unless the budget says where.
+        earlier: bookings of this process that belong to other experiments.
+    """
+
+    ledger: DataSetLedger
+    unit: str
+    delta: float
+    earlier: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, graph: "Graph", guarantee: Guarantee, named: str | None, *, charge: "Graph | None" = None
+    ) -> "RunAccount":
+        """Attach the ledger of a data set to a graph, and return its account.
+
+        Args:
+            graph: as it was read, before a recipe.
+            guarantee: what the command promises.
+            named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
+                which recognises the data, or registers them without a limit.
+            charge: the graph that is asked, where a recipe has made another one of it.
+
+        Raises:
+            ConfigError: no such data set is registered, several could be meant, or it has other data.
+        """
+        account = cls.of_data(parts_of(graph), guarantee, named)
+        attach_ledger((charge or graph).edge_set, account.ledger)
+        return account
+
+    @classmethod
+    def of_data(
+        cls, parts: Mapping[str, Iterable[bytes]], guarantee: Guarantee, named: str | None
+    ) -> "RunAccount":
+        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`."""
+        url, name = (None, None) if named is None else split_name(named)
+        book, unit = Ledger(url), unit_key(guarantee.protected)
+        fingerprints = book.fingerprints(parts)
+        if named is None:
+            return cls(book.recognised(fingerprints), unit, guarantee.delta)
+        account = cls.of_name(book, name, guarantee)
+        book.bind(account.ledger.name, fingerprints)
+        return account
+
+    @classmethod
+    def of_name(cls, book: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
+        """Return the account of a data set by its name, or of the only one with a budget under the unit."""
+        unit = unit_key(guarantee.protected)
+        return cls(book.data_set(name or _only(book, unit)), unit, guarantee.delta)
+
+    def check_room(self, guarantee: Guarantee) -> None:
+        """Refuse now what the ledger would refuse after half of the work, under every unit that is asked.
+
+        Raises:
+            BudgetError: all of it together does not fit.
+        """
+        for one in (guarantee, *guarantee.beside):
+            self.ledger.check(Entry("planned", "all of the plan", one.event, one.slack, one.protected))
+
+    def from_here(self) -> "RunAccount":
+        """Return the account for the next of several experiments, to which no earlier booking belongs."""
+        return replace(self, earlier=frozenset(receipt.release for receipt in self.ledger.receipts))
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """The receipts of this experiment in this process."""
+        return [receipt for receipt in self.ledger.receipts if receipt.release not in self.earlier]
+
+    def give_back(self) -> None:
+        """Withdraw what this process booked and never drew noise for."""
+        for receipt in self.receipts:
+            self.ledger.withdraw(receipt.release)
+
+    def keep_receipts(self, path: Path) -> None:
+        """Add the receipts of this process to those in a run's file."""
+        known = {receipt["release"]: receipt for receipt in receipts_in(path)}
+        known |= {receipt.release: asdict(receipt) for receipt in self.receipts}
+        write_json(path, {"place": self.ledger.place, "receipts": list(known.values())})
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what was ever released of the data under this unit, and the receipts of this process."""
+        spent, delta = self._spent()
+        epsilon = spent.total.epsilon(delta)
+        limit = spent.limit
+        return {
+            "data_set": self.ledger.name,
+            "place": self.ledger.place,
+            "unit": self.unit,
+            "releases": spent.releases,
+            "epsilon": epsilon if epsilon < float("inf") else None,
+            "delta": delta,
+            "limit": None
+            if limit is None
+            else {"epsilon": float(limit.epsilon), "delta": float(limit.delta)},
+            "receipts": [asdict(receipt) for receipt in self.receipts],
+        }
+
+    def before(self) -> str:
+        """Return what was released before this command, for its plan."""
+        spent, delta = self._spent()
+        where = f"ledger of {self.ledger.name!r}"
+        if not spent.releases:
+            return f"nothing of these {self._about} was released before ({where})"
+        count = "1 release" if spent.releases == 1 else f"{spent.releases:,} releases"
+        return f"{count} before this one: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+
+    def after(self) -> str:
+        """Return what everything released so far costs together."""
+        spent, delta = self._spent()
+        which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
+        where = f"ledger of {self.ledger.name!r}"
+        return f"{which}: together {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+
+    @property
+    def _about(self) -> str:
+        return "people" if self.unit.startswith("node") else "edges"
+
+    def _spent(self) -> tuple[Account, float]:
+        found = [one for one in self.ledger.accounts if one.unit == self.unit]
+        spent = found[0] if found else Account(self.ledger.name, self.unit, None, 0, Total())
+        if spent.limit is not None:
+            return spent, float(spent.limit.delta)
+        if self.delta or spent.total.epsilon(0.0) < float("inf"):
+            return spent, self.delta
+        return spent, unit_delta(self.unit)  # this release is pure, and not all of those before were
+
+
+def unit_delta(unit: str) -> float:
+    """Return where a total under a unit is read off if nobody says where: the largest delta it is sold at.
+
+    >>> unit_delta("undirected-edge"), unit_delta("node-owner/replace-one")
+    (1e-07, 1e-05)
+    """
+    name = unit.partition("/")[0]
+    return (
+        parse_unit(name, max_degree=1).delta_cap if name == NodePromise.name else parse_unit(name).delta_cap
+    )
+
+
+def receipts_in(path: Path) -> list[dict[str, Any]]:
+    """Return the receipts in a run's file; none where there is no file."""
+    found = read_json(path).get("receipts") if path.is_file() else []
+    return found if isinstance(found, list) else []
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number in words, or in figures from eleven on.
+
+    >>> ordinal(4), ordinal(22), ordinal(113)
+    ('fourth', '22nd', '113th')
+    """
+    if 0 < number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    tail = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{tail}"
+
+
+def _epsilon(total: Total, delta: float) -> str:
+    epsilon = total.epsilon(delta)
+    if epsilon == float("inf"):
+        return "no bound"
+    return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
+def _allowed(spent: Account) -> str:
+    return "" if spent.limit is None else f", of {spent.limit.epsilon} allowed"
+
+
+def _only(book: Ledger, unit: str) -> str:
+    """Return the one data set of a ledger that has a budget under a unit."""
+    found = sorted({one.data_set for one in book.accounts() if one.unit == unit})
+    if len(found) != 1:
+        listed = ", ".join(found) or "none"
+        raise ConfigError(
+            f"the ledger at {book.place} should have exactly one data set with a budget under unit {unit!r}, "
+            f"and has {len(found)} ({listed}); name one: --ledger URL#NAME"
+        )
+    return found[0]

@@ -1,0 +1,115 @@
+"""The account of a survey's answers: what each of some people has told about its record, over all surveys.
+
+Whoever randomises a table of records books it under unit ``node-features``, before the messages are written.
+The same messages again cost nothing more, and a record that has changed since is told about a second time,
+so a booking is known by the messages and the records that they are about. Whoever receives messages holds no
+record: that a survey was answered is booked only for people who are named, once a survey however many
+messages come in later.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphveil.experiment.accounts.graph_tags import parts_of_people
+from graphveil.experiment.accounts.ledger_account import RunAccount
+from graphveil.ledger import Ledger, split_name
+from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose
+
+if TYPE_CHECKING:
+    from graphveil.collect import Survey
+
+
+@dataclass(frozen=True)
+class SurveyAccount:
+    """Some people's account, and the survey that they answer.
+
+    Args:
+        account: of the people.
+        survey: what they are asked.
+    """
+
+    account: RunAccount
+    survey: "Survey"
+
+    @classmethod
+    def of_records(cls, survey: "Survey", ids: Iterable[object], named: str | None) -> "SurveyAccount":
+        """Return the account of the people in a table of records.
+
+        Args:
+            survey: what they are asked.
+            ids: theirs.
+            named: what ``--ledger`` says; None for the user's own ledger, which recognises the people.
+
+        Raises:
+            ConfigError: no such data set is registered, or it is of other people.
+        """
+        return cls(RunAccount.of_data(parts_of_people(ids), promise_of(survey), named), survey)
+
+    @classmethod
+    def of_name(cls, survey: "Survey", named: str) -> "SurveyAccount":
+        """Return the account of people who are named, and of whom only messages are here."""
+        url, name = split_name(named)
+        return cls(RunAccount.of_name(Ledger(url), name, promise_of(survey)), survey)
+
+    def check(self) -> None:
+        """Refuse a survey that the people have no room for, before anybody is asked.
+
+        Raises:
+            BudgetError: it does not fit.
+        """
+        self.account.ledger.check(self._entry("planned"))
+
+    def book_messages(self, messages: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
+        """Book messages before they leave this process; ones that were booked before cost nothing.
+
+        Args:
+            messages: ids and texts.
+            records: what each of them is about. A fingerprint of both under the ledger's key names the
+                booking: a record that has changed may happen to send the same few bits, and has told twice.
+
+        Raises:
+            BudgetError: there is no room for them.
+        """
+        told = (f"{node}\0{text}\n".encode("utf-8", "surrogatepass") for node, text in messages)
+        parts = {"messages": told, "records": records}
+        tags = self.account.ledger.fingerprints(parts).values()
+        self._book(f"answers-{''.join(tag[:20] for tag in tags)}")
+
+    def book_received(self) -> None:
+        """Book that a survey was answered, unless answers to it are booked already.
+
+        Raises:
+            BudgetError: there is no room for it.
+        """
+        if not any(entry.label == self._label for entry in self.account.ledger.entries):
+            self._book(f"received-{self.survey.digest.hex()}")
+
+    def _book(self, reference: str) -> None:
+        self.account.ledger.record(self._entry(reference))
+        self.account.ledger.commit(reference)
+
+    @property
+    def _label(self) -> str:
+        return f"survey {self.survey.digest.hex()[:16]}"
+
+    def _entry(self, reference: str) -> Entry:
+        return Entry(reference, self._label, promise_of(self.survey).event, unit=NodeFeatures())
+
+
+def promise_of(survey: "Survey") -> Guarantee:
+    """Return what one answer promises, as a guarantee.
+
+    >>> from graphveil.collect import Survey
+    >>> from graphveil.mechanisms import LabelRR
+    >>> promise_of(Survey(label=LabelRR(epsilon=1.0, classes=3))).epsilon
+    1.0
+    """
+    features, label = survey.claims
+    parts = []
+    if survey.features is not None:
+        parts.append(LocalReport("features", features.epsilon, features.delta))
+    if survey.label is not None:
+        parts.append(LocalReport("label", label.epsilon, label.delta))
+    delta = features.delta + label.delta
+    return Guarantee.of(NodeFeatures(), compose(*parts), delta=delta, releases=len(parts))

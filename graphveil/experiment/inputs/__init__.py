@@ -1,0 +1,1 @@
+"""What an experiment is given: tables, flags, a user's own code."""

@@ -1,0 +1,229 @@
+"""One dated page about a run, for the file of a data protection officer: plain words first, then the record.
+
+It stands in ``PRIVACY.md`` of the run's folder, which is written again whenever the run predicts another
+graph, and on a printed page of its own at the end of the report. It names a ledger and its totals, so it is
+for those who may see them; the page in ``release/`` is for everybody.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from graphveil._escape import html, markdown
+from graphveil._files import write_atomic
+from graphveil.artifacts.cards import all_deviations, not_covered, plain_words, void_mark
+from graphveil.artifacts.release_folder import read_promise, withheld
+from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
+from graphveil.experiment.accounts.ledger_account import RunAccount, receipts_in
+from graphveil.experiment.accounts.prediction_accounts import opened
+from graphveil.experiment.accounts.preview import together
+from graphveil.experiment.artifacts import RunFolder, read_json
+from graphveil.ledger import unit_key
+from graphveil.privacy import Guarantee, NoUnit
+from graphveil.privacy.figures import delta_up, figure_up
+
+FILE = "PRIVACY.md"
+_HEAD = ("what somebody may have seen", "epsilon", "delta")
+_SIGNED = "Name, date, signature: ______________________________"
+_SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class Total:
+    """A line of totals: epsilon, None for no bound; delta; and a mark where nothing is promised."""
+
+    what: str
+    epsilon: float | None
+    delta: float
+    mark: str = ""
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The line as text."""
+        bound = "no bound" if self.epsilon is None else figure_up(self.epsilon)
+        return self.what, f"{bound}{self.mark}", "-" if self.epsilon is None else delta_up(self.delta)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What the page says, in its order.
+
+    Args:
+        about: method, data and unit.
+        day: when it was written.
+        guarantee: of one run.
+        audience: who may be shown what, a line each.
+        totals: from the one model to everything released of the data.
+        record: versions, fingerprint and receipts, a line each.
+    """
+
+    about: str
+    day: str
+    guarantee: Guarantee
+    audience: tuple[str, ...]
+    totals: tuple[Total, ...]
+    record: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> "Notice":
+        """Return the notice of a run, as of today.
+
+        Args:
+            folder: the run's.
+            metrics: what ``train --json`` prints.
+            release: the release, in its place or waiting for it.
+        """
+        guarantee = read_promise(release).guarantee
+        return cls(
+            f"{metrics['method']} on {metrics['dataset']}, unit {guarantee.unit}",
+            datetime.now(UTC).strftime("%Y-%m-%d"),
+            guarantee,
+            tuple(_audience(guarantee, covered=bool(metrics["covered"]))),
+            tuple(_totals(folder, metrics, guarantee)),
+            tuple(_record(folder, release)),
+        )
+
+    @property
+    def lede(self) -> str:
+        """The first line below the title."""
+        return f"{self.about}. {self.day}. Internal: it names totals of a ledger."
+
+    @property
+    def sections(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """What stands between the plain words and the totals: titles, and lines."""
+        yield "What is protected", [_protected(self.guarantee)]
+        flaws = (f"deviation: {why}" for why in all_deviations(self.guarantee))
+        yield "What is not", [*not_covered(self.guarantee), *flaws]
+        yield "Who may be shown what", self.audience
+
+    def markdown(self) -> str:
+        """Return the page for the run's folder."""
+        table = [f"| {' | '.join(map(markdown, total.cells))} |" for total in self.totals]
+        parts = ["# Privacy of this run", f"*{markdown(self.lede)}*", plain_words(self.guarantee)]
+        for title, said in self.sections:
+            parts += [f"## {title}", "\n".join(f"* {line}" for line in said)]
+        parts += ["## Totals", "\n".join([f"| {' | '.join(_HEAD)} |", "|---|---|---|", *table])]
+        parts += ["## The formal statement", f"> {self.guarantee.statement()}"]
+        parts += ["## Record", "\n".join(f"* {markdown(line)}" for line in self.record), _SIGNED]
+        return "\n\n".join(parts) + "\n"
+
+    def html(self) -> str:
+        """Return the same as a section of the report, which prints on a page of its own."""
+        parts = [
+            f'<h2>Privacy of this run</h2><p class="soft">{html(self.lede)}</p>',
+            f"<p>{html(plain_words(self.guarantee))}</p>",
+        ]
+        for title, said in self.sections:
+            parts.append(f"<h3>{html(title)}</h3>{_bullets(said)}")
+        rows = "".join(_row("td", total.cells) for total in self.totals)
+        parts.append(f"<h3>Totals</h3><table>{_row('th', _HEAD)}{rows}</table>")
+        parts.append(f"<h3>The formal statement</h3><p>{html(self.guarantee.statement())}</p>")
+        parts.append(f"<h3>Record</h3>{_bullets(self.record)}<p class='signature'>{html(_SIGNED)}</p>")
+        return f'<section class="notice">{"".join(parts)}</section>'
+
+
+def write_notice(folder: RunFolder, notice: Notice) -> None:
+    """Write ``PRIVACY.md``, in one step."""
+    write_atomic(folder.root / FILE, notice.markdown().encode())
+
+
+def renew_notice(run: Path) -> None:
+    """Write the notice of a finished run anew; where there is only a release, there is none."""
+    folder = RunFolder(run)
+    if folder.complete:
+        write_notice(folder, Notice.of(folder, read_json(folder.metrics), folder.release))
+
+
+def _protected(guarantee: Guarantee) -> str:
+    if not guarantee.all_valid:
+        return "nothing that is promised: the deviations below void the guarantee"
+    beside = "".join(f"; {one.covers}" for one in guarantee.beside)
+    return f"{guarantee.covers}{beside}"
+
+
+def _audience(guarantee: Guarantee, *, covered: bool) -> Iterator[str]:
+    """Yield who may be shown what of a run's folder."""
+    if guarantee.unit == NoUnit.name or not guarantee.all_valid:
+        yield "everything here: those only who may see the data themselves"
+        return
+    own_rows = bool(withheld(guarantee.unit))
+    yield f"`release/` (the model{' and noisy rows' if own_rows else ', noisy rows, predictions'}): everybody"
+    if own_rows:
+        yield "`per_node/`: row v to those entitled to the record of node v, and to nobody else"
+    yield f"accuracies: {'everybody' if covered else 'as internal/, since no guarantee covers exact ones'}"
+    yield "`internal/` and this page: those who may see the data themselves"
+
+
+def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee) -> Iterator[Total]:
+    """Yield the totals, from the one model to everything that was ever released of the data."""
+    if guarantee.unit == NoUnit.name:
+        yield Total("this run", None, 0.0)
+        return
+    yield _total("the released model and its predictions", guarantee)
+    runs, all_runs = metrics["runs"], metrics["guarantee_all_runs"]
+    if runs > 1 or metrics["baseline_guarantee"] is not None:
+        beside = " with the MLP beside each" if metrics["baseline_guarantee"] is not None else ""
+        words = f"all {runs} runs{beside}" if runs > 1 else f"the run{beside.replace(' each', '')}"
+        yield Total(words, all_runs["epsilon"], all_runs["delta"], _mark(guarantee))
+    prices = [one.price for one in earlier_predictions(folder.root)]
+    if prices:
+        both = together(sorted([guarantee, *prices], key=lambda one: -one.delta))
+        yield _total(f"the model and {len(prices):,} predictions of other graphs, if all share edges", both)
+    spent = _of_data(folder, guarantee)
+    if spent is not None:
+        limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"
+        count = f"{spent['releases']:,} release{'' if spent['releases'] == 1 else 's'}"
+        words = f"everything ever released of data set {spent['data_set']} ({count} in its ledger{limit})"
+        yield Total(words, spent["epsilon"], spent["delta"])
+
+
+def _total(what: str, guarantee: Guarantee) -> Total:
+    known = guarantee.as_dict()
+    return Total(what, known["epsilon"], guarantee.delta, _mark(guarantee))
+
+
+def _mark(guarantee: Guarantee) -> str:
+    return void_mark(valid=guarantee.valid, unit=guarantee.unit)
+
+
+def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
+    """Return what the ledger says of the data that the run was trained on; None where it is in none."""
+    receipts = receipts_in(folder.receipts)
+    place = read_json(folder.receipts).get("place") if receipts else None
+    if place is None:
+        return None
+    ledger = opened(place).data_set(receipts[0]["data_set"])
+    return RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
+
+
+def _record(folder: RunFolder, release: Path) -> Iterator[str]:
+    versions = read_json(folder.lock)["versions"]
+    known = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
+    yield f"made with {known}"
+    digest = fingerprint(release)
+    yield f"fingerprint of release/: {digest}, the SHA-256 of what `LC_ALL=C sha256sum *` prints there"
+    receipts = sorted(receipts_in(folder.receipts), key=lambda receipt: int(receipt["entry"]))
+    if receipts:
+        entries = ", ".join(str(receipt["entry"]) for receipt in receipts)
+        head = receipts[-1]["head"][:16]
+        yield f"booked in the ledger of {receipts[0]['data_set']}: {entries}; chain head at the last {head}"
+
+
+def fingerprint(release: Path) -> str:
+    """Return the digest of what ``LC_ALL=C sha256sum *`` prints in a release."""
+    files = sorted(release.iterdir(), key=lambda file: file.name.encode())
+    listed = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
+    return hashlib.sha256("".join(listed).encode()).hexdigest()
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    items = (f"<li>{html(line.replace('`', ''))}</li>" for line in lines)
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _row(kind: str, cells: Sequence[str]) -> str:
+    drawn = (f"<{kind}>{html(cell)}</{kind}>" for cell in cells)
+    return f"<tr>{''.join(drawn)}</tr>"

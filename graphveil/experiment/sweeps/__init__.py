@@ -1,0 +1,1 @@
+"""Grids of experiments: one price, one table, one figure."""

@@ -1,0 +1,1 @@
+"""Queries whose answer is a few noisy counts."""

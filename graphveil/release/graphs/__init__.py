@@ -1,0 +1,1 @@
+"""Queries whose answers make a whole graph."""

@@ -1,0 +1,73 @@
+"""Randomised response on every slot: a whole graph comes out."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from graphveil._random import RowStream
+from graphveil.errors import ReleaseError
+from graphveil.graph.blocks import Edges
+from graphveil.graph.domain import Domain
+from graphveil.graph.slots import Integers
+from graphveil.mechanisms.edge_response import EdgeResponse
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.graphs.bounded import BoundedQuery, PreparedSlots, SlotData, in_pieces
+from graphveil.release.private_edges import PrivateEdges
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeResponseData(SlotData):
+    """The slots, and as ``number`` the share of ones that is kept.
+
+    The answer are the numbers of the slots that are edges afterwards, ascending, int64. Slots of public edges
+    are not among them.
+    """
+
+
+@dataclass(frozen=True)
+class EdgeResponseQuery(BoundedQuery):
+    """Every slot's randomised response (:class:`~graphveil.mechanisms.edge_response.EdgeResponse`).
+
+    One edge is one slot, whose answer alone depends on it: epsilon-indistinguishable, exactly.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> EdgeResponseQuery(1.0).event(UndirectedEdge())
+    ApproximateDP(epsilon=1.0, delta=0.0)
+    """
+
+    kind: ClassVar[str] = "graph"
+    wire: ClassVar[str] = "EdgeResponseQuery"
+    stage: ClassVar[str] = "graph"
+    data: ClassVar[type[EdgeResponseData]] = EdgeResponseData
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The standard deviation of a slot's unbiased estimate, before any is left out."""
+        return (EdgeResponse(self.epsilon).estimate_deviation(),)
+
+    def check_number(self, number: float) -> None:
+        """Check the share."""
+        if not 0 <= number <= 1:
+            raise ReleaseError("the share must lie in [0, 1]; the release stays booked")
+
+    def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
+        """Return the slots that are edges afterwards."""
+        return private.pieces(RespondedSlots(data.domain, EdgeResponse(self.epsilon, data.number), key))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RespondedSlots(BlockWork):
+    """The slots of a block's rows that are edges after randomised response, int64."""
+
+    domain: Domain
+    response: EdgeResponse
+    key: bytes
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return noisy slots; each depends on its own edge alone."""
+        return in_pieces(edges, self._drawn)
+
+    def _drawn(self, piece: Edges) -> Integers:
+        found = self.response.draw(RowStream(self.key), *self.domain.of(piece))
+        return self.domain.open(found)

@@ -1,0 +1,232 @@
+"""Noisy counts of each node's neighbours by class: whole numbers, of which an edge moves one by one."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil._random import RowStream
+from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.graph.blocks import Edges
+from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
+from graphveil.privacy import DirectedEdge, NodeUnit, PureDP, UndirectedEdge, Unit
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    GRID_BITS,
+    MAX_DIM,
+    Data,
+    Description,
+    Prepared,
+    Public,
+    Query,
+    are_numbers,
+    outside,
+    refuse_edges_stored_twice,
+)
+from graphveil.release.steps.orientation import rises
+
+SILENT = -1  # the class of a node that no row counts
+MAX_EPSILON = 16.0  # there a count is wrong once in 4 million times; less noise gains nothing
+MIN_EPSILON = 1e-3  # below, rows hold nothing but noise
+
+_ENTRIES, _EDGES = 1 << 22, 1 << 22  # counts and edges at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighborCountData(Data[Tensor]):
+    """Each node's class, shape (N): public or released before, and -1 for those that are not counted.
+
+    The answer is float32 noisy counts, shape (N, C).
+    """
+
+    classes: Tensor
+
+
+@dataclass(frozen=True)
+class NeighborCountQuery(Query):
+    """One noisy row of C whole numbers per node: how many of its in-neighbours are of each class.
+
+    Of an undirected edge's two directions one counts: towards the end whose group has the higher rank, and
+    between equal ranks towards the one that a public coin of the pair's numbers says. So the whole budget of
+    an edge goes to the end that needs it, and none is halved. Without ranks both count, at twice the price.
+
+    Guarantee (units of edges): an edge that comes or goes moves one whole number in one row by one, and the
+    noise there is discrete Laplace: the answer is epsilon-DP. Which number it is follows from public numbers,
+    groups and classes. Without ranks an undirected edge moves one number at each of its ends, and the answer
+    is 2 epsilon-DP. Under ``directed-edge`` every stored edge counts at its target.
+
+    Args:
+        partition: the name of the public groups of nodes.
+        ranks: of each group; None where edges count at both ends.
+        epsilon: of the noise.
+        classes: C.
+
+    Raises:
+        ConfigError: a field is outside its range.
+
+    >>> from graphveil.privacy import UndirectedEdge
+    >>> NeighborCountQuery("train/val/target", (0, 1, 2), 0.5, 4).event(UndirectedEdge())
+    PureDP(epsilon=0.5)
+    >>> NeighborCountQuery("train/val/target", None, 0.5, 4).event(UndirectedEdge())
+    PureDP(epsilon=1.0)
+    """
+
+    kind: ClassVar[str] = "neighbor_counts"
+    wire: ClassVar[str] = "NeighborCountQuery"
+    stage: ClassVar[str] = "neighbor counts"
+    data: ClassVar[type[NeighborCountData]] = NeighborCountData
+    exact_noise: ClassVar[bool] = True
+
+    partition: str
+    ranks: tuple[int, ...] | None
+    epsilon: float
+    classes: int
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check.integer_at_least(1, classes=self.classes)
+        _check.within(1, MAX_DIM, classes=self.classes)
+        if self.ranks == ():
+            raise ConfigError("ranks must name a group; without any, no node has a row")
+        _check.within(MIN_EPSILON, MAX_EPSILON, epsilon=self.epsilon)
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The law of the noise."""
+        return DiscreteLaplace(self.epsilon)
+
+    def event(self, unit: Unit) -> PureDP:
+        """Return the pure epsilon of one edge.
+
+        Raises:
+            UnitError: under a unit of records, of which one may be in every count.
+        """
+        if isinstance(unit, NodeUnit) or not isinstance(unit, UndirectedEdge | DirectedEdge):
+            raise UnitError(
+                f"counts of neighbours have no bound under unit {unit.name!r}: one record may be in all of "
+                "them; protect edges"
+            )
+        return PureDP(self.changed(unit) * self.epsilon)
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return the norm of what an edge changes: every count that it reaches, by one."""
+        return math.sqrt(self.changed(unit))
+
+    def changed(self, unit: Unit) -> int:
+        """Return how many counts an edge reaches: one, or one at each end of an undirected edge."""
+        return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1
+
+    def check_unit(self, unit: Unit, *, directed: bool) -> None:
+        """Refuse friendships stored as directed edges: one that is stored twice would move two counts."""
+        refuse_edges_stored_twice(unit, directed=directed)
+
+    def describe(self) -> Description:
+        """Return what is said of the query."""
+        return replace(super().describe(), values_per_node=self.classes)
+
+    def prepare(self, data: NeighborCountData, public: Public) -> Prepared:
+        """Check the classes."""
+        classes = data.classes
+        if not are_numbers(classes, public.num_nodes) or outside(classes - SILENT, self.classes + 1):
+            raise ReleaseError(
+                f"the plan's counts take {public.num_nodes} classes, whole numbers from 0 to "
+                f"{self.classes - 1}, or -1 for a node that is not counted; the release stays booked"
+            )
+        return Prepared(public, (classes,))
+
+    def answer(self, private: PrivateEdges, data: Prepared, key: bytes) -> Tensor:
+        """Return noisy counts."""
+        ranks = None if private.directed else self._ranks(data)
+        return private.rows(NoisyCounts(data.arrays[0].numpy(), ranks, self.classes, self.law, key))
+
+    def _ranks(self, data: Prepared) -> npt.NDArray[np.int64] | None:
+        """Return the rank of each node, None where both ends of an edge count."""
+        if self.ranks is None:
+            return None
+        groups = data.public.groups
+        of_nodes = torch.tensor(self.ranks)[torch.zeros_like(data.arrays[0]) if groups is None else groups]
+        return of_nodes.numpy()
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of nodes."""
+        return 1 if self.ranks is None else len(self.ranks)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise's standard deviation in edges."""
+        return (self.law.sigma,)
+
+    @property
+    def finest(self) -> float:
+        """Return as many steps as any sampler asks for: the plan's draws none of this noise."""
+        return 2.0**GRID_BITS
+
+    @property
+    def narrowest(self) -> float:
+        """Return as many steps as any sampler asks for."""
+        return 2.0**GRID_BITS
+
+    @property
+    def widest(self) -> float:
+        """Return 0: the plan's sampler draws none of it."""
+        return 0.0
+
+    @property
+    def one_way(self) -> bool:
+        """Return True: all of a person's edges may fall into one row."""
+        return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyCounts(BlockWork):
+    """The counts of a block's rows with their noise, under the key of one query.
+
+    ``ranks`` are those of all nodes, None where every stored direction counts at its target.
+    """
+
+    classes: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64] | None
+    count: int
+    law: DiscreteLaplace
+    key: bytes
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return the noisy rows; the exact counts live and die here."""
+        stream, out = RowStream(self.key), torch.empty((len(edges), self.count), dtype=torch.float32)
+        for piece in edges.pieces(max(1, _ENTRIES // self.count), _EDGES):
+            rows = np.arange(piece.start, piece.stop)
+            noisy = self._counts(piece) + self.law.draw(stream, rows, self.count)
+            out[piece.start - edges.start : piece.stop - edges.start] = torch.from_numpy(noisy)
+        return out
+
+    def _counts(self, edges: Edges) -> npt.NDArray[np.int64]:
+        """Return the exact counts of some rows."""
+        sources = edges.sources.numpy().astype(np.int64)
+        targets = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
+        kept = self.classes[sources] != SILENT
+        if self.ranks is not None:
+            kept &= counts_at_target(sources, targets, self.ranks)
+        cells = (targets[kept] - edges.start) * self.count + self.classes[sources[kept]]
+        return np.bincount(cells, minlength=len(edges) * self.count).reshape(len(edges), self.count)
+
+
+def counts_at_target(
+    sources: npt.NDArray[np.int64], targets: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return which stored directions count: of an undirected edge's two, exactly one.
+
+    >>> up, down, ranks = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 0, 1])
+    >>> counts_at_target(up, down, ranks)[1:].tolist()
+    [True, True]
+    >>> bool((counts_at_target(up, down, ranks) ^ counts_at_target(down, up, ranks)).all())
+    True
+    """
+    ahead = ranks[targets] - ranks[sources]
+    return np.where(ahead == 0, rises(sources, targets), ahead > 0)

@@ -1,0 +1,161 @@
+"""Where private row sums exist: they are formed for one block at a time, and leave it with their noise.
+
+Contributions stand in a table of integers, one row a source. The integer noise of some rows is drawn, their
+exact sums are added to it, and only then is anything scaled or returned. Where sums are compiled they are
+added in registers, and are never written down without their noise.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from graphveil._random import RowStream
+from graphveil._threads import in_parts
+from graphveil.graph.blocks import Edges
+from graphveil.release.engines.base import BlockWork
+from graphveil.release.query import FLOAT32_EXACT
+from graphveil.release.rows.compact import CompactRows
+from graphveil.release.rows.row_noise import RowKinds, RowNoise, noise_rows
+from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
+from graphveil.weights.tables import PairWeights
+
+_ENTRIES = 1 << 18  # of sums at a time: they stay in the cache,
+_ROWS_A_THREAD = 1 << 10
+_EDGES = 1 << 22
+_WEIGHED_EDGES = 1 << 18  # with a weight for each
+_INT32_EXACT = 1 << 31  # what fused sums stay below
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sums:
+    """What is summed along the edges: a table of integers in float32 or in 16 bits, one row a source.
+
+    ``longest`` is how many rows float32 adds exactly. With a ``stride`` the table has a copy for each kind of
+    destination, and a source's row in the copy for kind k stands at source + k * stride. With ``pairs`` each
+    row is multiplied by the whole number that belongs to its edge's two ends. Where ``short`` says that the
+    table's entries fit 16 bits, a compiled pass may do both at once.
+    """
+
+    rows: Tensor | CompactRows
+    longest: int
+    stride: int = 0
+    pairs: PairWeights | None = None
+    short: bool = False
+
+    @cached_property
+    def table(self) -> Tensor:
+        """The table in float32."""
+        return self.rows.plain if isinstance(self.rows, CompactRows) else self.rows
+
+    @property
+    def dim(self) -> int:
+        """The number of columns."""
+        return self.rows.dim if isinstance(self.rows, CompactRows) else self.rows.shape[1]
+
+    @cached_property
+    def fused(self) -> FusedSum | None:
+        """The compiled pass, made in the process that uses it."""
+        return fused_sum(self.table, self.pairs) if self.short else None
+
+    def on(self, device: str) -> "Sums":
+        """Return the same sums with their table on a device of torch's, and none of them compiled."""
+        rows = self.rows
+        if isinstance(rows, CompactRows):
+            rows = replace(rows, rows=rows.rows.to(device)).plain  # two bytes an entry on the way
+        return replace(self, rows=rows.to(device), short=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is sent: a compiled pass is made anew elsewhere."""
+        return {name: part for name, part in vars(self).items() if name not in ("fused", "table")}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyRows(BlockWork):
+    """The sums of a block's rows with their noise, under the key of one query."""
+
+    sums: Sums
+    noise: RowNoise
+    key: bytes
+
+    def __call__(self, edges: Edges) -> Tensor:
+        """Return the noisy rows; the exact sums live and die here.
+
+        Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
+        addition sees the exact noisy sum only: it is post-processing.
+        """
+        out, stream = torch.empty((len(edges), self.sums.dim)), RowStream(self.key)
+        rows = self.sums.rows
+        if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
+            in_parts(
+                lambda first, last: self._fill(edges.rows(first, last), stream, out[first:last]),
+                len(edges),
+                _ROWS_A_THREAD,
+            )
+        else:
+            self._fill(edges, stream, out)
+        return out
+
+    def on(self, device: str) -> "NoisyRows":
+        """Return the same work with its sums on a device: only noisy rows come back from there.
+
+        Pairs are weighed here, where a compiled pass sums them at once.
+        """
+        return self if self.sums.pairs is not None else replace(self, sums=self.sums.on(device))
+
+    def _fill(self, edges: Edges, stream: RowStream, out: Tensor) -> None:
+        """Write the noisy rows of a block, some at a time."""
+        sums = self.sums
+        at_once = _EDGES if sums.pairs is None or sums.fused is not None else _WEIGHED_EDGES
+        for piece in edges.pieces(max(1, _ENTRIES // sums.dim), at_once):
+            drawn, kinds = noise_rows(piece, self.noise, stream, sums.dim), self.noise.of(piece)
+            rows = out[piece.start - edges.start : piece.stop - edges.start]
+            if _added_compiled(piece, sums, self.noise, drawn, rows):
+                continue
+            total = exact_sum(piece, sums, kinds)
+            noisy = drawn.to(total.device, self.noise.real).add_(total).cpu()  # added where the sums are
+            self.noise.scale(noisy, kinds)
+            rows.copy_(noisy)
+
+
+def _added_compiled(edges: Edges, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
+    """Write answers by a compiled pass, if there is one for them; whether there was."""
+    if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
+        return False
+    kinds = noise.of(edges)
+    shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
+    return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
+
+
+def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
+    """Sum table rows exactly: in float32 up to ``longest`` of them; longer rows in chunks, in int64.
+
+    The sums are made where the table is. Every partial one is a whole number that its type holds, so the
+    order of additions on a GPU, atomic ones among them, cannot matter.
+    """
+    degrees, sources, table, longest = edges.degrees, edges.sources, sums.table, sums.longest
+    device = table.device
+    if kinds is not None and sums.stride:
+        shift = (kinds * sums.stride).astype(np.int32)
+        sources = sources + torch.from_numpy(np.repeat(shift, degrees.numpy()))
+    most = int(degrees.max())
+    if sums.fused is not None and most < longest * _INT32_EXACT // FLOAT32_EXACT:
+        return sums.fused(edges, sources).to(torch.float32 if most <= longest else torch.float64)
+    weight = None if sums.pairs is None else sums.pairs.of(edges)
+    sources, starts, whole = sources.to(device), edges.offsets, most <= longest
+    if not whole:
+        cuts = degrees.div(longest, rounding_mode="floor") + 1  # chunks a row
+        row = torch.arange(len(degrees)).repeat_interleave(cuts)
+        within = torch.arange(len(row)) - (cuts.cumsum(0) - cuts).repeat_interleave(cuts)
+        starts = starts[:-1].repeat_interleave(cuts) + (within * longest).to(torch.int32)
+    parts = embedding_bag(
+        sources, table, starts.to(device), mode="sum", per_sample_weights=weight, include_last_offset=whole
+    )
+    if whole:
+        return parts
+    total = torch.zeros(len(degrees), table.shape[1], dtype=torch.int64, device=device)
+    total.index_add_(0, row.to(device), parts.to(torch.int64))
+    return total.to(torch.float64)

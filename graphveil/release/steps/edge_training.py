@@ -1,0 +1,294 @@
+"""Attention learned from the edges: noisy training steps on the targets' own in-edges.
+
+All that training is ever told about the edges are noisy gradients, step by step.
+"""
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from graphveil import _check
+from graphveil._random import PublicStreams
+from graphveil.errors import ReleaseError, UnitError
+from graphveil.mechanisms import StepNoise
+from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
+from graphveil.release.private_edges import PrivateEdges
+from graphveil.release.query import (
+    Data,
+    Description,
+    Prepared,
+    Public,
+    Query,
+    are_numbers,
+    check_rows,
+    outside,
+)
+from graphveil.release.steps.edge_gradients import MOST_WEIGHT, Examples, clipped_sum
+from graphveil.release.steps.training_steps import OneProcessNoise
+
+Gradients = Callable[[Tensor], Tensor]
+Descent = Callable[[Tensor, Gradients], Tensor]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeAttentionData(Data[Tensor]):
+    """What is trained on, and how; the answer are the last weights, float64, shape (p).
+
+    Args:
+        rows: z, public or released earlier, shape (N, d).
+        labels: class numbers, shape (N); only those of targets are read.
+        targets: the nodes that are learned from, each once, shape (n).
+        start: the weights to start from, public, shape (p).
+        descend: maps the start and the noisy gradients to the last weights. It must do the same again
+            for the same numbers: a resumed release draws the same noise.
+    """
+
+    rows: Tensor
+    labels: Tensor
+    targets: Tensor
+    start: Tensor
+    descend: Descent
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Descending(Prepared):
+    """Rows, targets, their classes and the start; and how to descend."""
+
+    descend: Descent
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeAttentionQuery(Query):
+    """Noisy gradients of a network that weighs in-edges, each target's gradient clipped to a norm C.
+
+    The example of target v is the loss of its class, given its own row and the sum of its in-neighbours'
+    rows weighed by the network (:mod:`graphveil.release.steps.edge_gradients`). Step t releases the sum of
+    the clipped gradients of a batch of targets plus N(0, (z C)^2), where each target is in the batch with
+    probability q, independently.
+
+    Guarantee (edge units): features and labels are public, and an edge enters the gradient of its target
+    alone. Toggling it replaces one clipped gradient by another, a change of 2 C, so the steps are T
+    Poisson-subsampled Gaussian steps of multiplier z and rate q under the REPLACE relation. For that an
+    undirected graph has to be ``oriented``: a friendship counts in one public direction. If it counts in
+    both, two targets change; giving each half of the noise's variance, the steps cost at most what 2 T steps
+    of multiplier z / sqrt 2 cost.
+
+    Args:
+        dim: d, the width of the rows, and of the network's hidden layer.
+        classes: C of the head.
+        steps: T.
+        noise_multiplier: z, in clipping norms.
+        sampling_rate: q, a multiple of 2^-32 (:func:`graphveil.mechanisms.public_rate`).
+        learning_rate: of the descent; it is here because noise must not serve two descents.
+        clip: C.
+        oriented: whether a friendship counts in one direction only.
+        forward_noise: the standard deviation of noise that is added to the weighed sums while training, drawn
+            anew for each target and step: it protects nothing, it shows the network what the hop will be.
+
+    Raises:
+        ConfigError: a field is outside its range.
+        CalibrationError: the noise leaves less than 64 grid steps in a clipping norm.
+
+    >>> query = EdgeAttentionQuery(
+    ...     dim=2, classes=3, steps=100, noise_multiplier=2.0, sampling_rate=0.25, learning_rate=0.01
+    ... )
+    >>> query.event(UndirectedEdge()), query.parameters
+    (PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.25, steps=100, relation='replace'), 28)
+    """
+
+    kind: ClassVar[str] = "attention"
+    wire: ClassVar[str] = "AttentionStepsQuery"
+    stage: ClassVar[str] = "training on edges"
+    data: ClassVar[type[EdgeAttentionData]] = EdgeAttentionData
+    exact_noise: ClassVar[bool] = True
+
+    dim: int
+    classes: int
+    steps: int
+    noise_multiplier: float
+    sampling_rate: float
+    learning_rate: float
+    clip: float = 1.0
+    oriented: bool = True
+    forward_noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field, those of the noise by making one that draws nothing."""
+        _check.integer_at_least(1, dim=self.dim, steps=self.steps)
+        _check.integer_at_least(2, classes=self.classes)
+        _check.positive(learning_rate=self.learning_rate, clip=self.clip)
+        _check.non_negative(forward_noise=self.forward_noise)
+        self.randomness(bytes(32))
+
+    def randomness(self, key: bytes) -> StepNoise:
+        """Return the batches and the noise of all steps, which a key fixes."""
+        return OneProcessNoise(
+            key,
+            parameters=self.parameters,
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+        )
+
+    def event(self, unit: Unit) -> Event:
+        """Return the sampled steps.
+
+        Raises:
+            UnitError: a unit of records, whose labels and features are not public.
+        """
+        if isinstance(unit, NodeUnit):
+            raise UnitError(
+                f"attention is learned from rows and labels that unit {unit.name!r} protects; use "
+                "weights='one', or protect edges"
+            )
+        moved = self._targets_moved(unit)
+        return PoissonGaussian(
+            self.noise_multiplier / math.sqrt(moved), self.sampling_rate, moved * self.steps, "replace"
+        )
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return 2 C for each target that an edge may move, for the sum of one step."""
+        return 2 * self.clip * self._targets_moved(unit)
+
+    def changed(self, unit: Unit) -> int:
+        """Return the coordinates of all steps."""
+        return self.parameters * self.steps
+
+    def _targets_moved(self, unit: Unit) -> int:
+        return 2 if isinstance(unit, UndirectedEdge) and not self.oriented else 1
+
+    def describe(self) -> Description:
+        """Return what is said of the query."""
+        return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
+
+    def prepare(self, data: EdgeAttentionData, public: Public) -> _Descending:
+        """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
+        check_rows(data.rows, public.num_nodes, self.dim)
+        targets, labels = data.targets, data.labels
+        nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
+        if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
+            raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
+        if not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes):
+            raise ReleaseError(
+                f"training takes {public.num_nodes} labels, those of targets from 0 to {self.classes - 1}; "
+                "the release stays booked"
+            )
+        arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
+        return _Descending(public, arrays, data.descend)
+
+    def answer(self, private: PrivateEdges, data: _Descending, key: bytes) -> Tensor:
+        """Return the last weights of the descent."""
+        rows, targets, classes, start = data.arrays
+        gradients = NoisyGradients(Examples(private, rows, targets, classes), self, key)
+        return data.descend(start.to(torch.float64), gradients).to(torch.float64)
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights: of the network, and of the head that it is trained with."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The parts of the vector of weights, in order."""
+        d, c = self.dim, self.classes
+        network = {"source": (d, d), "target": (d, d), "bias": (d,), "readout": (d,), "offset": (1,)}
+        return network | {"head_own": (d, c), "head_sum": (d, c), "head_bias": (c,)}
+
+    def parts(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return a vector of weights (p) as its parts, in their shapes, without copying."""
+        split = torch.split(weights, list(map(math.prod, self.shapes.values())))
+        return {
+            name: part.view(shape) for part, (name, shape) in zip(split, self.shapes.items(), strict=True)
+        }
+
+    @property
+    def groups(self) -> int:
+        """One: targets are told apart when the question is asked, and all edges are charged."""
+        return 1
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """The noise multiplier z: the standard deviation of a step, over C."""
+        return (self.noise_multiplier,)
+
+    @property
+    def finest(self) -> float:
+        """Grid steps in a clipping norm."""
+        return float(self.randomness(bytes(32)).steps)
+
+    @property
+    def narrowest(self) -> float:
+        """Grid steps in a step's standard deviation."""
+        return self.randomness(bytes(32)).sigma
+
+    @property
+    def widest(self) -> float:
+        """Return 0: the plan's sampler draws none of it."""
+        return 0.0
+
+    @property
+    def one_way(self) -> bool:
+        """Return True: all of a person's edges may count at that person."""
+        return True
+
+
+class NoisyGradients:
+    """Maps weights (p) to the next step's noisy mean gradient (p), as often as the query has steps.
+
+    Step t draws its batch B_t and returns
+
+        (trunc(sum over B_t of clip(g_v)) + N(0, (z C)^2)) / (q n),
+
+    with the sum truncated toward zero to the grid C / m and noise in whole grid steps
+    (:class:`graphveil.mechanisms.StepNoise`). An empty batch is a step of noise alone.
+
+    Guarantee: see :class:`EdgeAttentionQuery`. Each step's noise serves one call. The weights of a call may
+    depend on the answers before it.
+    """
+
+    def __init__(self, examples: Examples, query: EdgeAttentionQuery, key: bytes) -> None:
+        """Fix data, law and randomness; nothing is read yet."""
+        self._examples, self._query = examples, query
+        self._noise = query.randomness(key)
+        self._done, self._lock = 0, threading.Lock()
+
+    def __repr__(self) -> str:
+        """Show public facts only."""
+        return f"NoisyGradients({self._done} of {self._query.steps} steps taken)"
+
+    @torch.no_grad()
+    def __call__(self, weights: Tensor) -> Tensor:
+        """Return the next step's noisy mean gradient, float64.
+
+        Raises:
+            ReleaseError: all steps are taken, or the weights are not p finite numbers.
+        """
+        query = self._query
+        if weights.shape != (query.parameters,) or not bool(weights.isfinite().all()):
+            raise ReleaseError(f"a gradient is asked for at {query.parameters} finite weights")
+        return self._noisy(weights.to(torch.float64).clamp(-MOST_WEIGHT, MOST_WEIGHT), self._step())
+
+    def _step(self) -> int:
+        """Return the number of the next step, each once."""
+        with self._lock:
+            step = self._done
+            if step >= self._query.steps:
+                raise ReleaseError(f"all {self._query.steps} steps are taken; one more would not be paid for")
+            self._done += 1
+        return step
+
+    def _noisy(self, weights: Tensor, step: int) -> Tensor:
+        """Return a step's noisy mean; the clipped sum lives and dies here."""
+        query, noise, count = self._query, self._noise, len(self._examples.targets)
+        batch = noise.batch(step, count)
+        shown = torch.randn(
+            (len(batch), query.dim), dtype=torch.float64, generator=PublicStreams(step).torch("attention")
+        )
+        total = clipped_sum(weights, self._examples, batch, shown * query.forward_noise, query)
+        grid = (total * (noise.steps / query.clip)).trunc_()
+        grid += torch.from_numpy(noise.noise(step))
+        return grid * (query.clip / (noise.steps * noise.sampling_rate * count))

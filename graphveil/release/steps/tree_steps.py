@@ -1,0 +1,103 @@
+"""Noisy training steps on trees of exact neighbours, in which one record reaches several roots."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from graphveil import _check
+from graphveil.errors import CalibrationError, ConfigError
+from graphveil.privacy import Event, NodePromise, NodeUnit, PoissonRoots, Unit
+from graphveil.release.query import of_records
+from graphveil.release.steps.training_steps import DPSGDQuery
+
+MOST_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum by: the exact noise's law is
+# known within 13 of them (docs/guarantees.md, Proposition 9)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many roots one record can change, with D own slots and trees of depth r.
+
+    ``slots`` is None where lists are used whole, which a promised degree bounds.
+
+    >>> from graphveil.privacy import NodeOwner
+    >>> Reach.of(NodeOwner(), slots=2, depth=2), Reach.of(NodeOwner(replace_one=True), slots=2, depth=1)
+    (Reach(slots=2, roots=7), Reach(slots=2, roots=5))
+    """
+
+    slots: int | None
+    roots: int
+
+    @classmethod
+    def of(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
+        """Return the reach under a unit; under a promise about degrees the smaller one of two mechanisms.
+
+        ``node-owner``: 1 + D + ... + D^r. ``node-promise`` with a degree of at most M: lists used whole, the
+        ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one that was
+        for q with somebody else, 1 + (D + M) (1 + D + ... + D^(r - 1)). Replacing a record is nulling it and
+        filling it again: all roots but its own count twice.
+        """
+        _check.integer_at_least(1, slots=slots, depth=depth)
+        below = sum(slots**level for level in range(depth))
+        kept: int | None = slots
+        others = slots * below
+        if isinstance(unit, NodePromise):
+            ball = unit.max_degree * sum((unit.max_degree - 1) ** level for level in range(depth))
+            others = (slots + unit.max_degree) * below
+            if slots >= unit.max_degree or ball <= others:
+                kept, others = None, ball
+        return cls(kept, 1 + (2 if unit.replace_one else 1) * others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeStepsQuery(DPSGDQuery):
+    """Noisy steps on clipped gradients of roots, each with its bounded tree (``bounded_trees.py``).
+
+    Step t releases the sum over a Poisson sample of roots, each with norm at most C, plus N(0, (z C)^2).
+
+    Guarantee (units of records): Theorem A (``docs/guarantees.md``, section 3) for the number of roots that a
+    record reaches (:class:`Reach`), T times. It covers the sums, and so the weights of all steps. It covers
+    nothing else that is computed from the trees.
+
+    Args:
+        slots: D.
+        depth: r.
+
+    Raises:
+        CalibrationError: on ``event``, there is so little noise that its exact law is not known to hold.
+
+    >>> from graphveil.privacy import NodeOwner
+    >>> steps = TreeStepsQuery(parameters=9, steps=200, noise_multiplier=5.0, sampling_rate=0.125, slots=1,
+    ...                        depth=1)
+    >>> steps.event(NodeOwner())
+    PoissonRoots(noise_multiplier=5.0, sampling_rate=0.125, steps=200, roots=2, relation='add_remove')
+    """
+
+    wire: ClassVar[str] = "TreeStepsQuery"
+
+    slots: int
+    depth: int
+
+    def __post_init__(self) -> None:
+        """Check every field; every record pays, whatever its group, since all reach roots."""
+        super().__post_init__()
+        _check.integer_at_least(1, slots=self.slots, depth=self.depth)
+        if self.reach or len(self.pays) > 1:
+            raise ConfigError("a tree's reach follows from slots and depth, and everybody pays for it")
+
+    def event(self, unit: Unit) -> Event:
+        """Return the steps as Theorem A prices them."""
+        records = of_records(unit)
+        roots = Reach.of(records, slots=self.slots, depth=self.depth).roots
+        event = PoissonRoots(self.noise_multiplier, self.sampling_rate, self.steps, roots, records.relation)
+        if event.change > MOST_SHIFT * self.noise_multiplier:
+            raise CalibrationError(
+                f"noise_multiplier={self.noise_multiplier:.4g} is too small where one record reaches "
+                f"{roots} roots: it must be at least {event.change / MOST_SHIFT:.4g}; take a smaller epsilon"
+            )
+        return event
+
+    def sensitivity(self, unit: Unit) -> float:
+        """Return (2 N - 1) C for the sum of one step, or 2 N C where a record is replaced."""
+        records = of_records(unit)
+        roots = Reach.of(records, slots=self.slots, depth=self.depth).roots
+        return (2 * roots - (not records.replace_one)) * self.clip
