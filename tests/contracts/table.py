@@ -145,7 +145,8 @@ class Seeded:
 def name_of(check: Check) -> str:
     """Return the name of a check and where it lies, also of a test with its case."""
     if isinstance(check, partial):
-        return f"{name_of(check.func)}[{', '.join(map(str, check.keywords.values()))}]"
+        case = (getattr(one, "__name__", str(one)) for one in check.keywords.values())
+        return f"{name_of(check.func)}[{', '.join(case)}]"
     return f"{check.__module__.rpartition('.')[2]}.{check.__name__}"
 
 
