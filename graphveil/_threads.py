@@ -88,4 +88,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied
