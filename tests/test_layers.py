@@ -15,6 +15,7 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PA
 LAYERS = [  # upwards; parts on one line do not import each other
     {
         "errors",
+        "_aligned",
         "_check",
         "_escape",
         "_random",

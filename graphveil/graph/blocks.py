@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil.graph.adjacency import Adjacency
 
 MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
@@ -72,10 +73,12 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
     """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
-    bounds = adjacency.indptr[start : stop + 1]
+    bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
+    offsets = aligned(len(bounds), dtype=torch.int32)
+    np.subtract(bounds, bounds[0], out=offsets.numpy(), casting="unsafe")  # they fit, see above
     weights = None if adjacency.weights is None else adjacency.weights[some]
-    return Edges(start, stop, (bounds - bounds[0]).to(torch.int32), adjacency.indices[some], weights)
+    return Edges(start, stop, offsets, adjacency.indices[some], weights)
 
 
 def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:

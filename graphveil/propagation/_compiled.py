@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 
@@ -38,7 +39,7 @@ def shrunk(rows: Tensor, noise: float, margin: float) -> tuple[Tensor, Tensor]:
     """
     rows = rows.contiguous()
     count, dim = rows.shape
-    out = torch.from_numpy(np.empty((count, dim), dtype=np.float32))  # NumPy asks for large pages
+    out = aligned(count, dim)
     unsure = np.empty(count, dtype=np.uint8)
     numbers = np.array([noise, margin, 4 * dim + 32])
     run = _shrinking(dim)

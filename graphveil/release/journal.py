@@ -48,8 +48,8 @@ class Journal(ABC):
         """
 
     @abstractmethod
-    def commit(self, index: int, descriptor: Record) -> None:
-        """Record a query's descriptor before its first draw; refuse a different one."""
+    def commit(self, index: int, descriptor: bytes) -> None:
+        """Record a query's descriptor, canonical JSON, before its first draw; refuse a different one."""
 
     @abstractmethod
     def load(self, index: int) -> Tensor | None:
@@ -84,9 +84,9 @@ class MemoryJournal(Journal):
     def recognise(self, name: str, fingerprint: Callable[[bytes], str]) -> None:
         """Recognise nothing: no other process answers from here."""
 
-    def commit(self, index: int, descriptor: Record) -> None:
+    def commit(self, index: int, descriptor: bytes) -> None:
         """Record the descriptor; one key serves one descriptor."""
-        _same(self._descriptors.setdefault(index, canonical(descriptor)), descriptor)
+        _same(self._descriptors.setdefault(index, descriptor), descriptor)
 
     def load(self, index: int) -> Tensor | None:
         """Return None: nothing is kept."""
@@ -115,7 +115,7 @@ class FolderJournal(Journal):
         if not self._path.exists():
             return None
         record = self._read()
-        _same(str(record["plan"]).encode(), plan)
+        _same(str(record["plan"]).encode(), canonical(plan))
         master = b"" if record["closed"] else self._keys.load(record["release_id"])
         if record["closed"]:  # a run killed while closing may have left the key
             self._keys.erase(record["release_id"])
@@ -150,10 +150,10 @@ class FolderJournal(Journal):
         elif known is None or not hmac.compare_digest(str(known), said):
             raise ReleaseError(_FINISHED if record["closed"] else _RESUMED)
 
-    def commit(self, index: int, descriptor: Record) -> None:
+    def commit(self, index: int, descriptor: bytes) -> None:
         """Record the descriptor on disk before the first draw."""
         record = self._read()
-        known = record["descriptors"].setdefault(str(index), canonical(descriptor).decode())
+        known = record["descriptors"].setdefault(str(index), descriptor.decode())
         _same(known.encode(), descriptor)
         self._write(record)
 
@@ -219,6 +219,6 @@ _FINISHED = (
 )
 
 
-def _same(known: bytes, record: Record) -> None:
-    if known != canonical(record):
+def _same(known: bytes, descriptor: bytes) -> None:
+    if known != descriptor:
         raise ReleaseError(_RESUMED)

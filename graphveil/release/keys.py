@@ -54,11 +54,9 @@ class ReleaseKey:
         """Return the keyed digest of private arrays; an unkeyed one would tell neighbours apart."""
         return keyed_digest(self.master, *arrays)
 
-    def query_key(self, descriptor: Mapping[str, object]) -> bytes:
-        """Return HMAC(master, nonce || SHA-256(descriptor))."""
-        return hmac.new(
-            self.master, self.nonce + hashlib.sha256(canonical(descriptor)).digest(), "sha256"
-        ).digest()
+    def query_key(self, descriptor: bytes) -> bytes:
+        """Return HMAC(master, nonce || SHA-256(descriptor)) for a descriptor as canonical JSON."""
+        return hmac.new(self.master, self.nonce + hashlib.sha256(descriptor).digest(), "sha256").digest()
 
 
 def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:
@@ -71,9 +69,18 @@ def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:
     return mac.hexdigest()
 
 
-def canonical(descriptor: Mapping[str, object]) -> bytes:
-    """Return a descriptor as canonical JSON."""
+def canonical(descriptor: object) -> bytes:
+    """Return a descriptor, or a part of one, as canonical JSON."""
     return json.dumps(descriptor, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def joined(parts: Mapping[str, bytes]) -> bytes:
+    """Return the canonical JSON of a descriptor whose parts are canonical JSON already.
+
+    >>> joined({"b": canonical([1]), "a": canonical("x")}) == canonical({"a": "x", "b": [1]})
+    True
+    """
+    return b"{%b}" % b",".join(b"%b:%b" % (canonical(name), parts[name]) for name in sorted(parts))
 
 
 class KeyStore:

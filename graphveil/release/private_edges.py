@@ -6,6 +6,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil._threads import all_threads
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Ids
@@ -54,7 +55,7 @@ class PrivateEdges:
             if len(part) == count:
                 return part
             if out is None:
-                out = torch.empty((count, *part.shape[1:]), dtype=part.dtype)
+                out = aligned(count, *part.shape[1:], dtype=part.dtype)
             out[place : place + len(part)] = part
             place += len(part)
         return torch.empty(0) if out is None else out
@@ -108,7 +109,7 @@ class PrivateEdges:
         Fresh memory costs as much as filling it does.
         """
         if not isinstance(self._memory, Tensor) or self._memory.shape != (rows, dim):
-            self._memory = torch.empty((rows, dim))
+            self._memory = aligned(rows, dim)
         return self._memory
 
     def compact_memory(self, rows: int, dim: int, bits: int) -> CompactRows:

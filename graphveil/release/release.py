@@ -20,7 +20,7 @@ from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodePromise
 from graphveil.release.engines.base import Engine
 from graphveil.release.journal import Journal, MemoryJournal
-from graphveil.release.keys import ReleaseKey, keyed_digest
+from graphveil.release.keys import ReleaseKey, canonical, joined, keyed_digest
 from graphveil.release.plan import ReleasePlan
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.process import check_process
@@ -85,8 +85,9 @@ class Release:
         self._journal = journal or MemoryJournal()
         self._process, self._lock = os.getpid(), threading.RLock()
         self._position = 0
-        self._promise = _promise(plan, adjacency)
-        resumed = self._journal.resume(self._promise)
+        promise = _promise(plan, adjacency)
+        self._promise = {name: canonical(part) for name, part in promise.items()}
+        resumed = self._journal.resume(promise)
         self._key = resumed or key or ReleaseKey.fresh()
         self._resumed = resumed is not None
         if self._resumed:
@@ -94,7 +95,7 @@ class Release:
         self._ledger = budget
         self._book(label)
         if not self._resumed:
-            self._journal.begin(self._key, self._promise)
+            self._journal.begin(self._key, promise)
             self._recognise_graph()
         self._alone = key is None and not self._journal.durable
         self._edges_digest = self._digest_of_edges()
@@ -210,16 +211,16 @@ class Release:
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
         self._ledger.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
 
-    def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> dict[str, object]:
-        """Return everything that fixes the un-noised integers and their scale."""
+    def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> bytes:
+        """Return everything that fixes the un-noised integers and their scale, as canonical JSON."""
         groups = self._public.groups
-        return {
-            **self._promise,
+        own = {
             "index": index,
             "edges": self._edges_digest,
             "input": self._digest(*data),
             "groups": "" if groups is None else self._digest(groups),
         }
+        return joined(self._promise | {name: canonical(part) for name, part in own.items()})
 
     def _digest(self, *arrays: Tensor) -> str:
         """Return the keyed digest of what a query reads, wherever its key could meet anything else.

@@ -59,6 +59,7 @@ from graphveil.release import (
     calibrate_plan,
 )
 from graphveil.release.engines.base import Engine
+from graphveil.release.keys import canonical
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import GRID_BITS
@@ -470,11 +471,11 @@ def a_journal_refuses_a_descriptor_that_is_one_character_off() -> None:
         kept = FolderJournal(Path(folder) / "run", KeyStore(Path(folder) / "keys"))
         for journal in (MemoryJournal(), kept):
             journal.begin(KEY, {"version": 2})
-            journal.commit(0, {"edges": digest, "input": "a"})
-            journal.commit(0, {"input": "a", "edges": digest})
+            journal.commit(0, canonical({"edges": digest, "input": "a"}))
+            journal.commit(0, canonical({"input": "a", "edges": digest}))
             for other in _one_character_off(digest):
                 with pytest.raises(ReleaseError, match="same noise for different data"):
-                    journal.commit(0, {"edges": other, "input": "a"})
+                    journal.commit(0, canonical({"edges": other, "input": "a"}))
 
 
 def a_journal_recognises_data_by_every_character_of_their_fingerprint() -> None:

@@ -11,6 +11,7 @@ import graphveil.graph as package
 MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
 BELOW = {
     "graphveil.errors",
+    "graphveil._aligned",
     "graphveil._check",
     "graphveil._files",
     "graphveil._random",

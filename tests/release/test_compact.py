@@ -24,7 +24,6 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
-from graphveil.release.rows import compact as _compact
 from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.neighbor_sums import grid_table
 from graphveil.release.rows.private_sums import NoisyRows, Sums
@@ -82,13 +81,6 @@ def test_rows_of_any_length_have_the_same_bytes(degree: int) -> None:
     edges = Edges(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
     rows = rows_of(16)
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
-
-
-def test_memory_that_is_asked_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, edges = rows_of(40), block(graph())
-    near = noisy(rows, edges)
-    monkeypatch.setattr(_compact, "_CACHE", 0)
-    assert torch.equal(noisy(rows, edges), near)
 
 
 def test_every_kind_of_row_reads_its_own_copy() -> None:

@@ -75,8 +75,8 @@ def test_a_query_key_is_the_documented_hmac() -> None:
     descriptor = {"b": 1, "a": [2.5, "x"]}
     assert canonical(descriptor) == b'{"a":[2.5,"x"],"b":1}'
     message = key.nonce + hashlib.sha256(canonical(descriptor)).digest()
-    assert key.query_key(descriptor) == hmac.new(key.master, message, "sha256").digest()
-    assert key.query_key({"b": 1, "a": [2.5, "y"]}) != key.query_key(descriptor)
+    assert key.query_key(canonical(descriptor)) == hmac.new(key.master, message, "sha256").digest()
+    assert key.query_key(canonical({"b": 1, "a": [2.5, "y"]})) != key.query_key(canonical(descriptor))
 
 
 def test_digests_are_keyed_and_tell_shapes_and_types_apart() -> None:

@@ -12,6 +12,7 @@ from graphveil.mechanisms import StepNoise
 from graphveil.privacy import Event, Gaussian, PoissonGaussian, privacy_curve
 from graphveil.privacy.events import Relation
 from graphveil.release import DPSGDQuery, EdgeAttentionQuery, TreeStepsQuery
+from graphveil.release.keys import canonical
 from graphveil.release.query import Query
 
 _COORDINATES = 1 << 11
@@ -33,7 +34,7 @@ def _of_records(query: DPSGDQuery, asking: Asking) -> Planted | str:
             "batch comes near that"
         )
     wide = replace(query, parameters=_COORDINATES)  # the same law, with room for canaries
-    noise = wide.randomness(asking.key().query_key({"audit": query.stage}))
+    noise = wide.randomness(asking.key().query_key(canonical({"audit": query.stage})))
     if isinstance(query, TreeStepsQuery):
         return _of_all(query, asking, noise, query.sensitivity(asking.unit) / query.clip)
     if query.sampling_rate == 1:
@@ -48,7 +49,7 @@ def _of_records(query: DPSGDQuery, asking: Asking) -> Planted | str:
 def _of_edges(query: EdgeAttentionQuery, asking: Asking) -> Planted | str:
     """Targets whose clipped gradients are the axes, and the opposite ones with the edge."""
     wide = replace(query, dim=math.ceil(math.sqrt(_COORDINATES / 2)))  # the same law, with room
-    noise = wide.randomness(asking.key().query_key({"audit": query.stage}))
+    noise = wide.randomness(asking.key().query_key(canonical({"audit": query.stage})))
     claimed = query.event(asking.unit)
     assert isinstance(claimed, PoissonGaussian)
     if claimed.steps > query.steps:

@@ -16,7 +16,7 @@ class InMemoryEngine(Engine):
     ``block_rows`` bounds the memory of a block; it is public and does not change the result.
     """
 
-    block_rows: int = 1 << 17
+    block_rows: int = 1 << 21
 
     def __post_init__(self) -> None:
         """Check the size of a block."""

@@ -4,7 +4,8 @@ A sum over neighbours waits for memory. Contributions are whole numbers of at mo
 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
 rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
 in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end
-anywhere. Where the table is larger than the cache, memory is asked for rows ahead of their turn.
+anywhere. No memory is asked for ahead of its turn: loads do not wait for each other, so a processor is ahead
+by itself (decision 088).
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
@@ -23,9 +25,6 @@ MAX_WIDTH = 128  # columns whose sums stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
 _TOGETHER = 8  # edges
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
-_CACHE = 1 << 24  # bytes of a table from which memory is asked ahead,
-_AHEAD = 32  # so many edges
-_LINE = 32  # 16-bit integers that memory brings in together
 _ROWS_A_THREAD = 1 << 12
 
 
@@ -39,10 +38,10 @@ class CompactRows:
 
     @classmethod
     def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
-        """Return memory for so many rows; NumPy asks for large pages, where they are found sooner."""
-        rows = np.empty((count + 1, -(-dim // _STEP) * _STEP), dtype=np.int16)
+        """Return memory for so many rows."""
+        rows = aligned(count + 1, -(-dim // _STEP) * _STEP, dtype=torch.int16)
         rows[-1] = 0
-        return cls(torch.from_numpy(rows), dim, bits)
+        return cls(rows, dim, bits)
 
     def fits(self, count: int, dim: int, bits: int) -> bool:
         """Whether this is memory for such rows."""
@@ -67,11 +66,12 @@ class CompactRows:
         double = vectors.dtype == torch.float64
         vectors = vectors.to(torch.float64 if double else torch.float32).contiguous()
         count, bounds = len(vectors), bounds.contiguous()
-        kinds = torch.zeros(count, dtype=torch.int64) if kinds is None else kinds.contiguous()
-        run = _filling(self.rows.shape[1], self.dim, double)
+        kinds = None if kinds is None else kinds.contiguous()
+        run = _filling(self.rows.shape[1], self.dim, double, kinds is not None)
 
         def part(first: int, last: int) -> None:
-            given = (vectors[first:], bounds, kinds[first:], self.rows[first:])
+            own = bounds if kinds is None else kinds[first:]  # not read if there is one kind
+            given = (vectors[first:], bounds, own, self.rows[first:])
             run(last - first, count, bounds.shape[1], *(each.data_ptr() for each in given))
 
         in_parts(part, count, _ROWS_A_THREAD)
@@ -89,11 +89,10 @@ class CompactRows:
         most = int(edges.degrees.max())
         if most << self.bits >= 1 << _SUM_BITS or not can_compile():
             return False
-        ahead = _AHEAD if self.rows.numel() * self.rows.element_size() > _CACHE else 0
-        run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None, ahead)
+        run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None)
         shifts, bits = edges.offsets if shift is None else shift, int(np.float32(scale).view(np.int32))
         given = (edges.offsets, edges.sources, shifts, self.rows, noise, out)
-        run(len(edges), len(edges.sources), len(self.rows) - 1, bits, *(part.data_ptr() for part in given))
+        run(len(edges), len(self.rows) - 1, bits, *(part.data_ptr() for part in given))
         return True
 
 
@@ -103,25 +102,22 @@ def can_compact(dim: int, bits: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _summing(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> Compiled:
+def _summing(width: int, dim: int, bits: int, shifted: bool) -> Compiled:
     """Return the sum for rows of some width, of which ``dim`` columns are there."""
-    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 4, 6)
+    return compile_for_host(_sum_program(width, dim, bits, shifted), 3, 6)
 
 
 @lru_cache(maxsize=64)
-def _filling(width: int, dim: int, double: bool) -> Compiled:
-    """Return what fills rows of some width from vectors of a type."""
-    return compile_for_host(_fill_program(width, dim, "double" if double else "float"), 3, 4)
+def _filling(width: int, dim: int, double: bool, kinds: bool) -> Compiled:
+    """Return what fills rows of some width from vectors of a type, and of one kind or several."""
+    return compile_for_host(_fill_program(width, dim, "double" if double else "float", kinds), 3, 4)
 
 
-def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> str:
+def _sum_program(width: int, dim: int, bits: int, shifted: bool) -> str:
     """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time."""
     own, some, rest, end = parts = Code("o"), Code("e"), Code("l"), Code("d")
     shift = own.load("i32", own.at("%shifts", "i32", "%v")) if shifted else "0"
     sources = [_source(some, f"add nuw i64 %edge, {k}", shift) for k in range(_TOGETHER)]
-    if ahead:
-        for k in range(_TOGETHER):
-            _ask(some, k + ahead, shift, width)
     through = _added(some, "%before", [some.at("%table", "%row", each) for each in sources], width, bits)
     places = []
     for k in range(_TOGETHER):
@@ -134,12 +130,10 @@ def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> 
     declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
     return f"""
 %row = type [{width} x i16]
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 {declared}
-define void @run(i64 %rows, i64 %edges, i64 %nothing, i64 %scale, ptr %offsets, ptr %sources,
+define void @run(i64 %rows, i64 %nothing, i64 %scale, ptr %offsets, ptr %sources,
                  ptr %shifts, ptr noalias %table, ptr noalias %noise, ptr noalias %out) {{
 start:
-  %last = sub i64 %edges, 1
   %any = icmp ult i64 0, %rows
   br i1 %any, label %target, label %end
 target:
@@ -188,14 +182,6 @@ def _source(code: Code, place: str, shift: str) -> str:
     return code(f"zext i32 {source if shift == '0' else code(f'add i32 {source}, {shift}')} to i64")
 
 
-def _ask(code: Code, ahead: int, shift: str, width: int) -> None:
-    """Ask memory for the row of a later edge's source; behind the last edge for the last one's again."""
-    place = code.call("i64", "umin.i64", ("i64", code(f"add nuw i64 %edge, {ahead}")), ("i64", "%last"))
-    row = code.at("%table", "%row", _source(code, f"add i64 {place}, 0", shift))
-    for start in range(0, width, _LINE):
-        code.do(f"call void @llvm.prefetch.p0(ptr {code.at(row, 'i16', start)}, i32 0, i32 3, i32 1)")
-
-
 def _added(code: Code, total: str, rows: list[str], width: int, bits: int) -> str:
     """Return the total with some rows in it: added in pairs, in 16 bits up to the sum that they hold."""
     values, short = [code.load(f"<{width} x i16>", row) for row in rows], True
@@ -220,16 +206,15 @@ def _finished(code: Code, total: str, width: int, dim: int) -> None:
     code.put(noisy, code.at("%out", "float", row), width, dim)
 
 
-def _fill_program(width: int, dim: int, kind: str) -> str:
+def _fill_program(width: int, dim: int, kind: str, kinds: bool) -> str:
     """Return the truncation in LLVM's assembly language: a loop over sources, and one over copies."""
     row, copy = parts = Code("r"), Code("c")
     real, short = f"<{width} x double>", f"<{width} x i16>"
     values = row.columns(row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}")), kind, width, dim)
     if kind == "float":
         values = row(f"fpext <{width} x float> {values} to {real}")
-    bounds = row.at(
-        "%bounds", "double", row(f"mul i64 {row.load('i64', row.at('%kinds', 'i64', '%v'))}, %copies")
-    )
+    own = row.load("i64", row.at("%kinds", "i64", "%v")) if kinds else "0"
+    bounds = row.at("%bounds", "double", row(f"mul i64 {own}, %copies"))
     bound = copy.load("double", copy.at(bounds, "double", "%h"))
     grid = copy(f"fmul {real} {values}, {copy.all(bound, 'double', width)}")
     grid = copy.call(real, f"trunc.v{width}f64", (real, grid))

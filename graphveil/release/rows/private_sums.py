@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from graphveil._aligned import aligned
 from graphveil._random import RowStream
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
@@ -87,7 +88,7 @@ class NoisyRows(BlockWork):
         Noise and sums are integers in a float type that holds each exactly, so the one rounding of their
         addition sees the exact noisy sum only: it is post-processing.
         """
-        out, stream = torch.empty((len(edges), self.sums.dim)), RowStream(self.key)
+        out, stream = aligned(len(edges), self.sums.dim), RowStream(self.key)
         rows = self.sums.rows
         if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
             in_parts(
