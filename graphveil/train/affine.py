@@ -90,7 +90,7 @@ def moved(parts: Sequence[nn.Module], moves: Sequence[Tensor] | None, noted: lis
             handle.remove()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AffineGradients:
     """The gradients of one affine map for a chunk of records.
 
@@ -132,9 +132,13 @@ class AffineGradients:
         return weight, scaled.sum(dim=(0, 1))
 
     def drop(self, bad: Tensor) -> None:
-        """Forget the records of a mask, whose factors are zero but whose numbers are not finite."""
-        self.inputs[bad] = 0
-        self.deltas[bad] = 0
+        """Forget the records of a mask, whose factors are zero but whose numbers are not finite.
+
+        Nothing is written into: a row that is the same for all records may be one row in memory.
+        """
+        self.inputs, self.deltas = (
+            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)
+        )
 
 
 class Memory:

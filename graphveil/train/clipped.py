@@ -162,6 +162,17 @@ def clip_factors(square_norms: Tensor, clip: float) -> tuple[Tensor, Tensor | No
     return factors, bad
 
 
+def without(part: Tensor, bad: Tensor | None) -> Tensor:
+    """Return a part (B, ..) with zeros for the records of a mask (B), if there is one.
+
+    It is not written into: numbers that are the same for all records may be one number in memory.
+
+    >>> without(torch.ones(1).expand(3), torch.tensor([False, True, False]))
+    tensor([1., 0., 1.])
+    """
+    return part if bad is None else part.masked_fill(bad.view(-1, *[1] * (part.ndim - 1)), 0)
+
+
 def all_finite(values: Tensor) -> bool:
     """Return whether all of these are finite: a sum is only if its terms are."""
     return math.isfinite(float(values.sum()))

@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
-from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
+from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
 from graphveil.train.devices import CPU
 from graphveil.train.records import Inputs
 
@@ -74,9 +74,7 @@ class PerSampleSum(ClippedSum):
         squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
         factors, bad = clip_factors(squares, clip)
         for part, out in zip(flat, self._sum_views, strict=True):
-            if bad is not None:
-                part[bad] = 0
-            out.view(-1).addmv_(part.t(), factors)
+            out.view(-1).addmv_(without(part, bad).t(), factors)
 
 
 Parameters = dict[str, Tensor]

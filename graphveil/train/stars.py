@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from graphveil.train.affine import AffineGradients, Memory, affine_parts, inputs_of, is_large, moved
-from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of
+from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
 from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered
 from graphveil.train.reach import full_stars, random_weights, rows_read
@@ -26,6 +26,7 @@ from graphveil.train.reach import full_stars, random_weights, rows_read
 Stars = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
 Route = Literal["ghost", "vmap", "loop"]
 Parameters = dict[str, Tensor]
+_Found = tuple[tuple[list[Tensor], Parameters], list[Tensor]]  # gradients by moves and weights, and inputs
 
 
 class StarSum(ClippedSum):
@@ -110,13 +111,11 @@ class StarSum(ClippedSum):
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
         factors, bad = clip_factors(torch.stack(squares).sum(dim=0), clip)
         for name, part in flat.items():
+            self._sums[name].view(-1).addmv_(without(part, bad).t(), factors)
+        for name, called in maps.items():
             if bad is not None:
-                part[bad] = 0
-            self._sums[name].view(-1).addmv_(part.t(), factors)
-        for name, part in maps.items():
-            if bad is not None:
-                part.drop(bad)
-            weight, bias = part.sums(factors)
+                called.drop(bad)
+            weight, bias = called.sums(factors)
             self._sums[self._weight(name)].add_(weight)
             if self._bias(name) in self._sums:
                 self._sums[self._bias(name)].add_(bias)
@@ -154,9 +153,33 @@ class StarSum(ClippedSum):
         self._affine = parts
         within = {name for part in parts for name in (self._weight(part), self._bias(part))}
         self._formed = [name for name in self._wide if name not in within]
+        self._gradients = self._one_by_one if self._route == "loop" else self._at_once
+
+    def _at_once(self, moves: list[Tensor], formed: Parameters, *stars: Tensor) -> _Found:
+        """Return all records' gradients by moves and by weights, and what affine maps were called with.
+
+        ``vmap`` lets a record's loss read nothing of another record, and every record has moves and weights
+        of its own here. So the gradient of all losses' sum by these is each record's gradient. A gradient
+        within ``vmap`` is the same, and takes twice the time before it computes anything.
+        """
+        count = len(stars[0])
+        given = [
+            part.detach().expand(count, *part.shape).requires_grad_() for part in (*moves, *formed.values())
+        ]
+        own, weights = given[: len(moves)], dict(zip(formed, given[len(moves) :], strict=True))
+        losses, inputs = vmap(self._loss)(own, weights, *stars)
+        found = [torch.zeros_like(part) for part in given]
+        if losses.requires_grad:
+            ones = torch.ones_like(losses)
+            found = list(torch.autograd.grad(losses, given, ones, materialize_grads=True))
+        gradients = dict(zip(formed, found[len(moves) :], strict=True))
+        return (found[: len(moves)], gradients), [part.detach() for part in inputs]
+
+    def _one_by_one(self, moves: list[Tensor], formed: Parameters, *stars: Tensor) -> _Found:
+        """Return the same for one star after the other; nothing is moved there."""
         one = grad(self._loss, argnums=(0, 1), has_aux=True)
-        looped = self._route == "loop"
-        self._gradients = _looped(one) if looped else vmap(one, in_dims=(None, None, 0, 0, 0))
+        found = [one(moves, formed, *star)[0][1] for star in zip(*stars, strict=True)]
+        return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
 
     def _called(self, columns: int) -> list["_Call"]:
         """Return the calls of affine maps, found on random stars with random weights: all public."""
@@ -241,13 +264,3 @@ def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Par
         name: value.detach().to(device, dtype) if value.is_floating_point() else value.to(device)
         for name, value in (*kept, *module.named_buffers())
     }
-
-
-def _looped(one: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same for several stars, one after the other; nothing is moved there."""
-
-    def several(moves: list[Tensor], formed: Parameters, x: Tensor, edges: Tensor, labels: Tensor) -> Any:
-        found = [one(moves, formed, *star)[0][1] for star in zip(x, edges, labels, strict=True)]
-        return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
-
-    return several

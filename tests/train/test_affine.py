@@ -1,5 +1,6 @@
 """Gradients of affine maps that are never formed: the same sums as star by star."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +44,13 @@ class Shared(Wide):
         self.heard.weight = self.first.weight
 
 
+class Alike(Wide):
+    """Calls a wide map with rows that are the same for all records."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.out(self.first(torch.ones(WIDTH, INPUTS, dtype=x.dtype)) * self.heard(x) * self.scale)
+
+
 def stars(count: int) -> Any:
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(count, WIDTH, INPUTS, generator=generator, dtype=torch.float64)
@@ -73,9 +81,10 @@ def test_sums_are_those_of_a_loop(kind: type[nn.Module], clip: float) -> None:
         torch.testing.assert_close(sums(module, route, clip), looped, rtol=1e-11, atol=1e-12)
 
 
-def test_a_record_without_finite_numbers_is_dropped_alone() -> None:
+@pytest.mark.parametrize("kind", [Wide, Alike])
+def test_a_record_without_finite_numbers_is_dropped_alone(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
-    module = Wide(INPUTS, CLASSES).double()
+    module = kind(INPUTS, CLASSES).double()
     ghost, looped = (sums(module, route, 0.1, x=4) for route in ("ghost", "loop"))
     assert ghost.isfinite().all()
     torch.testing.assert_close(ghost, looped, rtol=1e-11, atol=1e-12)
@@ -109,4 +118,21 @@ def a_record_without_finite_numbers_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AffineGradients, "drop", lambda self, bad: None)
 
 
-BUGS = ((a_record_without_finite_numbers_stays, test_a_record_without_finite_numbers_is_dropped_alone),)
+def dropping_writes_into_what_records_share(patch: pytest.MonkeyPatch) -> None:
+    def drop(self: AffineGradients, bad: Tensor) -> None:
+        self.inputs.data[bad.nonzero()[:, 0]] = 0
+        self.deltas[bad] = 0
+
+    patch.setattr(AffineGradients, "drop", drop)
+
+
+BUGS = (
+    (
+        a_record_without_finite_numbers_stays,
+        partial(test_a_record_without_finite_numbers_is_dropped_alone, Wide),
+    ),
+    (
+        dropping_writes_into_what_records_share,
+        partial(test_a_record_without_finite_numbers_is_dropped_alone, Alike),
+    ),
+)
