@@ -120,8 +120,9 @@ def a_record_without_finite_numbers_stays(patch: pytest.MonkeyPatch) -> None:
 
 def dropping_writes_into_what_records_share(patch: pytest.MonkeyPatch) -> None:
     def drop(self: AffineGradients, bad: Tensor) -> None:
-        self.inputs.data[bad.nonzero()[:, 0]] = 0
-        self.deltas[bad] = 0
+        for record in bad.nonzero()[:, 0].tolist():
+            self.inputs[record].zero_()
+            self.deltas[record].zero_()
 
     patch.setattr(AffineGradients, "drop", drop)
 
