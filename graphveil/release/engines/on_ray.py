@@ -4,11 +4,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import RLock
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from graphveil import _check
+from graphveil._aligned import aligned
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks, ranges
@@ -88,7 +92,7 @@ class RayEngine(Engine):
             for result in crew.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
                     raise ReleaseError(f"a worker could not go on: {result}; the release stays booked")
-                yield torch.from_numpy(result.copy())  # what Ray holds is read-only
+                yield _own(result)
 
     def _step(self, count: int, workers: int) -> int:
         """Return how many rows a block has, so that there are a few for each worker."""
@@ -111,3 +115,11 @@ class RayEngine(Engine):
         crew = RayCrew(wanted)
         _standing[os.getpid()] = wanted, crew
         return crew
+
+
+def _own(result: npt.NDArray[Any]) -> Tensor:
+    """Return a copy: what Ray holds is read-only, and is held as long as anybody reads it."""
+    kind = torch.from_numpy(np.empty(0, dtype=result.dtype)).dtype
+    out = aligned(*result.shape, dtype=kind)
+    np.copyto(out.numpy(), result)
+    return out

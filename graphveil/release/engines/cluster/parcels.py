@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil._sealed import SLACK, Box, Bytes
 
 PART = 1 << 26  # bytes
@@ -35,7 +36,7 @@ def packed(name: str, value: object, box: Box) -> tuple[tuple[int, ...], Iterato
 
 
 def unpacked(parcel: Parcel, box: Box, parts: Iterable[Bytes]) -> Any:
-    """Return the value, whose arrays lie in fresh memory, side by side.
+    """Return the value, whose arrays lie side by side.
 
     Raises:
         ReleaseError: a part is not what was packed.
@@ -43,7 +44,7 @@ def unpacked(parcel: Parcel, box: Box, parts: Iterable[Bytes]) -> Any:
     from ray import cloudpickle
 
     starts = np.cumsum([0, *(_filled(size) for size in parcel.sizes)])
-    memory, place = torch.empty(int(starts[-1]) + SLACK, dtype=torch.uint8).numpy(), 0
+    memory, place = aligned(int(starts[-1]) + SLACK, dtype=torch.uint8).numpy(), 0
     for number, part in enumerate(parts):
         place += box.open_into(memory[place:], f"{parcel.name}/{number}", part)
     first, *buffers = (
