@@ -97,9 +97,12 @@ def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
 
 def _cuts(offsets: Tensor, rows: int, edges: int) -> Iterator[tuple[int, int]]:
     """Cut rows into runs of at most ``rows`` rows and ``edges`` edges, or of one row."""
-    first, count = 0, len(offsets) - 1
+    bounds = offsets.numpy()
+    first, count = 0, len(bounds) - 1
     while first < count:
-        reach = int(torch.searchsorted(offsets, int(offsets[first]) + edges, right=True)) - 1
-        last = min(count, first + rows, max(first + 1, reach))
+        last = min(count, first + rows)
+        if bounds[last] - bounds[first] > edges:
+            most = bounds.dtype.type(bounds[first] + edges)  # below the last, so its type holds it
+            last = max(first + 1, int(np.searchsorted(bounds, most, side="right")) - 1)
         yield first, last
         first = last
