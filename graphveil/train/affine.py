@@ -69,20 +69,32 @@ def _weight_of(part: nn.Module) -> Tensor:
 def moved(parts: Sequence[nn.Module], moves: Sequence[Tensor] | None, noted: list[Any]) -> Iterator[None]:
     """Note the input of each call of a part, and add a move to its output, whose gradient is then that of y.
 
-    Without moves the number of the part and the shape of its output are noted instead.
+    A move with fewer rows than the input has is for these rows alone: no others pass the map, whose output is
+    filled up with rows of zeros. Without moves the number of the part and the shape of its output are noted.
     """
+    rows: list[int] = []
+
+    def before(part: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor] | None:
+        if moves is None:
+            return None
+        h, most = given[0], len(moves[len(noted)])
+        rows.append(len(h))
+        noted.append(h[:most] if most < len(h) else h)
+        return (noted[-1],)
 
     def hook(number: int) -> Any:
         def after(part: nn.Module, given: tuple[Tensor, ...], found: Tensor) -> Tensor:
             if moves is None:
                 noted.append((number, tuple(found.shape)))
                 return found
-            noted.append(given[0])
-            return found + moves[len(noted) - 1]
+            there = found + moves[len(noted) - 1]
+            missing = rows[-1] - len(there)
+            return nn.functional.pad(there, (0, 0, 0, missing)) if missing else there
 
         return after
 
-    handles = [part.register_forward_hook(hook(number)) for number, part in enumerate(parts)]
+    handles = [part.register_forward_pre_hook(before) for part in parts]
+    handles += [part.register_forward_hook(hook(number)) for number, part in enumerate(parts)]
     try:
         yield
     finally:

@@ -3,9 +3,11 @@
 In a module of one round of messages the loss at the root reads the map's output at the root alone, and the
 gradients of all other rows are zeros that need not be multiplied. Which rows those are is found on random
 full stars or trees with random weights, so it is public, and it is part of what the gradient *is*: rows
-beyond are neither in its norm nor in the sum. Places of one depth are alike, so they are read together or
-not at all.
+beyond are neither in its norm nor in the sum, and where that changes nothing else they do not even pass the
+map. Places of one depth are alike, so they are read together or not at all.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -54,6 +56,24 @@ def rows_read(delta: Tensor, parents: Tensor) -> int:
     read = places.reshape(len(delta), rows, -1).ne(0).any(dim=2).any(dim=0).cpu().nonzero()
     ends = [end for end in _ends(rows, parents) if len(read) and end > int(read.max())]
     return min(ends, default=rows)
+
+
+def alike(found: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Return whether gradients (8, rows, ..) are much the same as others, of which there may be fewer rows.
+
+    >>> rows = torch.eye(3)[None]
+    >>> alike([rows], [rows[:, :2]]), alike([rows], [rows[:, :2] + 1])
+    (True, False)
+    """
+
+    def same(one: Tensor, other: Tensor) -> bool:
+        close = 1e-9 if one.dtype == torch.float64 else 1e-4
+        return torch.allclose(one, other, rtol=close, atol=close)
+
+    return all(
+        same(one[:, : other.shape[1]] if one.ndim > 1 else one, other)
+        for one, other in zip(found, others, strict=True)
+    )
 
 
 def _ends(rows: int, parents: Tensor) -> list[int]:

@@ -21,7 +21,7 @@ from graphveil.train.affine import AffineGradients, Memory, affine_parts, inputs
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
 from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered
-from graphveil.train.reach import full_stars, random_weights, rows_read
+from graphveil.train.reach import alike, full_stars, random_weights, rows_read
 
 Stars = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
 Route = Literal["ghost", "vmap", "loop"]
@@ -144,9 +144,22 @@ class StarSum(ClippedSum):
         numbers = max(formed, self._width * widest, self._width * _HIDDEN)  # that a star takes at a time
         self._numbers = -(-numbers * self._dtype.itemsize // _BYTES)
         places = {name: place for place, name in enumerate(kept)}
-        return [
+        calls = [
             call._replace(number=places[names[call.number]]) for call in calls if names[call.number] in kept
         ]
+        return self._shortened(calls, columns) if calls else calls
+
+    def _shortened(self, calls: list["_Call"], columns: int) -> list["_Call"]:
+        """Let only rows that a loss reads pass a map, if the module comes to the same on random stars.
+
+        One may read the others without a gradient. What it comes to is each record's own in either case.
+        """
+        fewer = [
+            call._replace(shape=(call.read, *call.shape[1:])) if len(call.shape) == 2 else call
+            for call in calls
+        ]
+        found, others = (self._told(each, columns) for each in (calls, fewer))
+        return fewer if alike(found, others) else calls
 
     def _choose(self, parts: dict[str, nn.Module]) -> None:
         """Form all gradients but those of these maps."""
@@ -186,21 +199,33 @@ class StarSum(ClippedSum):
         parts, noted = list(self._affine.values()), list[Any]()
         if not parts:
             return []
-        x, edges = (part.to(self.device) for part in full_stars(self._parents, columns, self._dtype))
-        kept, self._parameters = self._parameters, random_weights(self._parameters)
+        x, edges = self._full(columns)
         with torch.no_grad(), moved(parts, None, noted):
-            functional_call(self._module, {**self._fixed, **self._parameters}, (x[0], edges[0]))
-        moves = [x.new_zeros(shape) for _, shape in noted]
-        if moves:
-            formed = {name: self._parameters[name] for name in self._formed}
-            with torch.enable_grad():
-                labels = self._labels.new_zeros(len(x), device=self.device)
-                moves = self._gradients(moves, formed, x, edges, labels)[0][0]
-        self._parameters = kept
+            random = random_weights(self._parameters)
+            functional_call(self._module, {**self._fixed, **random}, (x[0], edges[0]))
+        calls = [_Call(number, shape, 0) for number, shape in noted]
         return [
-            _Call(number, shape, rows_read(delta, self._parents))
-            for (number, shape), delta in zip(noted, moves, strict=True)
+            call._replace(read=rows_read(delta, self._parents))
+            for call, delta in zip(calls, self._told(calls, columns), strict=False)
         ]
+
+    def _told(self, calls: list["_Call"], columns: int) -> list[Tensor]:
+        """Return all gradients on random stars with random weights: by calls' outputs, then by weights."""
+        if not calls:
+            return []
+        x, edges = self._full(columns)
+        kept, self._parameters = self._parameters, random_weights(self._parameters)
+        formed = {name: self._parameters[name] for name in self._formed}
+        labels = self._labels.new_zeros(len(x), device=self.device)
+        with torch.enable_grad():
+            moves = [x.new_zeros(call.shape) for call in calls]
+            (deltas, gradients), _ = self._gradients(moves, formed, x, edges, labels)
+        self._parameters = kept
+        return [*deltas, *gradients.values()]
+
+    def _full(self, columns: int) -> tuple[Tensor, Tensor]:
+        x, edges = full_stars(self._parents, columns, self._dtype)
+        return x.to(self.device), edges.to(self.device)
 
     def _maps(self, inputs: list[Tensor], deltas: list[Tensor]) -> dict[str, AffineGradients]:
         """Return the gradients of each affine map that was called."""
@@ -220,7 +245,10 @@ class StarSum(ClippedSum):
 
 
 class _Call(NamedTuple):
-    """A call of an affine map: its number, its output's shape, and how many rows of it a loss reads."""
+    """A call of an affine map: its number, its output's shape, and how many rows of it a loss reads.
+
+    The shape has fewer rows than the module sees where no others pass the map.
+    """
 
     number: int
     shape: tuple[int, ...]

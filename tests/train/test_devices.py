@@ -172,6 +172,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTensorMode:
     monkeypatch.setattr(clipped, "all_finite", lambda values: True)
     monkeypatch.setattr(gathered, "within", lambda index, rows: True)
     monkeypatch.setattr(stars, "rows_read", lambda delta, parents: 1)
+    monkeypatch.setattr(stars, "alike", lambda found, others: True)
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 

@@ -133,7 +133,29 @@ def test_rows_that_no_loss_reads_are_left_out_and_no_others(name: str, rounds: i
     module, (x, edges) = Net(CONVOLUTIONS[name], rounds), some()
     gradients = StarSum(module, lambda which: (x[which], edges[which]), torch.zeros(COUNT), WIDTH)
     gradients.add(torch.arange(2), CLIP)
-    assert gradients._calls and gradients._calls[0].read == read and gradients._calls[0].shape[0] == WIDTH
+    assert gradients._calls and gradients._calls[0].read == read == gradients._calls[0].shape[0]
+
+
+class Overhears(nn.Module):
+    """Reads rows of a wide map that no gradient goes through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.out = nn.Linear(INPUTS, 20), nn.Linear(20, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        told = self.wide(x)
+        return self.out(torch.tanh(told + told.detach().roll(-1, 0)))
+
+
+def test_rows_that_are_read_without_a_gradient_pass_the_map() -> None:
+    torch.manual_seed(0)
+    module, (x, edges) = Overhears(), some()
+    gradients = StarSum(module, lambda which: (x[which], edges[which]), torch.arange(COUNT) % CLASSES, WIDTH)
+    gradients.add(torch.arange(COUNT), 1e3)
+    assert gradients._calls and gradients._calls[0].read == 1 and gradients._calls[0].shape[0] == WIDTH
+    looped = summed(module, x, edges, torch.arange(COUNT), 1e3, route="loop")
+    torch.testing.assert_close(gradients.sums, looped, rtol=1e-11, atol=1e-11)
 
 
 def test_a_last_map_of_zeros_hides_no_rows() -> None:
@@ -266,7 +288,12 @@ def an_index_reads_the_next_records_rows(patch: Patch) -> None:
     )
 
 
+def rows_that_are_read_are_not_computed(patch: Patch) -> None:
+    patch.setattr(stars, "alike", lambda found, others: True)
+
+
 BUGS = (
+    (rows_that_are_read_are_not_computed, test_rows_that_are_read_without_a_gradient_pass_the_map),
     (
         rows_that_cancel_have_the_norm_of_their_rounding,
         partial(test_large_rows_that_cancel_are_clipped_all_the_same, size=1e10, dtype=torch.float64),
