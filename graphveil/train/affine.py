@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 _UNCANCELLED = 2.0**-16  # of the rows' lengths, squared; float64 loses less than 10^-11 of these
+_COUNTS = (32 << 20) - (1 << 16)  # bytes; of a larger block glibc learns nothing
 _OF_PYG = ("torch_geometric.nn.dense.linear", "Linear")
 
 
@@ -173,6 +174,18 @@ class Memory:
         if self._kept.numel() < part.numel() or self._kept.device != part.device:
             self._kept = torch.empty(part.numel(), dtype=torch.float64, device=part.device)
         return self._kept[: part.numel()].view(part.shape).copy_(part)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep what a chunk frees for the next chunk.
+
+    glibc asks the kernel for every block that is larger than all it has freed so far, and gives back what is
+    free at the end of its heap beyond twice that size (``mallopt(3)``, M_MMAP_THRESHOLD); a page that is new
+    costs more than all that is computed on it. So the largest block that counts is taken and freed here,
+    untouched, as in any program that drops an array of that size. Nothing is set: whoever chose these numbers
+    keeps them, and other C libraries take no notice.
+    """
+    torch.empty(_COUNTS, dtype=torch.uint8)
 
 
 def _first(part: Tensor, count: int) -> Tensor:

@@ -17,7 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from graphveil.train.affine import AffineGradients, Memory, affine_parts, inputs_of, is_large, moved
+from graphveil.train.affine import (
+    AffineGradients,
+    Memory,
+    affine_parts,
+    inputs_of,
+    is_large,
+    keep_freed_memory,
+    moved,
+)
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
 from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered
@@ -85,6 +93,7 @@ class StarSum(ClippedSum):
         self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
         self._calls: list[_Call] | None = None
         self._memory: dict[str, Memory] = {}
+        keep_freed_memory()
 
     def begin(self, step: int) -> None:
         """Let whoever makes the stars know."""
@@ -256,7 +265,7 @@ class _Call(NamedTuple):
 
 
 _HIDDEN = 16  # numbers that a node is taken to need at a time
-_BYTES = 48  # that count as one number: beginning a chunk costs more than a larger one loses in the cache
+_BYTES = 36  # that count as one number: three tables of a chunk fit what the C library keeps
 
 
 def star_logits(
