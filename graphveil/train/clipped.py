@@ -21,6 +21,7 @@ from graphveil.train.records import Inputs, records_of
 
 MARGIN = 1e-6  # room for float64 rounding below the clipping norm, relative
 _TOGETHER = 1 << 19  # numbers at a time: they stay in the cache from the gather to the last product
+_NEAR = 1 << 17  # float64 numbers that stay in the nearest cache
 _ON_A_GPU = 1 << 25  # which has no use for few at a time
 
 
@@ -171,6 +172,35 @@ def without(part: Tensor, bad: Tensor | None) -> Tensor:
     tensor([1., 0., 1.])
     """
     return part if bad is None else part.masked_fill(bad.view(-1, *[1] * (part.ndim - 1)), 0)
+
+
+def square_norms(gradients: Tensor) -> Tensor:
+    """Return each record's squared norm, (B) float64, of gradients (B, ..).
+
+    >>> square_norms(torch.tensor([[3.0, 4.0], [1.0, 0.0]]))
+    tensor([25.,  1.], dtype=torch.float64)
+    """
+    return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])
+
+
+def add_scaled(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
+    """Add the sum of gradients (B, ..) times their factors (B) in float64.
+
+    >>> out = torch.zeros(2, dtype=torch.float64)
+    >>> add_scaled(out, torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([2.0, 1.0]).double())
+    >>> out
+    tensor([7., 8.], dtype=torch.float64)
+    """
+    parts = _pieces(gradients)
+    for part, some in zip(parts, torch.split(factors, len(parts[0])), strict=True):
+        out.view(-1).addmv_(part.to(torch.float64).t(), some)
+
+
+def _pieces(gradients: Tensor) -> Sequence[Tensor]:
+    """Return gradients (B, ..) as rows, so many at a time that float64 copies of them stay in the cache."""
+    rows = gradients.reshape(len(gradients), -1)
+    most = _NEAR if rows.device.type == "cpu" else _ON_A_GPU
+    return torch.split(rows, max(1, most // max(1, rows.shape[1])))
 
 
 def all_finite(values: Tensor) -> bool:

@@ -5,6 +5,7 @@ the records' rows are laid below each other and picked, or added up, by shifted 
 sooner. An index beyond a record's own rows is refused, as it would reach the next record's.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,19 +13,59 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+_LARGE = 1 << 18  # numbers; less memory than that is had for nothing
 _PICKS = (torch.index_select, Tensor.index_select)
+
+
+class Rooms:
+    """Memory for large tables of picked rows: one room a table, and the same rooms again for the next chunk.
+
+    >>> rooms = Rooms()
+    >>> one = rooms.take(torch.zeros(1), (1 << 10, 1 << 10))
+    >>> rooms.begin()
+    >>> one.data_ptr() == rooms.take(torch.zeros(1), (1 << 9, 1 << 10)).data_ptr()
+    True
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._rooms: list[Tensor] = []
+        self._taken = 0
+
+    def begin(self) -> None:
+        """Free all rooms: what is in them is needed no more."""
+        self._taken = 0
+
+    def take(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Return a room that nobody has taken since the beginning, as large as it has to be."""
+        count = math.prod(shape)
+        if count < _LARGE:
+            return like.new_empty(shape)
+        if self._taken == len(self._rooms):
+            self._rooms.append(like.new_empty(0))
+        room = self._rooms[self._taken]
+        if room.numel() < count or room.dtype != like.dtype or room.device != like.device:
+            room = self._rooms[self._taken] = like.new_empty(count)
+        self._taken += 1
+        return room[:count].view(shape)
 
 
 class Gathered(TorchFunctionMode):
     """While it is entered, ``index_select`` picks whole rows, and ``scatter_add_`` adds whole rows up.
 
     That is where the first dimension is indexed, and for the latter where all numbers of a row go together.
+    Rows that no gradient goes through are picked into ``rooms``.
 
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> with Gathered():
     ...     x.index_select(0, torch.tensor([1, 1])).tolist()
     [[3.0, 4.0], [3.0, 4.0]]
     """
+
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        """Pick rows into these rooms."""
+        super().__init__()
+        self._rooms = Rooms() if rooms is None else rooms
 
     def __torch_function__(
         self,
@@ -35,7 +76,7 @@ class Gathered(TorchFunctionMode):
     ) -> Any:
         """Replace the call."""
         if func in _PICKS and not kwargs and args[0].ndim and args[1] % args[0].ndim == 0:
-            return _picked(args[0], args[2])
+            return _picked(args[0], args[2], self._rooms)
         if func is Tensor.scatter_add_ and not kwargs and _by_rows(*args):
             return _added_to(args[0], args[3], args[2].flatten(1)[:, 0])
         return func(*args, **(kwargs or {}))
@@ -52,24 +93,31 @@ class _Picked(torch.autograd.Function):
     """values[index], rows along the first dimension."""
 
     @staticmethod
-    def forward(values: Tensor, index: Tensor) -> Tensor:
+    def forward(values: Tensor, index: Tensor, rooms: Rooms) -> Tensor:
         return values.index_select(0, index)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Rooms], output: Tensor) -> None:
         ctx.save_for_backward(inputs[1])
         ctx.rows = len(inputs[0])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None]:
-        return _added(gradients[0], ctx.saved_tensors[0], ctx.rows), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None, None]:
+        return _added(gradients[0], ctx.saved_tensors[0], ctx.rows), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, Any], values: Tensor, index: Tensor) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[Any, Any, Any], values: Tensor, index: Tensor, rooms: Rooms
+    ) -> tuple[Tensor, int]:
         values, index = (
-            _first(part, dim, info.batch_size) for part, dim in zip((values, index), in_dims, strict=True)
+            _first(part, dim, info.batch_size) for part, dim in zip((values, index), in_dims[:2], strict=True)
         )
-        picked = values.flatten(0, 1).index_select(0, _shifted(index, values.shape[1]))
+        rows, where = values.flatten(0, 1), _shifted(index, values.shape[1])
+        shape = (len(where), *rows.shape[1:])
+        if rows.requires_grad:
+            picked = rows.index_select(0, where)
+        else:
+            picked = torch.index_select(rows, 0, where, out=rooms.take(rows, shape))
         return picked.view(*index.shape, *values.shape[2:]), 0
 
 
@@ -86,7 +134,7 @@ class _Added(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, None, None]:
-        return _picked(gradients[0], ctx.saved_tensors[0]), None, None
+        return _picked(gradients[0], ctx.saved_tensors[0], Rooms()), None, None
 
     @staticmethod
     def vmap(
@@ -114,7 +162,7 @@ class _AddedTo(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, Any, None]:
-        return gradients[0], _picked(gradients[0], ctx.saved_tensors[0]), None
+        return gradients[0], _picked(gradients[0], ctx.saved_tensors[0], Rooms()), None
 
     @staticmethod
     def vmap(
@@ -130,7 +178,7 @@ class _AddedTo(torch.autograd.Function):
 
 
 # Of torch's classes ``apply`` has no types.
-_picked: Callable[[Tensor, Tensor], Tensor] = _Picked.apply
+_picked: Callable[[Tensor, Tensor, Rooms], Tensor] = _Picked.apply
 _added: Callable[[Tensor, Tensor, int], Tensor] = _Added.apply
 _added_to: Callable[[Tensor, Tensor, Tensor], Tensor] = _AddedTo.apply
 

@@ -26,9 +26,17 @@ from graphveil.train.affine import (
     keep_freed_memory,
     moved,
 )
-from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
+from graphveil.train.clipped import (
+    ClippedSum,
+    add_scaled,
+    chunks,
+    clip_factors,
+    square_norms,
+    targets_of,
+    without,
+)
 from graphveil.train.devices import CPU, exact_on
-from graphveil.train.gathered import Gathered
+from graphveil.train.gathered import Gathered, Rooms
 from graphveil.train.reach import alike, full_stars, random_weights, rows_read
 
 Stars = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
@@ -93,6 +101,7 @@ class StarSum(ClippedSum):
         self._parents = torch.zeros(width - 2, dtype=torch.int64) if parents is None else parents
         self._calls: list[_Call] | None = None
         self._memory: dict[str, Memory] = {}
+        self._rooms = Rooms()
         keep_freed_memory()
 
     def begin(self, step: int) -> None:
@@ -115,12 +124,11 @@ class StarSum(ClippedSum):
         with torch.enable_grad():
             (deltas, gradients), inputs = self._gradients(moves, formed, x, edges, self._labels_of(index))
         maps = self._maps(inputs, deltas)
-        flat = {name: part.flatten(start_dim=1).to(torch.float64) for name, part in gradients.items()}
-        squares = [part.square().sum(dim=1) for part in flat.values()]
+        squares = [square_norms(part) for part in gradients.values()]
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
         factors, bad = clip_factors(torch.stack(squares).sum(dim=0), clip)
-        for name, part in flat.items():
-            self._sums[name].view(-1).addmv_(without(part, bad).t(), factors)
+        for name, part in gradients.items():
+            add_scaled(self._sums[name], without(part, bad), factors)
         for name, called in maps.items():
             if bad is not None:
                 called.drop(bad)
@@ -134,7 +142,7 @@ class StarSum(ClippedSum):
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the loss of one star's root, and what each affine map was called with."""
         inputs: list[Tensor] = []
-        with Gathered(), moved(list(self._affine.values()), moves, inputs):
+        with Gathered(self._rooms), moved(list(self._affine.values()), moves, inputs):
             logits: Tensor = functional_call(
                 self._module, {**self._fixed, **self._parameters, **formed}, (x, edges)
             )[0]
@@ -184,6 +192,7 @@ class StarSum(ClippedSum):
         of its own here. So the gradient of all losses' sum by these is each record's gradient. A gradient
         within ``vmap`` is the same, and takes twice the time before it computes anything.
         """
+        self._rooms.begin()
         count = len(stars[0])
         given = [
             part.detach().expand(count, *part.shape).requires_grad_() for part in (*moves, *formed.values())

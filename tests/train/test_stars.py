@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from graphveil.models.gnn.route import route_of
-from graphveil.train import affine, gathered, stars
+from graphveil.train import affine, clipped, gathered, stars
 from graphveil.train.affine import AffineGradients
 from graphveil.train.clipped import clip_factors
-from graphveil.train.gathered import Gathered
+from graphveil.train.gathered import Gathered, Rooms
 from graphveil.train.stars import StarSum
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -237,6 +237,37 @@ def test_no_index_reads_the_next_records_rows(beyond: int) -> None:
         vmap(ours)(x, index)
 
 
+class Pairs(nn.Module):
+    """Picks both ends of every edge, and needs both to the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.out = nn.Linear(INPUTS, 20), nn.Linear(20, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        source, target = edge_index
+        heard, own = x.index_select(0, source), x.index_select(0, target)
+        told = torch.tanh(self.wide(heard) * self.wide(own))
+        there = told.new_zeros(len(x), 20).index_add(0, target, told * heard[:, :20] * own[:, 20:])
+        return self.out(there)
+
+
+@pytest.mark.parametrize("route", ["ghost", "vmap"])
+def test_rooms_and_pieces_change_no_sum(route: Any, monkeypatch: Patch) -> None:
+    torch.manual_seed(0)
+    module, (x, edges) = Pairs(), some(20)
+    x[3] = torch.inf
+    looped = summed(module, x, edges, torch.arange(20), route="loop")
+    monkeypatch.setattr(gathered, "_LARGE", 1)
+    monkeypatch.setattr(clipped, "_NEAR", 2000)  # two records' gradients
+    monkeypatch.setattr(clipped, "_TOGETHER", 1 << 13)  # several chunks
+    found = summed(module, x, edges, torch.arange(20), route=route)
+    torch.testing.assert_close(found, looped, rtol=1e-11, atol=1e-11)
+    for record in (0, 7, 19):
+        alone = summed(module, x, edges, torch.tensor([record]), route=route, dtype=torch.float32)
+        assert float(alone.norm()) <= CLIP
+
+
 # -- what a module computes in -----------------------------------------------------------------------------
 
 
@@ -292,7 +323,37 @@ def rows_that_are_read_are_not_computed(patch: Patch) -> None:
     patch.setattr(stars, "alike", lambda found, others: True)
 
 
+def a_room_is_taken_twice(patch: Patch) -> None:
+    shipped = Rooms.take
+
+    def take(self: Rooms, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        self.begin()
+        return shipped(self, like, shape)
+
+    patch.setattr(Rooms, "take", take)
+
+
+def norms_of_formed_gradients_miss_a_piece(patch: Patch) -> None:
+    def norms(gradients: Tensor) -> Tensor:
+        found = clipped.square_norms(gradients)
+        found[2:4] = 0
+        return found
+
+    patch.setattr(stars, "square_norms", norms)
+
+
+def factors_are_those_of_the_first_piece(patch: Patch) -> None:
+    def add(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
+        for part in clipped._pieces(gradients):
+            out.view(-1).addmv_(part.double().t(), factors[: len(part)])
+
+    patch.setattr(stars, "add_scaled", add)
+
+
 BUGS = (
+    (a_room_is_taken_twice, partial(test_rooms_and_pieces_change_no_sum, route="ghost")),
+    (norms_of_formed_gradients_miss_a_piece, partial(test_rooms_and_pieces_change_no_sum, route="vmap")),
+    (factors_are_those_of_the_first_piece, partial(test_rooms_and_pieces_change_no_sum, route="vmap")),
     (rows_that_are_read_are_not_computed, test_rows_that_are_read_without_a_gradient_pass_the_map),
     (
         rows_that_cancel_have_the_norm_of_their_rounding,
