@@ -5,7 +5,6 @@ from graphveil.reproduce.target import Axis, Line, Target
 DELTA = 1e-7
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 AT_EDGES = {"unit": "undirected-edge", "delta": DELTA}
-SMALL = ("facebook100/Reed98", "cora", "citeseer", "wikipedia/chameleon")
 DATASETS = (
     "facebook100/Berkeley13",
     "facebook_pages",
@@ -47,14 +46,7 @@ FRONTIER = Target(
         ),
         _private("GAP", "gap"),
         _private("SAGE on ARR", "sage", perturb="arr"),
-        Line(
-            name="GCN on EdgeRR",
-            method="gcn",
-            parameters={**AT_EDGES, "perturb": "edge-rr"},
-            datasets=SMALL,
-            left_out="its random walk over trees takes minutes a fit on larger graphs",
-            modes=("strict",),
-        ),
+        _private("GCN on EdgeRR", "gcn", perturb="edge-rr"),
         Line(
             name="MLP (floor)",
             method="mlp",
