@@ -26,6 +26,9 @@ HEAD = """# Results
 Tables and figures of papers, made again on the graphs at hand: [how](../reproduce.md). Each page is made
 from the CSV file beside it by `python benchmarks/results.py docs/results`; the command that made that file
 stands on the page. [Which trends of the papers hold](trends.md) is made from them too.
+
+Attacks are `gap:table3` (who was in the training set), `heterorr:linkteller` (edges) and
+`heterorr:reconstruction` (records); [stronger ones](../attacks.md) have a page elsewhere.
 """
 
 
