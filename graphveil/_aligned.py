@@ -13,6 +13,7 @@ with any memory that a process frees and takes again: who takes it writes all of
 import math
 import weakref
 from collections import deque
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,7 @@ class _Kept:
 
     def take(self, size: int) -> Memory:
         """Return memory of at least so many bytes, and at most a quarter more."""
-        for _ in range(len(self._memory)):
+        for _ in range(len(self._memory) if size > _LEAST else 0):
             try:
                 memory = self._memory.popleft()
             except IndexError:  # another thread took the last
@@ -64,8 +65,9 @@ class _Kept:
         """Keep some memory; what was given first goes where there is too much."""
         if len(memory) <= KEPT:
             self._memory.append(memory)
-        while sum(map(len, tuple(self._memory))) > KEPT:
-            self._memory.popleft()
+        with suppress(IndexError):  # another thread took the last
+            while sum(map(len, tuple(self._memory))) > KEPT:
+                self._memory.popleft()
 
 
 _kept = _Kept()

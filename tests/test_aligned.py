@@ -1,6 +1,7 @@
 """Memory that is aligned and used again."""
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -83,6 +84,31 @@ def test_little_of_it_is_kept(nothing_kept: _aligned._Kept, monkeypatch: pytest.
     mebibytes(11)
     aligned(100)  # the C library's own business
     assert [len(memory) // MIB for memory in nothing_kept._memory] == [6]
+
+
+def test_memory_that_another_thread_takes_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = _aligned._Kept()
+
+    class Taken(deque[_aligned.Memory]):
+        """Is empty by the time that anybody takes something out."""
+
+        def popleft(self) -> _aligned.Memory:
+            self.clear()
+            return super().popleft()
+
+    monkeypatch.setattr(_aligned, "KEPT", 2 * MIB)
+    kept._memory = Taken([np.empty(2 * MIB, dtype=np.uint8)])
+    kept.give(np.empty(2 * MIB, dtype=np.uint8))
+    kept._memory = Taken([np.empty(2 * MIB, dtype=np.uint8)])
+    assert len(kept.take(2 * MIB)) == 2 * MIB
+
+
+def test_small_memory_disturbs_no_large_one(nothing_kept: _aligned._Kept) -> None:
+    for count in (2, 3):
+        mebibytes(count)
+    before = [memory.ctypes.data for memory in nothing_kept._memory]
+    aligned(100)
+    assert [memory.ctypes.data for memory in nothing_kept._memory] == before
 
 
 def test_threads_never_share_memory() -> None:
