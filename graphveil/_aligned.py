@@ -24,6 +24,11 @@ KEPT = 1 << 28  # bytes, at most
 _LEAST = 1 << 20  # what is smaller the C library keeps itself
 _LINE = 64  # bytes of a line of the cache
 
+_NUMPY = {
+    getattr(torch, name): np.dtype(name)
+    for name in ("uint8", "int16", "int32", "int64", "float32", "float64")
+}
+
 Memory = npt.NDArray[np.uint8]
 
 
@@ -34,13 +39,14 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     >>> rows.shape, rows.dtype, rows.data_ptr() % 64
     (torch.Size([5, 16]), torch.int16, 0)
     """
-    size = math.prod(shape) * dtype.itemsize
+    kind = _NUMPY[dtype]
+    size = math.prod(shape) * kind.itemsize
     memory = _kept.take(size + _LINE)
     first = -memory.ctypes.data % _LINE
-    used = memory[first : first + size]
+    used = memory[first : first + size].view(kind).reshape(shape)
     if size >= _LEAST:
         weakref.finalize(used, _kept.give, memory).atexit = False
-    return torch.from_numpy(used).view(dtype).view(shape)
+    return torch.from_numpy(used)  # which refers to this very array; a view of NumPy's would to the memory
 
 
 class _Kept:

@@ -78,10 +78,16 @@ class RowStream:
         """Take a key of 32 bytes."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"a row stream needs a key of {KEY_BYTES} bytes, got {len(key)}")
-        # AES-CTR's keystream is the encryption of the counter; ECB over explicit counters yields the
-        # same bytes and lets one call serve many separate rows.
-        self._cipher = Cipher(algorithms.AES256(key), modes.ECB())
         self._key = key
+
+    @cached_property
+    def _cipher(self) -> Cipher[modes.ECB]:
+        """The cipher; a compiled pass, which encrypts itself, needs none.
+
+        AES-CTR's keystream is the encryption of the counter; ECB over explicit counters yields the same bytes
+        and lets one call serve many separate rows.
+        """
+        return Cipher(algorithms.AES256(self._key), modes.ECB())
 
     @cached_property
     def round_keys(self) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,11 @@ class Edges:
         """The in-degree of each row."""
         return self.offsets.diff()
 
+    @cached_property
+    def most(self) -> int:
+        """The largest in-degree of a row: as private as the edges."""
+        return int(self.degrees.max()) if len(self) else 0
+
     def pieces(self, rows: int, edges: int) -> Iterator["Edges"]:
         """Yield the block in pieces of at most ``rows`` rows and ``edges`` edges, or of one row."""
         for first, last in _cuts(self.offsets, rows, edges):
@@ -50,10 +57,13 @@ class Edges:
 
     def rows(self, first: int, last: int) -> "Edges":
         """Return some of the block's rows, counted from its own first one."""
+        if (first, last) == (0, len(self)):
+            return self
         bounds = self.offsets[first : last + 1]
-        some = slice(int(bounds[0]), int(bounds[-1]))
-        weights = None if self.weights is None else self.weights[some]
-        return Edges(self.start + first, self.start + last, bounds - bounds[0], self.sources[some], weights)
+        begin, end = int(bounds[0]), int(bounds[-1])
+        weights = None if self.weights is None else self.weights[begin:end]
+        local = bounds - begin if begin else bounds
+        return Edges(self.start + first, self.start + last, local, self.sources[begin:end], weights)
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
@@ -71,8 +81,19 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
         yield first + start, first + stop
 
 
+_whole: WeakKeyDictionary[Adjacency, Edges] = WeakKeyDictionary()  # a small graph is one block, made once
+
+
 def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
     """Return the edges into some rows, as views; there are at most :data:`MAX_EDGES`."""
+    if stop - start < adjacency.num_nodes:
+        return _block(adjacency, start, stop)
+    if adjacency not in _whole:
+        _whole[adjacency] = _block(adjacency, start, stop)
+    return _whole[adjacency]
+
+
+def _block(adjacency: Adjacency, start: int, stop: int) -> Edges:
     bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
     offsets = aligned(len(bounds), dtype=torch.int32)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._random import Integers, RowStream, Words
-from graphveil.mechanisms._exact_compiled import STRIP_BITS, Tables, compiled_pass
+from graphveil.mechanisms._exact_compiled import Tables, compiled_pass
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
 MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
@@ -137,10 +137,9 @@ class _Strips:
     def compiled(self) -> Tables:
         """The tables that the compiled pass reads."""
         numbers = np.array([DENOMINATOR / self.numerator, 2.0**-self.bits, self.ambiguous])
-        slots = np.stack([self.offset, self.sure.view(np.int32)], axis=1)
-        by_strip = np.zeros((2, 1 << STRIP_BITS))  # most of which is never read
-        by_strip[:, self.start >> self.place_bits & (1 << STRIP_BITS) - 1] = self.share, self.more
-        return slots, by_strip[0], by_strip[1].astype(np.int32), numbers
+        _, first, strip = np.unique(self.start, return_index=True, return_inverse=True)
+        strips = np.stack([self.start[first].astype(np.int32), self.sure[first].view(np.int32)], axis=1)
+        return strip.astype(np.uint16), strips, self.share[first], self.more[first].astype(np.int32), numbers
 
     @property
     def bits(self) -> int:

@@ -19,8 +19,10 @@ from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from graphveil._aes import blocks_at_once, encrypted
+from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host, host_features
 from graphveil._random import Integers
 
@@ -33,7 +35,6 @@ _LANES = 8  # words that are looked up, and decided, together
 _REGISTERS = 4  # of counters that are encrypted together: the cipher takes long, but begins often
 _OWN, _SPAN = 1 << 31, 1 << 11  # as in _exact.py, whose test compares all samples
 _SLOT_BITS = 15
-STRIP_BITS = 16  # of a strip's first integer in narrow strips: they tell all strips apart
 Tried = tuple[str, str]  # how many words are listed, and how often they were rejected already
 
 _WHOLE, _BITS = f"<{_LANES} x i32>", f"<{_LANES} x i1>"
@@ -55,13 +56,14 @@ class Pass:
             keys: the round keys of the stream.
             rows: row numbers.
             dim: samples a row.
-            tables: by slot, offset and threshold; by strip, the share and the mask of further bits; then
-                three numbers: DENOMINATOR / numerator, 2^-bits, and what counts as a tie.
+            tables: by slot, the strip's number; by strip, its first integer and its threshold, its share, and
+                its mask of further bits; then three numbers: DENOMINATOR / numerator, 2^-bits, and what
+                counts as a tie.
             place_bits: bits of a place in a narrow strip.
         """
         width = -(-dim // _LANES) * _LANES
         count = max(1, min(_STRIP // width, len(rows)))  # rows of a strip
-        out = np.empty(len(rows) * dim + _LANES, dtype=np.int32)
+        out = aligned(len(rows) * dim + _LANES, dtype=torch.int32).numpy()
         strip, beyond = count * width, 4 * _REGISTERS * self.blocks
         words, asked = (np.empty(size + beyond, dtype=np.uint32) for size in (strip, 4 * strip))
         flags, pending = np.empty(strip // 8 + 8, np.uint8), np.empty(strip + _LANES, np.int32)
@@ -106,7 +108,7 @@ def _pass() -> Pass | None:
 
 def made(blocks: int) -> Pass:
     """Compile the pass for registers of so many blocks."""
-    return Pass(blocks, compile_for_host(_program(blocks), 4, 13))
+    return Pass(blocks, compile_for_host(_program(blocks), 4, 14))
 
 
 def _program(blocks: int) -> str:
@@ -134,7 +136,8 @@ def _program(blocks: int) -> str:
     return f"""
 {declared}
 define void @run(i64 %count, i64 %dim, i64 %strip, i64 %place_bits, ptr %rows, ptr noalias %out,
-                 ptr %keys, ptr %pattern, ptr %first_table, ptr %share, ptr %more, ptr %numbers,
+                 ptr %keys, ptr %pattern, ptr %slots, ptr %strips, ptr %share, ptr %more,
+                 ptr %numbers,
                  ptr noalias %words, ptr noalias %flags, ptr noalias %pending, ptr noalias %asked,
                  ptr noalias %ties) {{
 start:
@@ -181,7 +184,7 @@ def _look_up(code: Code, out: str, count: str, width: str) -> None:
     """
     kind = f"<{_LANES} x i32>"
     low = code("trunc i64 %place_bits to i32")
-    mask = code.all(code(f"sub i32 {code(f'shl i32 {1 << _SLOT_BITS}, {low}')}, 1"), "i32", _LANES)
+    mask = code.all(code(f"sub i32 {code(f'shl i32 1, {low}')}, 1"), "i32", _LANES)
     beyond = code(f"trunc i64 {code(f'sub i64 {width}, %dim')} to i8")
     inside, bytes_a_row = code(f"lshr i8 -1, {beyond}"), code(f"lshr i64 {width}, 3")
     with code.each(count) as r:
@@ -194,14 +197,14 @@ def _look_up(code: Code, out: str, count: str, width: str) -> None:
             for lane in range(_LANES):  # loaded one by one: taking a register apart is slower
                 word = code(f"load volatile i32, ptr {code.at(place, 'i32', lane)}")
                 slot = code(f"and i32 {code(f'lshr i32 {word}, {low}')}, {(1 << _SLOT_BITS) - 1}")
-                slot = code(f"zext i32 {slot} to i64")
-                entries.append(code.load("i64", code.at("%first_table", "i64", slot)))
+                strip = code.load("i16", code.at("%slots", "i16", code(f"zext i32 {slot} to i64")))
+                entries.append(code.load("i64", code.at("%strips", "i64", code(f"zext i16 {strip} to i64"))))
             pairs = code(f"bitcast <{_LANES} x i64> {code.gathered(entries, 'i64')} to <{2 * _LANES} x i32>")
-            offset, sure = (
+            start, sure = (
                 code.mixed(pairs, "poison", 2 * _LANES, range(part, 2 * _LANES, 2), "i32") for part in (0, 1)
             )
             drawn = code.load(kind, place)
-            candidates = code(f"add {kind} {offset}, {code(f'and {kind} {drawn}, {mask}')}")
+            candidates = code(f"add {kind} {start}, {code(f'and {kind} {drawn}, {mask}')}")
             code.do(f"store {kind} {candidates}, ptr {code.at(own, 'i32', c)}, align 4")
             unsure = code(f"bitcast <{_LANES} x i1> {code(f'icmp uge {kind} {drawn}, {sure}')} to i{_LANES}")
             code.do(f"store i8 {unsure}, ptr {code.at(flags, 'i8', code(f'lshr i64 {c}, 3'))}")
@@ -315,15 +318,15 @@ def _compared(code: Code, words: str, more: str) -> tuple[str, str, str]:
     narrow = code(f"sub i64 {code('shl i64 1, %place_bits')}, 1")
     slot = code(f"lshr {_WHOLE} {words}, {low}")
     slot = code(f"and {_WHOLE} {slot}, {code.all(str((1 << _SLOT_BITS) - 1), 'i32', _LANES)}")
-    offset = code.gathered(
-        [code.load("i32", at) for at in _addresses(code, "%first_table", "i64", slot)], "i32"
-    )
-    start = code(f"add {_WHOLE} {offset}, {code(f'shl {_WHOLE} {slot}, {low}')}")
-    strip = code(f"ashr {_WHOLE} {start}, {low}")
-    strip = code(f"and {_WHOLE} {strip}, {code.all(str((1 << STRIP_BITS) - 1), 'i32', _LANES)}")
-    share, mask = (
-        code.gathered([code.load(kind, at) for at in _addresses(code, table, kind, strip)], kind)
-        for table, kind in (("%share", "double"), ("%more", "i32"))
+    strip = code.gathered([code.load("i16", at) for at in _addresses(code, "%slots", "i16", slot)], "i16")
+    strip = code(f"zext <{_LANES} x i16> {strip} to {_WHOLE}")
+    start, share, mask = (
+        code.gathered([code.load(kind, at) for at in _addresses(code, table, entry, strip)], kind)
+        for table, entry, kind in (
+            ("%strips", "i64", "i32"),
+            ("%share", "double", "double"),
+            ("%more", "i32", "i32"),
+        )
     )
     place = code(f"and {_WHOLE} {words}, {code.all(code(f'trunc i64 {narrow} to i32'), 'i32', _LANES)}")
     further = code(f"and {_WHOLE} {code(f'trunc {wide} {more} to {_WHOLE}')}, {mask}")

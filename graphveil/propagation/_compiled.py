@@ -18,7 +18,7 @@ from graphveil._threads import in_parts
 
 MAX_WIDTH = 128  # columns that stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
-_ROWS_A_THREAD = 1 << 12
+_ROWS_A_THREAD = 1 << 14
 _STRIP, _LANES = 256, 8  # rows that stay in the cache, rows whose factors are computed together
 _BELOW = 29  # bits of float64 below float32's last,
 _MIDDLE = 1 << _BELOW - 1  # which are this halfway between two floats

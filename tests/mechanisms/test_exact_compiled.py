@@ -146,9 +146,9 @@ def ties_are_decided_by_floating_point(draw: Any, *given: Any) -> Any:
 
 def every_candidate_of_a_narrow_strip_is_taken(patch: Patch) -> None:
     def tables(self: _exact._Strips) -> Any:
-        first, *others = shipped.func(self)
-        first[:, 1] = np.where(self.sure > 0, -1, 0)
-        return first, *others
+        slots, strips, *others = shipped.func(self)
+        strips[:, 1] = np.where(strips[:, 1] != 0, -1, 0)
+        return slots, strips, *others
 
     shipped = vars(_exact._Strips)["compiled"]
     patch.setattr(_exact._Strips, "compiled", property(tables))

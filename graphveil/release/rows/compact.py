@@ -25,7 +25,7 @@ MAX_WIDTH = 128  # columns whose sums stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
 _TOGETHER = 8  # edges
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
-_ROWS_A_THREAD = 1 << 12
+_ROWS_A_THREAD = 1 << 15
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,8 +86,7 @@ class CompactRows:
             scale: what they are multiplied by, a power of two.
             out: the noisy sums, float32 (rows, dim), each rounded once.
         """
-        most = int(edges.degrees.max())
-        if most << self.bits >= 1 << _SUM_BITS or not can_compile():
+        if edges.most << self.bits >= 1 << _SUM_BITS or not can_compile():
             return False
         run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None)
         shifts, bits = edges.offsets if shift is None else shift, int(np.float32(scale).view(np.int32))
