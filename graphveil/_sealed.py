@@ -40,17 +40,21 @@ class Box:
         """Show no key."""
         return "Box()"
 
-    def seal(self, name: str, message: bytes | Bytes) -> Bytes:
-        """Return nonce, ciphertext and tag; the name is not in it, and has to be known to open it."""
-        nonce, size = secrets.token_bytes(_NONCE), len(message)
-        plain = np.frombuffer(message, np.uint8) if isinstance(message, bytes) else message
-        sealed = np.empty(_NONCE + size + _TAG, dtype=np.uint8)
+    def seal(self, name: str, *message: bytes | Bytes) -> Bytes:
+        """Return nonce, ciphertext and tag; the name is not in it, and has to be known to open it.
+
+        A message in several pieces is sealed as one, and is not put together before.
+        """
+        nonce, place = secrets.token_bytes(_NONCE), _NONCE
+        sealed = np.empty(_NONCE + sum(map(len, message)) + _TAG, dtype=np.uint8)
         cipher = Cipher(algorithms.AES(self.key), modes.GCM(nonce)).encryptor()
         cipher.authenticate_additional_data(name.encode())
-        cipher.update_into(plain.data, sealed[_NONCE:].data)
+        for piece in message:
+            plain = np.frombuffer(piece, np.uint8) if isinstance(piece, bytes) else piece
+            place += cipher.update_into(plain.data, sealed[place:].data)
         cipher.finalize()
         sealed[:_NONCE] = np.frombuffer(nonce, np.uint8)
-        sealed[_NONCE + size :] = np.frombuffer(cipher.tag, np.uint8)
+        sealed[place:] = np.frombuffer(cipher.tag, np.uint8)
         return sealed
 
     def open(self, name: str, sealed: Bytes) -> bytes:

@@ -25,6 +25,12 @@ def test_a_message_opens_as_it_was(size: int) -> None:
     assert sealed.tobytes() != box.seal("rows", message).tobytes()  # a nonce of its own
 
 
+def test_a_message_in_pieces_is_one_message() -> None:
+    box = Box()
+    pieces = b"abc", np.arange(40, dtype=np.uint8), b"", b"d"
+    assert box.open("rows", box.seal("rows", *pieces)) == b"abc" + bytes(range(40)) + b"d"
+
+
 def test_another_key_name_or_message_is_refused() -> None:
     box = Box()
     sealed = box.seal("rows", b"what nobody else may see")

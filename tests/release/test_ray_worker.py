@@ -182,7 +182,7 @@ def test_parameters_are_checked_before_anything_starts(wrong: dict[str, Any], wo
 def test_blocks_are_few_for_each_worker_and_neither_tiny_nor_huge() -> None:
     engine = RayEngine()
     assert engine._step(100, 4) == 1 << 10 and engine._step(50_000_000, 4) == 1 << 17
-    assert -(-117_000 // engine._step(117_000, 2)) == 8
+    assert -(-117_000 // engine._step(117_000, 2)) == 4
 
 
 def test_ray_is_told_to_report_to_nobody() -> None:

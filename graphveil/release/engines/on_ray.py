@@ -21,7 +21,7 @@ from graphveil.release.engines.cluster.crew import RayCrew, Wanted
 
 _ROWS = 1 << 17
 _LEAST = 1 << 10
-_BLOCKS = 4  # for each worker, so that it does not matter much that some take longer
+_BLOCKS = 2  # for each worker, in case one takes longer; each costs a millisecond
 
 _standing: dict[int, tuple[Wanted, RayCrew]] = {}  # by process: the workers that it has
 _lock = RLock()  # one query at a time

@@ -31,7 +31,7 @@ class Parcel(NamedTuple):
 def packed(name: str, value: object, box: Box) -> tuple[tuple[int, ...], Iterator[Bytes]]:
     """Return the lengths of a value's pieces, and its sealed parts one by one."""
     pieces = _pieces(value)
-    parts = (box.seal(f"{name}/{number}", part) for number, part in enumerate(_parts(pieces)))
+    parts = (box.seal(f"{name}/{number}", *part) for number, part in enumerate(_parts(pieces)))
     return tuple(len(piece) for piece in pieces), parts
 
 
@@ -70,22 +70,20 @@ def _pieces(value: object) -> list[Bytes]:
     return [np.frombuffer(each, np.uint8) for each in (written.getbuffer(), *(one.raw() for one in arrays))]
 
 
-def _parts(pieces: list[Bytes]) -> Iterator[Bytes]:
-    """Yield the pieces, each filled up to a multiple of 64 bytes, in parts."""
-    left = sum(_filled(len(piece)) for piece in pieces)
-    part, place = np.zeros(min(left, PART), dtype=np.uint8), 0
+def _parts(pieces: list[Bytes]) -> Iterator[list[Bytes]]:
+    """Yield the pieces, each filled up to a multiple of 64 bytes, in parts; nothing is copied."""
+    part, room = list[Bytes](), PART
     for piece in pieces:
-        done, size = 0, _filled(len(piece))
-        while done < size:
-            if place == len(part):
-                yield part
-                left -= place
-                part, place = np.zeros(min(left, PART), dtype=np.uint8), 0
-            some = min(size - done, len(part) - place)
-            given = piece[done : done + some]
-            part[place : place + len(given)] = given
-            place, done = place + some, done + some
-    yield part
+        for left in (piece, np.zeros(_filled(len(piece)) - len(piece), dtype=np.uint8)):
+            while len(left):
+                some, left = left[:room], left[room:]
+                part.append(some)
+                room -= len(some)
+                if not room:
+                    yield part
+                    part, room = [], PART
+    if part:
+        yield part
 
 
 def _filled(size: int) -> int:
