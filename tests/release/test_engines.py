@@ -1,4 +1,6 @@
+import gc
 import pickle
+import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -99,6 +101,18 @@ def test_pieces_cover_a_block_in_order() -> None:
         assert torch.cat([piece.sources for piece in pieces]).tolist() == block.sources.tolist()
         assert all(piece.offsets[0] == 0 and piece.offsets.dtype == torch.int32 for piece in pieces)
         assert torch.cat([piece.degrees for piece in pieces]).tolist() == [5, 1, 1, 0, 0, 0]
+
+
+def test_a_graph_that_is_one_block_is_cut_once_and_its_block_goes_with_it() -> None:
+    cycle = Adjacency.from_edges([0, 1, 2], [1, 2, 0], num_nodes=3, directed=False)
+    block = graph_blocks.block_of(cycle, 0, 3)
+    assert graph_blocks.block_of(cycle, 0, 3) is block and block.rows(0, 3) is block
+    assert block.most == 2 and block.rows(1, 3).offsets.tolist() == [0, 2, 4]
+    assert len(graph_blocks.block_of(cycle, 1, 3)) == 2
+    gone = weakref.ref(block)
+    del cycle, block
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_graph_without_nodes_has_no_blocks() -> None:
