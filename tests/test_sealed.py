@@ -76,9 +76,9 @@ def nonces_of_sealed_messages_repeat(patch: Patch) -> None:
 
 
 def messages_are_sent_as_they_are(patch: Patch) -> None:
-    def seal(self: Box, name: str, message: bytes | _sealed.Bytes) -> _sealed.Bytes:
-        plain = np.frombuffer(message, np.uint8) if isinstance(message, bytes) else message
-        return np.concatenate([np.zeros(_sealed._NONCE, np.uint8), plain, np.zeros(_sealed._TAG, np.uint8)])
+    def seal(self: Box, name: str, *message: bytes | _sealed.Bytes) -> _sealed.Bytes:
+        plain = [np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for part in message]
+        return np.concatenate([np.zeros(_sealed._NONCE, np.uint8), *plain, np.zeros(_sealed._TAG, np.uint8)])
 
     def open_into(self: Box, out: _sealed.Bytes, name: str, sealed: _sealed.Bytes) -> int:
         body = sealed[_sealed._NONCE : -_sealed._TAG]
