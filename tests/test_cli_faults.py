@@ -357,7 +357,7 @@ def halted(invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_a_staged_file_of_which_a_bit_flipped_is_not_published(
     invoke: Invoke, halted: list[Any], name: str
 ) -> None:
-    path = Path("r/internal/work/run-0/release", name)
+    path = Path("r", "internal", "work", "run-0", "release", name)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
@@ -392,7 +392,7 @@ def test_tensors_of_which_a_bit_flipped_are_not_trained_on(
     with monkeypatch.context() as patch:
         patch.setattr(Bars, "__call__", stop_training)
         assert invoke(*flags).code == 130
-    method = Path("r/internal/work/run-0/method")
+    method = Path("r", "internal", "work", "run-0", "method")
     for name in ("encoder.safetensors", "release/answer-1.safetensors", "classifier.checkpoint.safetensors"):
         whole = (method / name).read_bytes()
         (method / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])

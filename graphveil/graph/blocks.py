@@ -81,7 +81,7 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
         yield first + start, first + stop
 
 
-_whole: WeakKeyDictionary[Adjacency, Edges] = WeakKeyDictionary()  # a small graph is one block, made once
+_whole: WeakKeyDictionary[Adjacency, Edges] = WeakKeyDictionary()  # a graph that is one block is cut once
 
 
 def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
@@ -94,6 +94,7 @@ def block_of(adjacency: Adjacency, start: int, stop: int) -> Edges:
 
 
 def _block(adjacency: Adjacency, start: int, stop: int) -> Edges:
+    """Cut a block."""
     bounds = adjacency.indptr[start : stop + 1].numpy()
     some = slice(int(bounds[0]), int(bounds[-1]))
     offsets = aligned(len(bounds), dtype=torch.int32)

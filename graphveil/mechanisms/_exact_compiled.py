@@ -4,8 +4,8 @@ The pass goes over strips of rows whose words stay in the cache, in steps that e
 strip, so that nothing waits for the result of the line before:
 
 1. counters of the rows' blocks are written, and encrypted in place, four registers at a time;
-2. the slot of each word is looked up, which gives its candidate, and eight flags at a time say which words no
-   threshold decides (3 %);
+2. the slot of each word gives its strip, and the strip a candidate and a threshold; eight flags at a time say
+   which words no threshold decides (3 %);
 3. those are listed, draw further bits and are decided, eight at a time, until none is left.
 
 What comes within ``ambiguous`` of a tie is not decided here: the caller then draws the strip the slow way,
@@ -137,9 +137,8 @@ def _program(blocks: int) -> str:
 {declared}
 define void @run(i64 %count, i64 %dim, i64 %strip, i64 %place_bits, ptr %rows, ptr noalias %out,
                  ptr %keys, ptr %pattern, ptr %slots, ptr %strips, ptr %share, ptr %more,
-                 ptr %numbers,
-                 ptr noalias %words, ptr noalias %flags, ptr noalias %pending, ptr noalias %asked,
-                 ptr noalias %ties) {{
+                 ptr %numbers, ptr noalias %words, ptr noalias %flags, ptr noalias %pending,
+                 ptr noalias %asked, ptr noalias %ties) {{
 start:
   {code}
   ret void

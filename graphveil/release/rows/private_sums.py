@@ -24,7 +24,7 @@ from graphveil.release.rows.row_noise import RowKinds, RowNoise, noise_rows
 from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
 from graphveil.weights.tables import PairWeights
 
-_ENTRIES = 1 << 19  # of sums at a time: a piece costs as much as thousands of rows,
+_ENTRIES = 1 << 19  # of sums at a time: each further piece costs as much as thousands of rows
 _ROWS_A_THREAD = 1 << 10
 _EDGES = 1 << 22
 _WEIGHED_EDGES = 1 << 18  # with a weight for each
