@@ -91,6 +91,11 @@ class Code:
         """Return what is at an address; a vector need not be aligned."""
         return self(f"load {kind}, ptr {address}{', align 2' if kind.startswith('<') else ''}")
 
+    def ask(self, address: str) -> None:
+        """Let memory bring the line of an address into the second level of the cache; wait for nothing."""
+        self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
+
     def columns(self, address: str, kind: str, width: int, dim: int) -> str:
         """Return a row of numbers, filled up with zeros."""
         row, size = f"<{width} x {kind}>", 8 if kind == "double" else 4
@@ -190,6 +195,13 @@ def can_compile() -> bool:
     except (ImportError, OSError):  # not there, or without the library that it is about
         return False
     return hasattr(llvm, "create_pass_builder")  # from 0.45
+
+
+def host_name() -> str:
+    """Return LLVM's name for the processor at hand."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
 
 
 def host_features() -> dict[str, bool]:

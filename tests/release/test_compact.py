@@ -24,6 +24,7 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
+from graphveil.release.rows import compact
 from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.neighbor_sums import grid_table
 from graphveil.release.rows.private_sums import NoisyRows, Sums
@@ -73,6 +74,25 @@ def block(adjacency: Adjacency) -> Edges:
 def test_rows_of_any_width_and_size_have_the_same_bytes(dim: int, bits: int) -> None:
     rows, edges = rows_of(dim, bits), block(graph())
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
+
+
+@pytest.mark.parametrize(("processor", "asks"), [("znver5", False), ("znver4", True), ("apple-m1", True)])
+def test_asking_memory_ahead_changes_no_byte(
+    monkeypatch: pytest.MonkeyPatch, processor: str, asks: bool
+) -> None:
+    monkeypatch.setattr(compact, "host_name", lambda: processor)
+    compact._summing.cache_clear()
+    rows, edges = rows_of(40), block(graph())
+    programs: list[str] = []
+    compile_here = compact.compile_for_host
+    monkeypatch.setattr(
+        compact,
+        "compile_for_host",
+        lambda program, *sizes: programs.append(program) or compile_here(program, *sizes),
+    )
+    assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
+    assert [program.count("call void @llvm.prefetch") for program in programs] == [32 if asks else 0]
+    compact._summing.cache_clear()
 
 
 @pytest.mark.parametrize("degree", [*range(18), 63, 64, 65])

@@ -4,8 +4,7 @@ A sum over neighbours waits for memory. Contributions are whole numbers of at mo
 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
 rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
 in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end
-anywhere. No memory is asked for ahead of its turn: loads do not wait for each other, so a processor is ahead
-by itself (decision 088).
+anywhere. Most processors are asked for the rows of later edges ahead of their turn (decision 090).
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil._llvm import Code, Compiled, can_compile, compile_for_host, host_name
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
 
@@ -24,6 +23,9 @@ MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits i
 MAX_WIDTH = 128  # columns whose sums stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
 _TOGETHER = 8  # edges
+_LINE = 32  # columns of a line of the cache
+_AHEAD = 128  # edges whose rows are on their way into the second level of the cache,
+_FARSIGHTED = ("znver5",)  # but for processors that are faster by themselves
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 _ROWS_A_THREAD = 1 << 15
 
@@ -103,7 +105,8 @@ def can_compact(dim: int, bits: int) -> bool:
 @lru_cache(maxsize=64)
 def _summing(width: int, dim: int, bits: int, shifted: bool) -> Compiled:
     """Return the sum for rows of some width, of which ``dim`` columns are there."""
-    return compile_for_host(_sum_program(width, dim, bits, shifted), 3, 6)
+    ahead = 0 if host_name() in _FARSIGHTED else _AHEAD
+    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 3, 6)
 
 
 @lru_cache(maxsize=64)
@@ -112,10 +115,16 @@ def _filling(width: int, dim: int, double: bool, kinds: bool) -> Compiled:
     return compile_for_host(_fill_program(width, dim, "double" if double else "float", kinds), 3, 4)
 
 
-def _sum_program(width: int, dim: int, bits: int, shifted: bool) -> str:
-    """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time."""
+def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> str:
+    """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time.
+
+    With ``ahead`` edges, each step first asks for the rows of the eight edges that are as far ahead: every
+    edge is asked for, those of a row's rest, too.
+    """
     own, some, rest, end = parts = Code("o"), Code("e"), Code("l"), Code("d")
     shift = own.load("i32", own.at("%shifts", "i32", "%v")) if shifted else "0"
+    for part, first in ((some, "%edge"), (rest, "%rest")):
+        _ask_ahead(part, first, shift, width, ahead)
     sources = [_source(some, f"add nuw i64 %edge, {k}", shift) for k in range(_TOGETHER)]
     through = _added(some, "%before", [some.at("%table", "%row", each) for each in sources], width, bits)
     places = []
@@ -133,6 +142,10 @@ def _sum_program(width: int, dim: int, bits: int, shifted: bool) -> str:
 define void @run(i64 %rows, i64 %nothing, i64 %scale, ptr %offsets, ptr %sources,
                  ptr %shifts, ptr noalias %table, ptr noalias %noise, ptr noalias %out) {{
 start:
+  %ends = getelementptr i32, ptr %offsets, i64 %rows
+  %edges32 = load i32, ptr %ends
+  %edges = zext i32 %edges32 to i64
+  %last = sub i64 %edges, 1
   %any = icmp ult i64 0, %rows
   br i1 %any, label %target, label %end
 target:
@@ -179,6 +192,17 @@ def _source(code: Code, place: str, shift: str) -> str:
     """Return the row of an edge's source, the edge's place being that of an operation."""
     source = code.load("i32", code.at("%sources", "i32", code(place)))
     return code(f"zext i32 {source if shift == '0' else code(f'add i32 {source}, {shift}')} to i64")
+
+
+def _ask_ahead(code: Code, first: str, shift: str, width: int, ahead: int) -> None:
+    """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again."""
+    for k in range(_TOGETHER if ahead else 0):
+        place = code(f"add nuw i64 {first}, {ahead + k}")
+        source = _source(code, f"call i64 @llvm.umin.i64(i64 {place}, i64 %last)", shift)
+        row = code.at("%table", "%row", source)
+        for column in range(0, width, _LINE):
+            code.ask(code.at(row, "i16", column))
+    code.declared.add("declare i64 @llvm.umin.i64(i64, i64)")
 
 
 def _added(code: Code, total: str, rows: list[str], width: int, bits: int) -> str:

@@ -11,7 +11,7 @@ Why so. A sum over neighbours waits for memory: at random ids an edge costs one 
 arithmetic is nearly free beside it. In torch a weighed sum is three passes (dot products, a look into the
 table, the sum): each reads the edges again, the first and the last fetch a row of the same source, and the
 weights go to memory and back. So one pass fetches the source's row once, with key and vector in it, asks for
-it 24 edges ahead (about what memory takes), and keeps weights and the growing row sum in registers. It is
+it 64 edges ahead, and keeps weights and the growing row sum in registers. It is
 written for the very widths at hand because a compiler unrolls and keeps in registers what has a constant
 length, and in LLVM's language because that runs on any processor without a binary of ours. Whole numbers make
 the order of additions irrelevant, which is what allows four edges at a time, threads by rows, and the
@@ -26,6 +26,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil.graph.blocks import Edges
 from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel
@@ -33,7 +34,7 @@ from graphveil.weights.compiled.layout import Keyed, keyed_by, power_of_two
 from graphveil.weights.tables import PairWeights
 
 VECTOR_BITS = 14  # of the largest entry of a vector: with its sign it fits in 16
-_AHEAD = 24  # edges that memory is asked for before their turn: fewer come late, more push each other out
+_AHEAD = 64  # edges that memory is asked for before their turn, into the second level of the cache
 _LINE = 32  # 16-bit integers that memory brings in together
 _EDGES_A_THREAD = 1 << 16
 
@@ -55,7 +56,7 @@ class FusedSum:
             sources: each edge's row of the table of sources.
         """
         width = self.sources.shape[1] - self.keyed.kernel.key
-        out = torch.empty((len(edges), width), dtype=torch.int32)
+        out = aligned(len(edges), width, dtype=torch.int32)
         parts = min(torch.get_num_threads(), 1 + len(sources) // _EDGES_A_THREAD)
         cuts = [len(edges) * part // parts for part in range(parts + 1)]
 
@@ -94,7 +95,7 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
 def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
     """Return rows of a source's key and its vector, with zeros up to their widths."""
     keys, key = keyed.sources, keyed.kernel.key
-    rows = torch.zeros((len(table), key + width), dtype=torch.int16)
+    rows = aligned(len(table), key + width, dtype=torch.int16).zero_()
     for first in range(0, len(table), len(keys)):
         rows[first : first + len(keys), : keys.shape[1]] = keys
     rows[:, key : key + table.shape[1]] = table
@@ -124,7 +125,6 @@ def _program(kernel: Kernel, width: int) -> str:
     declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
     return f"""
 %row = type [{row} x i16]
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 {declared}
 define void @run(i64 %rows, i64 %edges, ptr %offsets, ptr %sources, ptr %targets, ptr noalias %table,
                  ptr noalias %levels, ptr noalias %given, ptr noalias %out) {{
@@ -211,8 +211,7 @@ def _ask(code: Code, place: str, length: int) -> None:
     """Ask memory for the row of an edge's source."""
     row = _source(code, place)
     for start in range(0, length, _LINE):
-        line = code.at(row, "i16", start)
-        code.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+        code.ask(code.at(row, "i16", start))
 
 
 def _added(
