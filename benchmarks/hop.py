@@ -6,7 +6,8 @@
 given as a multiple of a copy of memory in the same process, also where the compiled sum reads rows of half
 the size. A private hop truncates, sums, adds noise and normalises for the next hop; a push also reads every
 source's own list. The runs take turns, and a figure is the median of its rounds: processor time of one
-thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock.
+thread. At the end stand the bars, each a ratio within the run, and the gain of a second thread by the clock,
+beside that of two sums which share nothing: neighbours on the same machine may take part of the second core.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -133,11 +135,12 @@ def hop(name: str, graph: Adjacency, rounds: int, with_pushes: bool) -> None:
 def ratios(name: str, graph: Adjacency, taken: dict[str, float], copy: float) -> None:
     """Print the ratios and their bars."""
     summed, whole, (at_least, at_most) = taken["compiled sum"], taken["private, compiled"], BARS[name]
-    threads = two_threads(graph)
+    threads, two_cores = two_threads(graph), capacity(graph)
     print(f"{name:>5} compiled sum {copy / summed:.2f} x memcpy (at least {at_least})")
     print(f"{name:>5} private hop {whole / summed:.2f} x compiled sum (at most {at_most})")
     print(f"{name:>5} private hop {whole / taken['torch sum']:.2f} x torch sum (at most 1.0)")
     print(f"{name:>5} private hop, two threads {threads:.2f} x as fast as one, by the clock (at least 1.8)")
+    print(f"{name:>5} two sums that share nothing {two_cores:.2f} x as fast at once: what the two cores gave")
 
 
 def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
@@ -147,6 +150,24 @@ def compiled_sum(graph: Adjacency, x: torch.Tensor) -> Callable[[], object]:
     (block,), out = blocks(graph, graph.num_nodes), torch.zeros(graph.num_nodes, DIM)
     noise = torch.zeros(graph.num_nodes, DIM, dtype=torch.int32)
     return lambda: rows.add_sums(block, None, noise, 2.0**-10, out)
+
+
+def capacity(graph: Adjacency, turns: int = 3) -> float:
+    """Return how many times as fast two compiled sums are at once as one after the other, by the clock."""
+    sums = [compiled_sum(graph, torch.rand(graph.num_nodes, DIM)) for _ in range(2)]
+    repeats = max(1, 20_000_000 // len(graph.indices))
+
+    def many(run: Callable[[], object]) -> None:
+        for _ in range(repeats):
+            run()
+
+    runs = {
+        "in turns": lambda: [many(each) for each in sums],
+        "at once": lambda: list(pool.map(many, sums)),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        taken = medians(runs, turns + 1, time.perf_counter)
+    return taken["in turns"] / taken["at once"]
 
 
 def two_threads(graph: Adjacency, turns: int = 3, rounds: int = 6) -> float:

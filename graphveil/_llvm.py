@@ -5,12 +5,23 @@ Vectors are the language's and of no processor: ``<16 x i16>`` becomes AVX-512, 
 """
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-Compiled = Callable[..., None]
+
+@dataclass(frozen=True)
+class Compiled:
+    """A function for the processor at hand, and where it is, for other compiled functions to call."""
+
+    address: int
+    _engine: Any  # whose memory the code is in
+    _call: Any
+
+    def __call__(self, *given: int) -> None:
+        """Run it on numbers and then addresses."""
+        self._call(*given)
 
 
 @dataclass
@@ -230,10 +241,5 @@ def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
     engine: Any = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * numbers, *[ctypes.c_void_p] * addresses)
-    compiled = kind(engine.get_function_address("run"))
-
-    def run(*given: int) -> None:
-        compiled(*given)  # this closure keeps the engine, whose memory the code is in
-
-    run.engine = engine  # type: ignore[attr-defined]
-    return run
+    address = engine.get_function_address("run")
+    return Compiled(address, engine, kind(address))

@@ -83,6 +83,20 @@ def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
     list(_pool(threads).map(part, cuts[:-1], cuts[1:]))
 
 
+def together(work: Callable[[], None], most: int) -> None:
+    """Let all threads do the same work, which they share out among themselves; at most so many of them.
+
+    The caller's thread begins at once. One that has not begun when the caller is done need not.
+    """
+    threads = max(1, min(_threads.outside or torch.get_num_threads(), most))
+    others = [_pool(threads).submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        for other in others:
+            other.cancel() or other.result()
+
+
 @lru_cache(maxsize=1)
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)

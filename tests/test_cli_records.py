@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from command import SECRET, Answer, Files, Invoke, bookings, other_of, read, spend_nothing, write
+from drawn import draw_otherwise
 
 from graphveil.cli.console import Bars
-from graphveil.mechanisms import DiscreteGaussian
 
 OWNER = ["--unit", "node-owner", "--epsilon", "1", "--delta", "1e-5", "--degree-budget", "5"]
 PROMISE = ["--unit", "node-promise", "--epsilon", "1", "--delta", "1e-5", "--assured-max-degree", "59"]
@@ -360,7 +360,7 @@ def test_a_method_that_reads_no_edge_does_not_look_whether_a_promise_is_kept(
 def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DiscreteGaussian, "draw", lambda self, stream, rows, dim: np.zeros((len(rows), dim)))
+    draw_otherwise(monkeypatch, lambda self, stream, rows, dim: np.zeros((len(rows), dim)))
     head, *rows = read(files.nodes)
     write(files.nodes, [head, *([*row[:3], row[3] if n % 3 else ""] for n, row in enumerate(rows))])
     flags = ["--unit", "node-owner", "--epsilon", 2, "--delta", "1e-5", *SHORT, "--private-metrics"]

@@ -1,7 +1,9 @@
 """One seed gives the same bytes on any number of threads, whatever the method."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from threading import Barrier, Event
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import torch
 from torch import Tensor
 
 import graphveil as gv
-from graphveil._threads import all_threads, one_thread
+from graphveil import _threads as sharing
+from graphveil._threads import all_threads, one_thread, together
 from graphveil.models.classcode.edge import head
 from graphveil.models.features import crossfit
 
@@ -98,3 +101,37 @@ def test_threads_are_given_back_also_by_what_fails() -> None:
     assert torch.get_num_threads() == 3
     with all_threads():
         assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_share_work_out_among_themselves(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    left, done = list(range(500)), list[int]()
+
+    def work() -> None:
+        while left:
+            with suppress(IndexError):  # another thread took the last
+                done.append(left.pop())
+
+    together(work, 100)
+    assert sorted(done) == list(range(500))
+
+
+def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    busy, met = Event(), Barrier(3)
+    for _ in range(3):
+        sharing._pool(3).submit(busy.wait)  # all of the pool's threads
+    calls: list[int] = []
+    together(lambda: calls.append(1), 3)
+    assert calls == [1]
+    busy.set()
+
+    def fails() -> None:
+        if met.wait() == 0:
+            raise ValueError("one of three")
+
+    with pytest.raises(ValueError, match="one of three"):
+        together(fails, 3)

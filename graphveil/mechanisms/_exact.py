@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._random import Integers, RowStream, Words
-from graphveil.mechanisms._exact_compiled import Tables, compiled_pass
+from graphveil.mechanisms._exact_compiled import Drawing, Tables, compiled_pass
 
 DENOMINATOR = 1 << 10  # sigma is a multiple of 2^-10 grid steps
 MAX_SIGMA = 1 << 26  # beyond, the strips get too few slots
@@ -59,6 +59,14 @@ def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: in
     for some in again:
         out[some] = _drawn_plainly(strips, stream, rows[some], dim)
     return out
+
+
+def compiled_drawing(stream: RowStream, dim: int, numerator: int, most: int) -> Drawing | None:
+    """Return the compiled pass for others to call, which draws the same samples; None if there is none."""
+    fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
+    if fast is None:
+        return None
+    return fast.drawing(stream.round_keys, dim, strips.compiled, strips.place_bits, most)
 
 
 def _drawn_plainly(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:

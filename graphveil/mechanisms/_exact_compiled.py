@@ -33,11 +33,39 @@ _DEGREE = 13  # of the polynomial for exp on [-ln 2 / 2, ln 2 / 2]
 _STRIP = 1 << 13  # words at a time: they and the tables stay in the cache
 _LANES = 8  # words that are looked up, and decided, together
 _REGISTERS = 4  # of counters that are encrypted together: the cipher takes long, but begins often
+_MOST_BLOCKS = 4  # in a register
 _OWN, _SPAN = 1 << 31, 1 << 11  # as in _exact.py, whose test compares all samples
 _SLOT_BITS = 15
 Tried = tuple[str, str]  # how many words are listed, and how often they were rejected already
 
 _WHOLE, _BITS = f"<{_LANES} x i32>", f"<{_LANES} x i1>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawing:
+    """The pass for one stream and law: another compiled function may call it, a strip of rows at a time.
+
+    It takes how many rows there are, the dimension, :attr:`rows` and :attr:`place_bits`, and the addresses of
+    the rows' numbers, of the samples (:attr:`room` of them), of :attr:`shared`, :meth:`memory`, and of a byte
+    that becomes another than 0 if the samples are to be drawn again.
+    """
+
+    compiled: Compiled
+    dim: int
+    rows: int  # of a strip, at most
+    place_bits: int
+    shared: Tables  # what all strips read
+
+    @property
+    def room(self) -> int:
+        """The samples of a strip, and what is written beyond them."""
+        return self.rows * self.dim + _LANES
+
+    def memory(self) -> Tables:
+        """Return what a strip is drawn in; two threads need two."""
+        strip, beyond = self.rows * _width(self.dim), 4 * _REGISTERS * _MOST_BLOCKS
+        words, asked = (np.empty(size + beyond, dtype=np.uint32) for size in (strip, 4 * strip))
+        return words, np.empty(strip // 8 + 8, np.uint8), np.empty(strip + _LANES, np.int32), asked
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,14 @@ class Pass:
 
     blocks: int
     compiled: Compiled
+
+    def drawing(
+        self, keys: npt.NDArray[np.uint8], dim: int, tables: Tables, place_bits: int, most: int
+    ) -> Drawing:
+        """Return the pass as others call it, with strips of at most so many rows; see :meth:`draw`."""
+        width = _width(dim)
+        repeated: Tables = (np.repeat(keys[:, None], self.blocks, axis=1), _pattern(width // 4))
+        return Drawing(self.compiled, dim, max(1, min(_STRIP // width, most)), place_bits, repeated + tables)
 
     def draw(
         self, keys: npt.NDArray[np.uint8], rows: Integers, dim: int, tables: Tables, place_bits: int
@@ -61,30 +97,19 @@ class Pass:
                 counts as a tie.
             place_bits: bits of a place in a narrow strip.
         """
-        width = -(-dim // _LANES) * _LANES
-        count = max(1, min(_STRIP // width, len(rows)))  # rows of a strip
+        drawing = self.drawing(keys, dim, tables, place_bits, len(rows))
+        count = drawing.rows
         out = aligned(len(rows) * dim + _LANES, dtype=torch.int32).numpy()
-        strip, beyond = count * width, 4 * _REGISTERS * self.blocks
-        words, asked = (np.empty(size + beyond, dtype=np.uint32) for size in (strip, 4 * strip))
-        flags, pending = np.empty(strip // 8 + 8, np.uint8), np.empty(strip + _LANES, np.int32)
         ties = np.zeros(-(-len(rows) // count), dtype=np.uint8)
-        rows = np.ascontiguousarray(rows)
-        repeated = np.repeat(keys[:, None], self.blocks, axis=1)
-        arrays: Tables = (
-            rows,
-            out,
-            repeated,
-            _pattern(width // 4),
-            *tables,
-            words,
-            flags,
-            pending,
-            asked,
-            ties,
-        )
+        arrays = np.ascontiguousarray(rows), out, *drawing.shared, *drawing.memory(), ties
         self.compiled(len(rows), dim, count, place_bits, *(array.ctypes.data for array in arrays))
         again = [slice(k * count, (k + 1) * count) for k in np.flatnonzero(ties).tolist()]
         return out[: len(rows) * dim].reshape(len(rows), dim), again
+
+
+def _width(dim: int) -> int:
+    """Return how many words a row of samples begins with."""
+    return -(-dim // _LANES) * _LANES
 
 
 @lru_cache(maxsize=16)

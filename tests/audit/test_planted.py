@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import draw_otherwise
 
 from graphveil.audit import audit_plan, plant_features, plant_labels
 from graphveil.audit.planted import UNPLANTED, plant
@@ -207,7 +208,7 @@ def test_every_kind_of_query_has_canaries_and_neighbours_or_a_reason() -> None:
 
 def _drawn(patch: Patch, law: type, change: Callable[[Any], Any]) -> None:
     draw = law.draw
-    patch.setattr(law, "draw", lambda self, *args, **more: change(draw(self, *args, **more)))
+    draw_otherwise(patch, lambda self, *args, **more: change(draw(self, *args, **more)), law)
 
 
 def noise_of_rows_is_a_fifth_too_small(patch: Patch) -> None:

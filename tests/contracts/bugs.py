@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from drawn import draw_otherwise
 from torch import Tensor
 
 from contracts import checks
@@ -89,7 +90,7 @@ def _table(patch: Patch, **broken: Any) -> None:
 
 def _noise(patch: Patch, broken: Callable[[DiscreteGaussian, np.ndarray], np.ndarray]) -> None:
     draw = DiscreteGaussian.draw
-    patch.setattr(DiscreteGaussian, "draw", lambda law, *args: broken(law, draw(law, *args)))
+    draw_otherwise(patch, lambda law, *args: broken(law, draw(law, *args)))
 
 
 # -- sensitivity -------------------------------------------------------------------------------------------
@@ -423,12 +424,32 @@ def _compact(patch: Patch, broken: Callable[..., bool]) -> None:
     patch.setattr(CompactRows, "add_sums", lambda self, *args: broken(add, self, *args))
 
 
+def _at_once(patch: Patch, broken: Callable[[Edges], Edges]) -> None:
+    pytest.importorskip("llvmlite", minversion="0.45")
+    at_once = private_sums.write_noisy_sums
+    patch.setattr(
+        private_sums, "write_noisy_sums", lambda rows, edges, *args: at_once(rows, broken(edges), *args)
+    )
+
+
 @caught_by(checks.sums_depend_on_nothing_but_the_edges)
 def a_compact_sum_takes_the_next_edge(patch: Patch) -> None:
-    def next_edge(add: Callable[..., bool], rows: CompactRows, edges: Edges, *args: Any) -> bool:
-        return add(rows, replace(edges, sources=edges.sources.roll(1)), *args)
+    _at_once(patch, lambda edges: replace(edges, sources=edges.sources.roll(1)))
 
-    _compact(patch, next_edge)
+
+@caught_by(checks.every_row_of_a_plain_hop_has_its_noise)
+def noise_of_a_plain_hop_is_addressed_by_the_place_in_its_block(patch: Patch) -> None:
+    patch.setattr(InMemoryEngine.__init__, "__defaults__", (1000,))
+    _at_once(patch, lambda edges: replace(edges, start=0, stop=len(edges)))
+
+
+@caught_by(checks.every_row_of_a_plain_hop_has_its_noise)
+def compiled_sums_draw_four_percent_less_noise(patch: Patch) -> None:
+    pytest.importorskip("llvmlite", minversion="0.45")
+    drawing = DiscreteGaussian.drawing
+    patch.setattr(
+        DiscreteGaussian, "drawing", lambda law, *args: drawing(DiscreteGaussian(0.96 * law.sigma), *args)
+    )
 
 
 @caught_by(checks.every_row_has_its_groups_noise)

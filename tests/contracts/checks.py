@@ -281,6 +281,17 @@ def every_row_has_its_groups_noise() -> None:
     laws.rows_are_unrelated(noise)
 
 
+def every_row_of_a_plain_hop_has_its_noise() -> None:
+    """The noise of a hop with one law, which a compiled pass may draw where it sums, has it everywhere."""
+    (query,) = hops(1.0, 1, DIM)
+    plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-3)
+    release = Release(plan, edgeless(NODES), budget=MemoryLedger(), key=KEY)
+    noise = release.ask(NeighborSumData(torch.zeros(NODES, DIM))).double().numpy() * query.steps
+    laws.has_the_law(noise, query.sigma[0] * query.steps)
+    laws.covers_everything(noise, query.sigma[0] * query.steps)
+    laws.rows_are_unrelated(noise)
+
+
 def every_weighted_row_has_its_noise() -> None:
     """The noise of a hop with weights of pairs is what the plan says, whatever the largest weight is."""
     sigma, groups = (3.0, 2.0, 1.0), torch.arange(NODES) % 3
@@ -737,6 +748,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     rows_that_are_not_released_are_zeros,
     every_count_of_a_tally_has_noise,
     every_row_has_its_groups_noise,
+    every_row_of_a_plain_hop_has_its_noise,
     every_weighted_row_has_its_noise,
     every_cell_has_noise,
     hops_share_no_noise,

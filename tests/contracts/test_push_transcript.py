@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from drawn import draw_otherwise
 from scipy import stats
 from torch import Tensor
 
@@ -86,9 +87,7 @@ def test_the_log_likelihood_ratio_of_steered_pushes_is_that_of_one_gaussian(pres
 
 def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = DiscreteGaussian.draw
-    monkeypatch.setattr(
-        DiscreteGaussian, "draw", lambda law, *args: draw(DiscreteGaussian(0.97 * law.sigma), *args)
-    )
+    draw_otherwise(monkeypatch, lambda law, *args: draw(DiscreteGaussian(0.97 * law.sigma), *args))
     assert abs(ratios(present=True, seed=21).var() - MU**2) > Z * MU**2 * math.sqrt(2 / COPIES)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from drawn import draw_otherwise
 from scipy import stats
 from torch import Tensor
 
@@ -94,9 +95,7 @@ def test_with_unit_rows_the_log_likelihood_ratio_is_that_of_one_gaussian(
 
 def test_noise_three_percent_too_small_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = DiscreteGaussian.draw
-    monkeypatch.setattr(
-        DiscreteGaussian, "draw", lambda law, *args: draw(DiscreteGaussian(0.97 * law.sigma), *args)
-    )
+    draw_otherwise(monkeypatch, lambda law, *args: draw(DiscreteGaussian(0.97 * law.sigma), *args))
     ratio = ratios(DiscreteGaussian, only_direction, with_edge=True, seed=11)
     assert abs(ratio.var() - MU**2) > Z * MU**2 * math.sqrt(2 / COPIES)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from drawn import draw_otherwise
 from torch import Tensor
 
 import graphveil as gv
 from graphveil.errors import ArtifactError, BudgetError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, synthetic
-from graphveil.mechanisms import DiscreteGaussian
 from graphveil.models.private_hops import ReleasedRows, private_hops
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 
@@ -31,9 +31,7 @@ def small(*, directed: bool = False, also: tuple[tuple[int, int], ...] = ()) -> 
 
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let noise be zero, so that rows are the exact sums."""
-    monkeypatch.setattr(
-        DiscreteGaussian, "draw", lambda self, stream, rows, count: torch.zeros(len(rows), count).numpy()
-    )
+    draw_otherwise(monkeypatch, lambda self, stream, rows, count: torch.zeros(len(rows), count).numpy())
 
 
 @pytest.mark.parametrize("hops", [1, 3])

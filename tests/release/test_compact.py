@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
-from graphveil.mechanisms import DiscreteGaussian
+from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.propagation import safe_unit
 from graphveil.release import (
@@ -24,7 +24,7 @@ from graphveil.release import (
     ReleasePlan,
 )
 from graphveil.release.plan import hops
-from graphveil.release.rows import compact
+from graphveil.release.rows import compact, private_sums
 from graphveil.release.rows.compact import CompactRows, can_compact
 from graphveil.release.rows.neighbor_sums import grid_table
 from graphveil.release.rows.private_sums import NoisyRows, Sums
@@ -116,12 +116,35 @@ def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: p
     rows, edges = rows_of(9), block(graph())
     alone = noisy(rows.plain, edges)
     monkeypatch.setattr("graphveil.release.rows.private_sums._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.release.rows.noisy_sums._ROWS_A_THREAD", 1)
+    monkeypatch.setattr("graphveil.mechanisms._exact_compiled._STRIP", 64)
     monkeypatch.setattr("graphveil.release.rows.compact._ROWS_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert torch.equal(noisy(rows, edges), alone)
     filled = CompactRows.empty(NODES, 9, 10)
     filled.fill(torch.ones(NODES, 9) / 4, torch.tensor([[1000.0]], dtype=torch.float64), None)
     assert filled.plain.eq(250).all() and not filled.rows[-1].any() and not filled.rows[:, 9:].any()
+
+
+def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, edges = rows_of(9, copies=2), block(graph())
+    kinds = torch.arange(NODES) % 2
+    sure = [noisy(rows, edges), noisy(rows, edges, kinds, NODES)]
+    again: list[int] = []
+    plainly = _exact._drawn_plainly
+    monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
+    monkeypatch.setattr(_exact_compiled, "_STRIP", 256)
+    monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)
+    near = [noisy(rows, edges), noisy(rows, edges, kinds, NODES)]
+    assert 0 < len(again) < 2 * NODES // 16 and set(again) <= {16, NODES % 16}
+    assert all(torch.equal(one, other) for one, other in zip(sure, near, strict=True))
+
+
+def test_a_block_of_no_rows_and_one_of_no_edges() -> None:
+    rows, none = rows_of(9), torch.empty(0, dtype=torch.int32)
+    assert noisy(rows, Edges(5, 5, torch.zeros(1, dtype=torch.int32), none)).shape == (0, 9)
+    lonely = Edges(5, 30, torch.zeros(26, dtype=torch.int32), none)
+    assert torch.equal(noisy(rows, lonely), noisy(rows.plain, lonely))
 
 
 def test_the_largest_sums_do_not_overflow_and_longer_rows_take_the_plain_way(
@@ -184,8 +207,10 @@ def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: Group
 
 def test_a_plain_hop_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[bool] = []
-    add = CompactRows.add_sums
-    monkeypatch.setattr(CompactRows, "add_sums", lambda *args: calls.append(add(*args)) or calls[-1])
+    at_once = private_sums.write_noisy_sums
+    monkeypatch.setattr(
+        private_sums, "write_noisy_sums", lambda *args: calls.append(at_once(*args)) or calls[-1]
+    )
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 4), delta=1e-3)
     release = Release(
         plan, Adjacency.from_edges([0], [1], num_nodes=3, directed=False), budget=MemoryLedger()

@@ -50,6 +50,11 @@ class CompactRows:
         return (len(self.rows), self.dim, self.bits) == (count + 1, dim, bits)
 
     @property
+    def count(self) -> int:
+        """How many rows there are; after them comes the row of zeros."""
+        return len(self.rows) - 1
+
+    @property
     def plain(self) -> Tensor:
         """The contributions in float32, (count, dim)."""
         return self.rows[:-1, : self.dim].to(torch.float32)
@@ -88,13 +93,23 @@ class CompactRows:
             scale: what they are multiplied by, a power of two.
             out: the noisy sums, float32 (rows, dim), each rounded once.
         """
-        if edges.most << self.bits >= 1 << _SUM_BITS or not can_compile():
+        run = self.adding(edges, shifted=shift is not None)
+        if run is None:
             return False
-        run = _summing(self.rows.shape[1], self.dim, self.bits, shift is not None)
         shifts, bits = edges.offsets if shift is None else shift, int(np.float32(scale).view(np.int32))
         given = (edges.offsets, edges.sources, shifts, self.rows, noise, out)
-        run(len(edges), len(self.rows) - 1, bits, *(part.data_ptr() for part in given))
+        run(len(edges), self.count, bits, len(edges.sources) - 1, *(part.data_ptr() for part in given))
         return True
+
+    def adding(self, edges: Edges, *, shifted: bool) -> Compiled | None:
+        """Return the compiled sum over a block's edges, None if there is none for them.
+
+        It takes how many rows are summed, :attr:`count`, the scale's bits and the last edge's place, and the
+        addresses of offsets, of all edges' sources, of shifts, rows, noise and sums.
+        """
+        if edges.most << self.bits >= 1 << _SUM_BITS or not can_compile():
+            return None
+        return _summing(self.rows.shape[1], self.dim, self.bits, shifted)
 
 
 def can_compact(dim: int, bits: int) -> bool:
@@ -106,7 +121,7 @@ def can_compact(dim: int, bits: int) -> bool:
 def _summing(width: int, dim: int, bits: int, shifted: bool) -> Compiled:
     """Return the sum for rows of some width, of which ``dim`` columns are there."""
     ahead = 0 if host_name() in _FARSIGHTED else _AHEAD
-    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 3, 6)
+    return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 4, 6)
 
 
 @lru_cache(maxsize=64)
@@ -139,13 +154,9 @@ def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> 
     return f"""
 %row = type [{width} x i16]
 {declared}
-define void @run(i64 %rows, i64 %nothing, i64 %scale, ptr %offsets, ptr %sources,
+define void @run(i64 %rows, i64 %nothing, i64 %scale, i64 %last, ptr %offsets, ptr %sources,
                  ptr %shifts, ptr noalias %table, ptr noalias %noise, ptr noalias %out) {{
 start:
-  %ends = getelementptr i32, ptr %offsets, i64 %rows
-  %edges32 = load i32, ptr %ends
-  %edges = zext i32 %edges32 to i64
-  %last = sub i64 %edges, 1
   %any = icmp ult i64 0, %rows
   br i1 %any, label %target, label %end
 target:

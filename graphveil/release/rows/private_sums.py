@@ -20,6 +20,7 @@ from graphveil.graph.blocks import Edges
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.query import FLOAT32_EXACT
 from graphveil.release.rows.compact import CompactRows
+from graphveil.release.rows.noisy_sums import write_noisy_sums
 from graphveil.release.rows.row_noise import RowKinds, RowNoise, noise_rows
 from graphveil.weights.compiled.fused_sum import FusedSum, fused_sum
 from graphveil.weights.tables import PairWeights
@@ -89,6 +90,8 @@ class NoisyRows(BlockWork):
         addition sees the exact noisy sum only: it is post-processing.
         """
         out, stream = aligned(len(edges), self.sums.dim), RowStream(self.key)
+        if _at_once(edges, self.sums, self.noise, stream, out):
+            return out
         rows = self.sums.rows
         if isinstance(rows, CompactRows) or rows.device.type != "cpu":  # else torch's own sum is shared
             in_parts(
@@ -122,13 +125,27 @@ class NoisyRows(BlockWork):
             rows.copy_(noisy)
 
 
+def _at_once(edges: Edges, sums: Sums, noise: RowNoise, stream: RowStream, out: Tensor) -> bool:
+    """Write answers by a compiled pass that draws noise, too, if there is one for them; whether there was."""
+    if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
+        return False
+    if len(noise.laws) > 1:
+        return False
+    (law,), shift = noise.laws, _shift(edges, sums, noise)
+    return write_noisy_sums(sums.rows, edges, shift, law, stream, noise.scaled, out)
+
+
 def _added_compiled(edges: Edges, sums: Sums, noise: RowNoise, drawn: Tensor, out: Tensor) -> bool:
     """Write answers by a compiled pass, if there is one for them; whether there was."""
     if not isinstance(sums.rows, CompactRows) or noise.real != torch.float32 or noise.scaled is None:
         return False
+    return sums.rows.add_sums(edges, _shift(edges, sums, noise), drawn, noise.scaled, out)
+
+
+def _shift(edges: Edges, sums: Sums, noise: RowNoise) -> Tensor | None:
+    """Return where the copy for each row's kind begins, int32 (rows); None if there is one."""
     kinds = noise.of(edges)
-    shift = None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
-    return sums.rows.add_sums(edges, shift, drawn, noise.scaled, out)
+    return None if kinds is None else torch.from_numpy((kinds * sums.stride).astype(np.int32))
 
 
 def exact_sum(edges: Edges, sums: Sums, kinds: RowKinds | None) -> Tensor:
