@@ -11,8 +11,9 @@ with any memory that a process frees and takes again: who takes it writes all of
 """
 
 import math
-import weakref
+import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -39,14 +40,24 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     >>> rows.shape, rows.dtype, rows.data_ptr() % 64
     (torch.Size([5, 16]), torch.int16, 0)
     """
-    kind = _NUMPY[dtype]
-    size = math.prod(shape) * kind.itemsize
+    size = math.prod(shape) * dtype.itemsize
     memory = _kept.take(size + _LINE)
     first = -memory.ctypes.data % _LINE
-    used = memory[first : first + size].view(kind).reshape(shape)
-    if size >= _LEAST:
-        weakref.finalize(used, _kept.give, memory).atexit = False
-    return torch.from_numpy(used)  # which refers to this very array; a view of NumPy's would to the memory
+    used = memory[first : first + size]
+    lent = used if size < _LEAST else np.asarray(_Lent(used, memory, _kept.give))
+    return torch.from_numpy(lent.view(_NUMPY[dtype]).reshape(shape))
+
+
+class _Lent:
+    """What every view of some memory refers to in the end: it gives the memory back with the last of them."""
+
+    def __init__(self, used: Memory, memory: Memory, give: Callable[[Memory], None]) -> None:
+        self.__array_interface__ = used.__array_interface__
+        self._memory, self._give = memory, give
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():
+            self._give(self._memory)
 
 
 class _Kept:

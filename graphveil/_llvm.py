@@ -102,10 +102,13 @@ class Code:
         """Return what is at an address; a vector need not be aligned."""
         return self(f"load {kind}, ptr {address}{', align 2' if kind.startswith('<') else ''}")
 
-    def ask(self, address: str) -> None:
-        """Let memory bring the line of an address into the second level of the cache; wait for nothing."""
+    def ask(self, address: str, *, once: bool = False) -> None:
+        """Let memory bring the line of an address into the second level of the cache; wait for nothing.
+
+        What is read ``once`` passes that level by, where the processor can, and pushes nothing out of it.
+        """
         self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 2, i32 1)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 {0 if once else 2}, i32 1)")
 
     def columns(self, address: str, kind: str, width: int, dim: int) -> str:
         """Return a row of numbers, filled up with zeros."""

@@ -69,9 +69,12 @@ def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:
     return mac.hexdigest()
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(descriptor: object) -> bytes:
     """Return a descriptor, or a part of one, as canonical JSON."""
-    return json.dumps(descriptor, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return _CANONICAL.encode(descriptor).encode()
 
 
 def joined(parts: Mapping[str, bytes]) -> bytes:

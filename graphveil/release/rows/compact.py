@@ -206,7 +206,12 @@ def _source(code: Code, place: str, shift: str) -> str:
 
 
 def _ask_ahead(code: Code, first: str, shift: str, width: int, ahead: int) -> None:
-    """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again."""
+    """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again.
+
+    The edges themselves are read once: their line is asked for earlier still, and not to be kept.
+    """
+    if ahead:
+        code.ask(code.at("%sources", "i32", code(f"add nuw i64 {first}, {4 * ahead}")), once=True)
     for k in range(_TOGETHER if ahead else 0):
         place = code(f"add nuw i64 {first}, {ahead + k}")
         source = _source(code, f"call i64 @llvm.umin.i64(i64 {place}, i64 %last)", shift)
