@@ -211,13 +211,6 @@ def can_compile() -> bool:
     return hasattr(llvm, "create_pass_builder")  # from 0.45
 
 
-def host_name() -> str:
-    """Return LLVM's name for the processor at hand."""
-    import llvmlite.binding as llvm
-
-    return str(llvm.get_host_cpu_name())
-
-
 def host_features() -> dict[str, bool]:
     """Return which instructions the processor at hand has, by LLVM's names for them."""
     import llvmlite.binding as llvm

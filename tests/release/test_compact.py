@@ -69,18 +69,20 @@ def block(adjacency: Adjacency) -> Edges:
     return one
 
 
+@pytest.mark.parametrize("near", [0, 1 << 30])
 @pytest.mark.parametrize("bits", [10, 12, 14])
 @pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 17, 33, 40, 64, 128])
-def test_rows_of_any_width_and_size_have_the_same_bytes(dim: int, bits: int) -> None:
+def test_rows_of_any_width_and_size_have_the_same_bytes(
+    dim: int, bits: int, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_NEAR", near)  # whether memory is asked ahead
     rows, edges = rows_of(dim, bits), block(graph())
     assert torch.equal(noisy(rows, edges), noisy(rows.plain, edges))
 
 
-@pytest.mark.parametrize(("processor", "asks"), [("znver5", False), ("znver4", True), ("apple-m1", True)])
-def test_asking_memory_ahead_changes_no_byte(
-    monkeypatch: pytest.MonkeyPatch, processor: str, asks: bool
-) -> None:
-    monkeypatch.setattr(compact, "host_name", lambda: processor)
+@pytest.mark.parametrize(("near", "asks"), [(0, True), (1 << 30, False)])
+def test_asking_memory_ahead_changes_no_byte(monkeypatch: pytest.MonkeyPatch, near: int, asks: bool) -> None:
+    monkeypatch.setattr(compact, "_NEAR", near)
     compact._summing.cache_clear()
     rows, edges = rows_of(40), block(graph())
     programs: list[str] = []
@@ -95,8 +97,12 @@ def test_asking_memory_ahead_changes_no_byte(
     compact._summing.cache_clear()
 
 
+@pytest.mark.parametrize("near", [0, 1 << 30])
 @pytest.mark.parametrize("degree", [*range(18), 63, 64, 65])
-def test_rows_of_any_length_have_the_same_bytes(degree: int) -> None:
+def test_rows_of_any_length_have_the_same_bytes(
+    degree: int, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_NEAR", near)
     sources = torch.arange(degree, dtype=torch.int32) * 7 % NODES
     edges = Edges(3, 6, torch.tensor([0, 0, degree, degree], dtype=torch.int32), sources)
     rows = rows_of(16)

@@ -4,7 +4,7 @@ A sum over neighbours waits for memory. Contributions are whole numbers of at mo
 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
 rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
 in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end
-anywhere. Most processors are asked for the rows of later edges ahead of their turn (decision 090).
+anywhere. Rows of a table that is too large for the nearer caches are asked for ahead (decision 090).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._llvm import Code, Compiled, can_compile, compile_for_host, host_name
+from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
 
@@ -24,8 +24,8 @@ MAX_WIDTH = 128  # columns whose sums stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
 _TOGETHER = 8  # edges
 _LINE = 32  # columns of a line of the cache
-_AHEAD = 128  # edges whose rows are on their way into the second level of the cache,
-_FARSIGHTED = ("znver5",)  # but for processors that are faster by themselves
+_AHEAD = 128  # edges whose rows are on their way into the second level of the cache
+_NEAR = 1 << 19  # bytes of a table that is likely there already
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 _ROWS_A_THREAD = 1 << 15
 
@@ -109,7 +109,8 @@ class CompactRows:
         """
         if edges.most << self.bits >= 1 << _SUM_BITS or not can_compile():
             return None
-        return _summing(self.rows.shape[1], self.dim, self.bits, shifted)
+        ahead = _AHEAD if self.rows.nbytes > _NEAR else 0
+        return _summing(self.rows.shape[1], self.dim, self.bits, shifted, ahead)
 
 
 def can_compact(dim: int, bits: int) -> bool:
@@ -118,9 +119,8 @@ def can_compact(dim: int, bits: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _summing(width: int, dim: int, bits: int, shifted: bool) -> Compiled:
+def _summing(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> Compiled:
     """Return the sum for rows of some width, of which ``dim`` columns are there."""
-    ahead = 0 if host_name() in _FARSIGHTED else _AHEAD
     return compile_for_host(_sum_program(width, dim, bits, shifted, ahead), 4, 6)
 
 
