@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-KEPT = 1 << 28  # bytes, at most
+KEPT = 1 << 30  # bytes, at most
 _LEAST = 1 << 20  # what is smaller the C library keeps itself
 _LINE = 64  # bytes of a line of the cache
 

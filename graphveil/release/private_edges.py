@@ -52,7 +52,7 @@ class PrivateEdges:
         count, place = self.num_nodes - engine.first, 0
         out: Tensor | None = None
         for part in engine.run(work, self._adjacency, engine.first):
-            if len(part) == count:
+            if len(part) == count and not engine.lends:
                 return part
             if out is None:
                 out = aligned(count, *part.shape[1:], dtype=part.dtype)
@@ -62,8 +62,8 @@ class PrivateEdges:
 
     def pieces(self, work: BlockWork) -> Tensor:
         """Return what the work makes of the blocks, one after the other, however much: noisy numbers."""
-        parts = list(self._engine.run(work, self._adjacency))
-        return _joined(parts)
+        engine = self._engine
+        return _joined([part.clone() if engine.lends else part for part in engine.run(work, self._adjacency)])
 
     def total(self, work: BlockWork, shape: tuple[int, ...]) -> Counts:
         """Return the sum over all blocks of what the work makes of each: exact, and computed in this process.

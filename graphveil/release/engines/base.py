@@ -37,6 +37,11 @@ class Engine(ABC):
         """The first row that is answered; rows keep their numbers, and with them their noise."""
         return 0
 
+    @property
+    def lends(self) -> bool:
+        """Whether what :meth:`run` yields is somebody else's memory: read once, not written, not kept."""
+        return False
+
     def check(self, adjacency: Adjacency) -> None:
         """Refuse edges that the engine cannot read, before anything is spent; by default it reads all."""
         return

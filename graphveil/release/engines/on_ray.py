@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil._aligned import aligned
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks, ranges
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.cluster.crew import RayCrew, Wanted
 
-_ROWS = 1 << 17
+_ROWS = 1 << 21
 _LEAST = 1 << 10
 _BLOCKS = 2  # for each worker, in case one takes longer; each costs a millisecond
 
@@ -69,6 +68,11 @@ class RayEngine(Engine):
                 "machine of the cluster (ray job submit) with address='auto'"
             )
 
+    @property
+    def lends(self) -> bool:
+        """Rows are read where Ray keeps them, and are copied once."""
+        return True
+
     def check(self, adjacency: Adjacency) -> None:
         """Start the workers and show them the graph, before anything is spent."""
         with _lock:
@@ -92,7 +96,7 @@ class RayEngine(Engine):
             for result in crew.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
                     raise ReleaseError(f"a worker could not go on: {result}; the release stays booked")
-                yield _own(result)
+                yield torch.from_numpy(np.asarray(_Seen(result)))
 
     def _step(self, count: int, workers: int) -> int:
         """Return how many rows a block has, so that there are a few for each worker."""
@@ -117,9 +121,10 @@ class RayEngine(Engine):
         return crew
 
 
-def _own(result: npt.NDArray[Any]) -> Tensor:
-    """Return a copy: what Ray holds is read-only, and is held as long as anybody reads it."""
-    kind = torch.from_numpy(np.empty(0, dtype=result.dtype)).dtype
-    out = aligned(*result.shape, dtype=kind)
-    np.copyto(out.numpy(), result)
-    return out
+class _Seen:
+    """What Ray holds, as torch takes it without a warning: it is read-only, and nobody writes it."""
+
+    def __init__(self, result: npt.NDArray[Any]) -> None:
+        described = result.__array_interface__
+        self.__array_interface__ = {**described, "data": (described["data"][0], False)}
+        self._result = result  # held as long as anybody reads it

@@ -31,6 +31,11 @@ class RowRange(Engine):
         """The first row that is answered."""
         return self.first_row
 
+    @property
+    def lends(self) -> bool:
+        """Whether the inner engine does."""
+        return self.inner.lends
+
     def check(self, adjacency: Adjacency) -> None:
         """Leave it to the inner engine."""
         self.inner.check(adjacency)
