@@ -179,10 +179,14 @@ def test_parameters_are_checked_before_anything_starts(wrong: dict[str, Any], wo
         RayEngine(**wrong)
 
 
-def test_blocks_are_few_for_each_worker_and_neither_tiny_nor_huge() -> None:
-    engine = RayEngine()
-    assert engine._step(100, 4) == 1 << 10 and engine._step(50_000_000, 4) == 1 << 17
-    assert -(-117_000 // engine._step(117_000, 2)) == 4
+@pytest.mark.parametrize(
+    ("count", "workers", "number"),
+    [(100, 4, 1), (117_000, 2, 2), (5_000_000, 2, 2), (10_000_000, 2, 4), (50_000_000, 4, 12)],
+)
+def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, workers: int, number: int) -> None:
+    step = RayEngine()._step(count, workers)
+    assert -(-count // step) == number
+    assert 1 << 10 <= step <= 1 << 22
 
 
 def test_ray_is_told_to_report_to_nobody() -> None:

@@ -18,9 +18,7 @@ from graphveil.graph.blocks import Edges, blocks, ranges
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.cluster.crew import RayCrew, Wanted
 
-_ROWS = 1 << 21
-_LEAST = 1 << 10
-_BLOCKS = 2  # for each worker, in case one takes longer; each costs a millisecond
+_MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block costs milliseconds
 
 _standing: dict[int, tuple[Wanted, RayCrew]] = {}  # by process: the workers that it has
 _lock = RLock()  # one query at a time
@@ -42,7 +40,7 @@ class RayEngine(Engine):
         workers: how many; by default as many as the cluster has processors for.
         threads: of each worker. Workers hold a table of contributions each: on large graphs have one worker
             a machine, with all its processors.
-        block_rows: of a block at most; by default a few blocks a worker.
+        block_rows: of a block at most; by default as many rows for each worker, in blocks of four million at most.
         losses: how many workers may be lost in one query before it is refused.
         wait: seconds until a worker must have started.
     """
@@ -80,7 +78,7 @@ class RayEngine(Engine):
 
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
         """Yield views of the edges, for what is done in this process."""
-        return blocks(adjacency, _ROWS, first)
+        return blocks(adjacency, _MOST, first)
 
     def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[Tensor]:
         """Yield noisy rows as they arrive, in their order.
@@ -90,8 +88,8 @@ class RayEngine(Engine):
         """
         with _lock:
             crew = self._crew()
-            count = adjacency.num_nodes
-            step = self.block_rows or self._step(count, len(crew.members()))
+            count, workers = adjacency.num_nodes - first, max(1, len(crew.members()))
+            step = self.block_rows or self._step(count, workers)
             rows = list(ranges(adjacency, step, first))
             for result in crew.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
@@ -99,8 +97,9 @@ class RayEngine(Engine):
                 yield torch.from_numpy(np.asarray(_Seen(result)))
 
     def _step(self, count: int, workers: int) -> int:
-        """Return how many rows a block has, so that there are a few for each worker."""
-        return min(_ROWS, max(_LEAST, -(-count // max(1, workers * _BLOCKS))))
+        """Return how many rows a block has, so that each worker gets as many blocks as the others."""
+        blocks_each = max(1, -(-count // (workers * _MOST)))
+        return max(_LEAST, -(-count // (workers * blocks_each)))
 
     def stop(self) -> None:
         """Let this process's workers go; the next query starts others."""
