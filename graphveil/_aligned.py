@@ -5,24 +5,33 @@ page, where every second row of 32 bytes lies on two lines; torch begins at a li
 pages, so that every look-up first looks for its page.
 
 Fresh memory comes in zeros that a system has to write, and on a virtual machine, from a host that has to find
-it first: it may cost as much as all that is done with it. So memory that nobody refers to any more is kept,
-as much as :data:`KEPT` bytes of it, and serves who asks for as much next. What was in it is still there, as
-with any memory that a process frees and takes again: who takes it writes all of it.
+it first: it may cost more than all that is done with it. So memory that nobody refers to any more is kept and
+serves who asks for as much next. What was in it may still be there, as with any memory that a process frees
+and takes again: who takes it writes all of it.
+
+What is kept costs nobody anything. The system is told that it may take large pieces back whenever it is
+short of memory (``MADV_FREE``); and what is kept and what is used are together never more than was used at
+one time.
 """
 
+import ctypes
 import math
+import mmap
+import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from functools import cache
+from threading import RLock
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-KEPT = 1 << 30  # bytes, at most
 _LEAST = 1 << 20  # what is smaller the C library keeps itself
+_LARGE = 1 << 24  # what the system is told of
+_PAGE = 1 << 21  # a large one: freeing a part of it would break it up
 _LINE = 64  # bytes of a line of the cache
 
 _NUMPY = {
@@ -41,10 +50,11 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     (torch.Size([5, 16]), torch.int16, 0)
     """
     size = math.prod(shape) * dtype.itemsize
-    memory = _kept.take(size + _LINE)
+    small = size < _LEAST
+    memory = np.empty(size + _LINE, dtype=np.uint8) if small else _kept.take(size + _LINE)
     first = -memory.ctypes.data % _LINE
     used = memory[first : first + size]
-    lent = used if size < _LEAST else np.asarray(_Lent(used, memory, _kept.give))
+    lent = used if small else np.asarray(_Lent(used, memory, _kept.give))
     return torch.from_numpy(lent.view(_NUMPY[dtype]).reshape(shape))
 
 
@@ -61,30 +71,80 @@ class _Lent:
 
 
 class _Kept:
-    """Memory that nobody refers to. No lock: a finalizer may run within any line, this file's among them."""
+    """Memory that nobody refers to, and how much somebody refers to.
+
+    A finalizer may run within any line of this class, so what is given only waits in a queue, without a lock.
+    """
 
     def __init__(self) -> None:
-        self._memory: deque[Memory] = deque()
+        self.renew()
+        self._given: deque[tuple[int, Memory | None]] = deque()
+        self._memory: list[Memory] = []
+        self._lent = self._most = 0  # bytes
+
+    def renew(self) -> None:
+        """Forget who holds the lock, who may be a thread of the process that this one was forked from."""
+        self._lock = RLock()
 
     def take(self, size: int) -> Memory:
         """Return memory of at least so many bytes, and at most a quarter more."""
-        for _ in range(len(self._memory) if size > _LEAST else 0):
-            try:
-                memory = self._memory.popleft()
-            except IndexError:  # another thread took the last
-                break
-            if size <= len(memory) <= size + size // 4:
-                return memory
-            self._memory.append(memory)
-        return np.empty(size, dtype=np.uint8)  # NumPy asks for large pages
+        with self._lock:
+            self._gather()
+            fitting = [memory for memory in self._memory if size <= len(memory) <= size + size // 4]
+            if fitting:
+                memory = self._out(min(fitting, key=len))
+            else:
+                self._make_room(size)
+                memory = np.empty(size, dtype=np.uint8)  # NumPy asks for large pages
+            self._lent += len(memory)
+            self._most = max(self._most, self._lent)
+            return memory
 
     def give(self, memory: Memory) -> None:
-        """Keep some memory; what was given first goes where there is too much."""
-        if len(memory) <= KEPT:
-            self._memory.append(memory)
-        with suppress(IndexError):  # another thread took the last
-            while sum(map(len, tuple(self._memory))) > KEPT:
-                self._memory.popleft()
+        """Keep some memory, which the system may take meanwhile; where it cannot, what is small alone."""
+        keeps = len(memory) < _LARGE or _may_be_taken(memory)
+        self._given.append((len(memory), memory if keeps else None))
+
+    def _gather(self) -> None:
+        """Take in what was given."""
+        while self._given:
+            size, memory = self._given.popleft()
+            self._lent -= size
+            self._memory += [] if memory is None else [memory]
+
+    def _make_room(self, size: int) -> None:
+        """Give up what would be more than there was at one time: the least that is enough, or the largest."""
+        held = self._lent + size
+        spare = max(self._most, held) - held
+        while (excess := sum(map(len, self._memory)) - spare) > 0:
+            enough = [memory for memory in self._memory if len(memory) >= excess]
+            self._out(min(enough, key=len) if enough else max(self._memory, key=len))
+
+    def _out(self, memory: Memory) -> Memory:
+        """Take out some memory."""
+        self._memory = [other for other in self._memory if other is not memory]
+        return memory
+
+
+def _may_be_taken(memory: Memory) -> bool:
+    """Tell the system that it may take some memory until it is written again; whether it heard."""
+    start = -(-memory.ctypes.data // _PAGE) * _PAGE
+    stop = (memory.ctypes.data + len(memory)) // _PAGE * _PAGE
+    madvise = _madvise()
+    return madvise is not None and madvise(start, stop - start, mmap.MADV_FREE) == 0
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int] | None:
+    """Return the system's function, None where there is none, or where it frees nothing lazily."""
+    if not hasattr(mmap, "MADV_FREE"):
+        return None
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return function
 
 
 _kept = _Kept()
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_kept.renew)

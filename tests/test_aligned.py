@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphveil import _aligned
 from graphveil._aligned import aligned
@@ -21,6 +23,12 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[_aligned._Kept]:
     kept = _aligned._Kept()
     monkeypatch.setattr(_aligned, "_kept", kept)
     yield kept
+
+
+def sizes(kept: _aligned._Kept) -> list[int]:
+    """Return how many mebibytes the kept pieces have."""
+    kept._gather()
+    return sorted(len(memory) // MIB for memory in kept._memory)
 
 
 def mebibytes(count: int) -> torch.Tensor:
@@ -61,54 +69,95 @@ def test_what_somebody_refers_to_is_not(
     held = view(rows)
     del rows
     gc.collect()
-    assert not nothing_kept._memory
+    assert not sizes(nothing_kept)
     mebibytes(4).fill_(1)
     assert bool((held == 3).all())
     del held
-    assert len(nothing_kept._memory) == 2
+    assert sizes(nothing_kept) == [4, 4]
 
 
 @pytest.mark.parametrize(("asked", "again"), [(8, True), (7, True), (6, False), (9, False)])
-def test_memory_serves_what_is_nearly_as_large(asked: int, again: bool) -> None:
-    first = mebibytes(8)
-    place = first.data_ptr()
-    del first
-    assert (mebibytes(asked).data_ptr() == place) == again
+def test_memory_serves_what_is_nearly_as_large(asked: int, again: bool, nothing_kept: _aligned._Kept) -> None:
+    mebibytes(8)
+    rows = mebibytes(asked)
+    assert rows.numel() == asked * MIB
+    assert nothing_kept._lent // MIB == (8 if again else asked)
 
 
-def test_little_of_it_is_kept(nothing_kept: _aligned._Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_aligned, "KEPT", 10 * MIB)
-    for count in (4, 5, 6):
-        mebibytes(count)
-    assert [len(memory) // MIB for memory in nothing_kept._memory] == [6]
-    mebibytes(11)
+def test_no_more_is_kept_than_was_used_at_one_time(nothing_kept: _aligned._Kept) -> None:
+    held = [mebibytes(count) for count in (4, 5, 20)]
+    for _ in range(3):
+        del held[0]
     aligned(100)  # the C library's own business
-    assert [len(memory) // MIB for memory in nothing_kept._memory] == [6]
+    assert sizes(nothing_kept) == [4, 5, 20]
+    held.append(mebibytes(8))  # 9 go, or what is the least above 8
+    assert sizes(nothing_kept) == [4, 5]
 
 
-def test_memory_that_another_thread_takes_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = _aligned._Kept()
-
-    class Taken(deque[_aligned.Memory]):
-        """Is empty by the time that anybody takes something out."""
-
-        def popleft(self) -> _aligned.Memory:
-            self.clear()
-            return super().popleft()
-
-    monkeypatch.setattr(_aligned, "KEPT", 2 * MIB)
-    kept._memory = Taken([np.empty(2 * MIB, dtype=np.uint8)])
-    kept.give(np.empty(2 * MIB, dtype=np.uint8))
-    kept._memory = Taken([np.empty(2 * MIB, dtype=np.uint8)])
-    assert len(kept.take(2 * MIB)) == 2 * MIB
+@given(st.lists(st.tuples(st.integers(2, 40), st.integers(0, 5)), max_size=40))
+def test_what_is_kept_and_used_is_never_more_than_was_used_at_one_time(
+    steps: list[tuple[int, int]],
+) -> None:
+    kept, lent, most = _aligned._Kept(), list[_aligned.Memory](), 0
+    for size, ended in steps:
+        lent.append(kept.take(size * MIB))
+        most = max(most, sum(map(len, lent)))
+        assert sum(map(len, [*lent, *kept._memory])) <= most
+        for _ in range(min(ended, len(lent))):
+            kept.give(lent.pop(0))
 
 
-def test_small_memory_disturbs_no_large_one(nothing_kept: _aligned._Kept) -> None:
-    for count in (2, 3):
+def test_the_system_may_take_what_is_large_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    known = _aligned._madvise()
+
+    def madvise(start: int, size: int, advice: int) -> int:
+        told.append((start, size))
+        return known(start, size, advice) if known else 0
+
+    monkeypatch.setattr(_aligned, "_madvise", lambda: madvise)
+    rows = mebibytes(40).fill_(1)
+    begin = rows.data_ptr()
+    del rows
+    ((start, size),) = told
+    assert start % (2 * MIB) == size % (2 * MIB) == 0  # whole pages, and none of a neighbour's
+    assert begin <= start + 64 and start + size <= begin + 41 * MIB and size >= 36 * MIB
+    rows = mebibytes(40)
+    assert rows.data_ptr() == begin
+    assert bool((rows.fill_(3) == 3).all())
+    mebibytes(8)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("system", [None, lambda *_: -1], ids=["has no such call", "refuses"])
+def test_where_the_system_cannot_take_it_large_memory_is_not_kept(
+    system: Callable[..., int] | None, nothing_kept: _aligned._Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_aligned, "_madvise", lambda: system)
+    for count in (40, 8):
         mebibytes(count)
-    before = [memory.ctypes.data for memory in nothing_kept._memory]
-    aligned(100)
-    assert [memory.ctypes.data for memory in nothing_kept._memory] == before
+    assert sizes(nothing_kept) == [8]
+
+
+def test_what_ends_while_memory_is_taken_waits(nothing_kept: _aligned._Kept) -> None:
+    held = [mebibytes(4)]
+
+    class Ends(deque[tuple[int, _aligned.Memory | None]]):
+        """Something ends within the line that looks whether something has."""
+
+        def __len__(self) -> int:
+            held.clear()
+            return super().__len__()
+
+    nothing_kept._given = Ends()
+    place = held[0].data_ptr()
+    assert mebibytes(4).data_ptr() == place
+
+
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(nothing_kept: _aligned._Kept) -> None:
+    with nothing_kept._lock, ThreadPoolExecutor(1) as pool:
+        nothing_kept.renew()  # as after a fork
+        pool.submit(mebibytes, 2).result(timeout=10)
 
 
 def test_threads_never_share_memory() -> None:

@@ -40,7 +40,8 @@ class RayEngine(Engine):
         workers: how many; by default as many as the cluster has processors for.
         threads: of each worker. Workers hold a table of contributions each: on large graphs have one worker
             a machine, with all its processors.
-        block_rows: of a block at most; by default as many rows for each worker, in blocks of four million at most.
+        block_rows: of a block at most; by default workers have as many rows each, in blocks of four million
+            at most.
         losses: how many workers may be lost in one query before it is refused.
         wait: seconds until a worker must have started.
     """
