@@ -10,8 +10,8 @@ serves who asks for as much next. What was in it may still be there, as with any
 and takes again: who takes it writes all of it.
 
 What is kept costs nobody anything. The system is told that it may take large pieces back whenever it is
-short of memory (``MADV_FREE``); and what is kept and what is used are together never more than was used at
-one time.
+short of memory (``MADV_FREE``); and what is kept and what is used are together at most half as much again as
+was used at one time, so that pieces which are used in turns stay, and those of a former task go.
 """
 
 import ctypes
@@ -31,6 +31,7 @@ from torch import Tensor
 
 _LEAST = 1 << 20  # what is smaller the C library keeps itself
 _LARGE = 1 << 24  # what the system is told of
+_SHARE = 1.5  # of what was used at one time: as much is kept and used at most
 _PAGE = 1 << 21  # a large one: freeing a part of it would break it up
 _LINE = 64  # bytes of a line of the cache
 
@@ -113,9 +114,9 @@ class _Kept:
             self._memory += [] if memory is None else [memory]
 
     def _make_room(self, size: int) -> None:
-        """Give up what would be more than there was at one time: the least that is enough, or the largest."""
+        """Give up what would be too much: the least that is enough, or the largest."""
         held = self._lent + size
-        spare = max(self._most, held) - held
+        spare = int(_SHARE * max(self._most, held)) - held
         while (excess := sum(map(len, self._memory)) - spare) > 0:
             enough = [memory for memory in self._memory if len(memory) >= excess]
             self._out(min(enough, key=len) if enough else max(self._memory, key=len))

@@ -84,25 +84,27 @@ def test_memory_serves_what_is_nearly_as_large(asked: int, again: bool, nothing_
     assert nothing_kept._lent // MIB == (8 if again else asked)
 
 
-def test_no_more_is_kept_than_was_used_at_one_time(nothing_kept: _aligned._Kept) -> None:
+def test_memory_of_a_former_task_goes_and_that_of_turns_stays(nothing_kept: _aligned._Kept) -> None:
     held = [mebibytes(count) for count in (4, 5, 20)]
     for _ in range(3):
         del held[0]
     aligned(100)  # the C library's own business
     assert sizes(nothing_kept) == [4, 5, 20]
-    held.append(mebibytes(8))  # 9 go, or what is the least above 8
+    held.append(mebibytes(12))  # 41 would be held, and 43 may be
+    assert sizes(nothing_kept) == [4, 5, 20]
+    held.append(mebibytes(8))  # 49: the least that is enough goes, neither 4 nor 5
     assert sizes(nothing_kept) == [4, 5]
 
 
 @given(st.lists(st.tuples(st.integers(2, 40), st.integers(0, 5)), max_size=40))
-def test_what_is_kept_and_used_is_never_more_than_was_used_at_one_time(
+def test_what_is_kept_and_used_is_bounded_by_what_was_used_at_one_time(
     steps: list[tuple[int, int]],
 ) -> None:
     kept, lent, most = _aligned._Kept(), list[_aligned.Memory](), 0
     for size, ended in steps:
         lent.append(kept.take(size * MIB))
         most = max(most, sum(map(len, lent)))
-        assert sum(map(len, [*lent, *kept._memory])) <= most
+        assert sum(map(len, [*lent, *kept._memory])) <= 1.5 * most
         for _ in range(min(ended, len(lent))):
             kept.give(lent.pop(0))
 
