@@ -149,6 +149,22 @@ class Spawned(InMemoryEngine):
             yield from pool.map(work, blocks)
 
 
+@dataclass(frozen=True)
+class Lending(InMemoryEngine):
+    """Yields memory of its own, as a cluster does, and writes over it as soon as it may."""
+
+    @property
+    def lends(self) -> bool:
+        return True
+
+    def run(self, work: BlockWork, adjacency: Adjacency, first: int = 0) -> Iterator[torch.Tensor]:
+        for part in super().run(work, adjacency, first):
+            try:
+                yield part
+            finally:
+                part.zero_()
+
+
 NODES, DIM = 23, 3
 WHOLE = Domain.whole(6, directed=False)
 ROWS = safe_unit(torch.from_numpy(np.random.default_rng(0).normal(size=(NODES, DIM))))
@@ -199,6 +215,13 @@ def test_work_that_is_sent_elsewhere_gives_the_same_bytes(name: str) -> None:
 
 def test_another_process_gives_the_same_bytes() -> None:
     assert torch.equal(asked("SigmoidCos", Spawned(12)), asked("SigmoidCos", InMemoryEngine()))
+
+
+@pytest.mark.parametrize("engine", [Lending(7), Lending(100), RowRange(0, Lending(7))])
+def test_what_is_lent_is_copied_before_its_owner_takes_it_back(engine: Engine) -> None:
+    assert torch.equal(asked("steered", engine), asked("steered", InMemoryEngine()))
+    here, there = (PrivateEdges(star(5), each).pieces(SourceIds()) for each in (InMemoryEngine(), engine))
+    assert torch.equal(here, there)
 
 
 def works() -> list[BlockWork]:
