@@ -7,13 +7,15 @@ from scipy import sparse
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._threads import all_threads
+from graphveil._threads import all_threads, in_parts
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Ids
 from graphveil.release.engines.base import BlockWork, Engine
 from graphveil.release.engines.named import engine_for
 from graphveil.release.keys import keyed_digest
 from graphveil.release.rows.compact import CompactRows
+
+_ROWS_A_THREAD = 1 << 16
 
 Counts = npt.NDArray[np.int64]
 
@@ -56,7 +58,7 @@ class PrivateEdges:
                 return part
             if out is None:
                 out = aligned(count, *part.shape[1:], dtype=part.dtype)
-            out[place : place + len(part)] = part
+            _copy(part, out[place : place + len(part)])
             place += len(part)
         return torch.empty(0) if out is None else out
 
@@ -117,6 +119,12 @@ class PrivateEdges:
         if not isinstance(self._memory, CompactRows) or not self._memory.fits(rows, dim, bits):
             self._memory = CompactRows.empty(rows, dim, bits)
         return self._memory
+
+
+def _copy(part: Tensor, out: Tensor) -> None:
+    """Copy rows, by the threads that also sum: torch's stay awake for a while, where those want to work."""
+    given, taken = part.numpy(), out.numpy()
+    in_parts(lambda first, last: np.copyto(taken[first:last], given[first:last]), len(part), _ROWS_A_THREAD)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

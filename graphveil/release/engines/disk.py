@@ -19,7 +19,7 @@ class DiskEngine(Engine):
     those two in memory, and whatever else there is room for; ``block_rows`` does not change the result.
     """
 
-    block_rows: int = 1 << 17
+    block_rows: int = 1 << 19
 
     def __post_init__(self) -> None:
         """Check the size of a block."""
