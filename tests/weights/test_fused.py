@@ -277,3 +277,10 @@ def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch
     fast = asked()
     monkeypatch.setattr(private_sums, "fused_sum", lambda table, pairs: None)
     assert torch.equal(fast, asked())
+
+
+@pytest.mark.parametrize("columns", [9, 16, 17, 24, 32, 33, 48, 64, 65, 136, 256])
+def test_a_row_lies_on_as_few_lines_of_memory_as_it_can(columns: int) -> None:
+    line, length = 32, _fused._length(columns)
+    touched = {(row * length + columns - 1) // line - row * length // line + 1 for row in range(100)}
+    assert touched == {-(-columns // line)}

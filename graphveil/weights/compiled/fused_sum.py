@@ -44,7 +44,7 @@ class FusedSum:
     """sum of w(u, v) x_u over in-edges, in 32-bit integers; ``sources`` has a row of key and vector each."""
 
     keyed: Keyed
-    sources: Tensor  # int16, (rows, key + vector)
+    sources: Tensor  # int16, (rows, at least key + vector)
     dim: int
     compiled: Compiled
 
@@ -55,7 +55,7 @@ class FusedSum:
             edges: the block.
             sources: each edge's row of the table of sources.
         """
-        width = self.sources.shape[1] - self.keyed.kernel.key
+        width = power_of_two(self.dim)
         out = aligned(len(edges), width, dtype=torch.int32)
         parts = min(torch.get_num_threads(), 1 + len(sources) // _EDGES_A_THREAD)
         cuts = [len(edges) * part // parts for part in range(parts + 1)]
@@ -93,13 +93,18 @@ def fused_sum(table: Tensor, pairs: PairWeights | None) -> FusedSum | None:
 
 
 def _side_by_side(keyed: Keyed, table: Tensor, width: int) -> Tensor:
-    """Return rows of a source's key and its vector, with zeros up to their widths."""
+    """Return rows of a source's key and its vector, with zeros up to their widths and lines."""
     keys, key = keyed.sources, keyed.kernel.key
-    rows = aligned(len(table), key + width, dtype=torch.int16).zero_()
+    rows = aligned(len(table), _length(key + width), dtype=torch.int16).zero_()
     for first in range(0, len(table), len(keys)):
         rows[first : first + len(keys), : keys.shape[1]] = keys
     rows[:, key : key + table.shape[1]] = table
     return rows
+
+
+def _length(columns: int) -> int:
+    """Return the columns that a row has room for, so that it lies on as few lines of memory as it can."""
+    return -(-columns // _LINE) * _LINE if columns > _LINE else 1 << (columns - 1).bit_length()
 
 
 @lru_cache(maxsize=64)
@@ -124,7 +129,7 @@ def _program(kernel: Kernel, width: int) -> str:
     total = _added(left, "%most", kernel, width, rows, counted)
     declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
     return f"""
-%row = type [{row} x i16]
+%row = type [{_length(row)} x i16]
 {declared}
 define void @run(i64 %rows, i64 %edges, ptr %offsets, ptr %sources, ptr %targets, ptr noalias %table,
                  ptr noalias %levels, ptr noalias %given, ptr noalias %out) {{
