@@ -71,7 +71,7 @@ def block(adjacency: Adjacency) -> Edges:
 
 @pytest.mark.parametrize("near", [0, 1 << 30])
 @pytest.mark.parametrize("bits", [10, 12, 14])
-@pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 17, 33, 40, 64, 128])
+@pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 17, 24, 33, 40, 64, 100, 128])
 def test_rows_of_any_width_and_size_have_the_same_bytes(
     dim: int, bits: int, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

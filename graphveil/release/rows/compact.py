@@ -4,7 +4,9 @@ A sum over neighbours waits for memory. Contributions are whole numbers of at mo
 16-bit integers is half as long as in float32: twice as many fit into the cache, and one line of it holds two
 rows of sixteen columns. Eight edges are added together, in 16 bits as long as these hold their sum, and then
 in 32. What a row lacks of eight is made up by a row of zeros, which costs less than a loop that may end
-anywhere. Rows of a table that is too large for the nearer caches are asked for ahead (decision 090).
+anywhere. Columns are filled up to a power of two, which compiles to whole registers, and no row lies on more
+lines than it must. Rows of a table that is too large for the nearer caches are asked for ahead of their turn
+(decision 090).
 """
 
 from dataclasses import dataclass
@@ -18,10 +20,10 @@ from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
+from graphveil.weights.compiled.layout import power_of_two
 
 MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
 MAX_WIDTH = 128  # columns whose sums stay in registers
-_STEP = 8  # columns are filled up to a multiple of so many
 _TOGETHER = 8  # edges
 _LINE = 32  # columns of a line of the cache
 _AHEAD = 128  # edges whose rows are on their way into the second level of the cache
@@ -41,7 +43,7 @@ class CompactRows:
     @classmethod
     def empty(cls, count: int, dim: int, bits: int) -> "CompactRows":
         """Return memory for so many rows."""
-        rows = aligned(count + 1, -(-dim // _STEP) * _STEP, dtype=torch.int16)
+        rows = aligned(count + 1, power_of_two(dim), dtype=torch.int16)
         rows[-1] = 0
         return cls(rows, dim, bits)
 
