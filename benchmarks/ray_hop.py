@@ -1,9 +1,11 @@
 """How much of a second worker's time does a private hop on Ray gain? (extra ``ray``)
 
     python benchmarks/ray_hop.py [--size 117k] [--dataset synthetic/reddit] [--rounds 40] [--turns 1]
+                                 [--threads N]
 
 A private hop of 16 columns, exact noise included, by the clock: in this process with one thread and with two,
-and on a cluster of this machine with one worker and with two, of one thread each. Ways take turns; of each
+and on a cluster of this machine with one worker and with two, of one thread each. What this process does for
+workers, while they wait, it does with ``--threads``: as many as torch would use. Ways take turns; of each
 stand the fastest round and the median. The first hop of a worker, which is sent the edges or reads and checks
 them, is a figure of its own. On a machine that others use the clock tells of them, too: so there is also the
 processor time of a hop, of this process and of the busier worker, which is what a quiet machine would take
@@ -31,12 +33,8 @@ from graphveil.release.engines.on_ray import RayEngine
 from graphveil.release.plan import hops
 
 _TICK = os.sysconf("SC_CLK_TCK")
-WAYS: dict[str, tuple[int, Engine]] = {
-    "1 thread here": (1, InMemoryEngine()),
-    "2 threads here": (2, InMemoryEngine()),
-    "1 worker": (1, RayEngine(workers=1, wait=120.0)),
-    "2 workers": (1, RayEngine(workers=2, wait=120.0)),
-}
+HERE = {"1 thread here": 1, "2 threads here": 2}
+WORKERS = {"1 worker": 1, "2 workers": 2}
 
 
 def main() -> None:
@@ -47,19 +45,27 @@ def main() -> None:
     parser.add_argument("--graph", type=Path, help="a prepared folder instead")
     parser.add_argument("--rounds", type=int, default=40, help="hops in a row")
     parser.add_argument("--turns", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="beside workers")
     options = parser.parse_args()
+    ways: dict[str, tuple[int, Engine]] = {
+        **{name: (threads, InMemoryEngine()) for name, threads in HERE.items()},
+        **{name: (options.threads, RayEngine(workers=count, wait=120.0)) for name, count in WORKERS.items()},
+    }
     if options.graph is not None:
         graph = open_graph(options.graph).adjacency
     else:
         named = options.dataset
         graph = random_graph(*SIZES[options.size]) if named is None else load_dataset(named).adjacency
     edges = len(graph.indices)
-    print(f"{graph.num_nodes} nodes, {edges} stored edges, d = {DIM}, load {os.getloadavg()[0]:.1f}")
-    first: dict[str, list[float]] = {name: [] for name in WAYS}
-    clock: dict[str, list[float]] = {name: [] for name in WAYS}
-    busy: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    print(
+        f"{graph.num_nodes} nodes, {edges} stored edges, d = {DIM}, {options.threads} threads here, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
+    first: dict[str, list[float]] = {name: [] for name in ways}
+    clock: dict[str, list[float]] = {name: [] for name in ways}
+    busy: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(options.turns):
-        for name, (threads, engine) in WAYS.items():
+        for name, (threads, engine) in ways.items():
             torch.set_num_threads(threads)
             engine.check(graph)
             seconds, spent = measured(graph, engine, options.rounds + 1)
