@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from graphveil import _check
-from graphveil.privacy import Guarantee
+from graphveil.privacy import Guarantee, NodeFeatures, NodeOwner, NodePromise
 
 _POINTS = 400
+
+Thing = Literal["edge", "record"]
+_EVERYTHING = {"auc": 1.0, "advantage": 1.0, "tpr_at_01pct_fpr": 1.0, "tpr_at_1pct_fpr": 1.0, "holds": False}
 
 
 def pure_advantage(epsilon: float) -> float:
@@ -36,15 +39,21 @@ def pure_auc(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
-def ceiling_of(guarantee: Guarantee) -> dict[str, Any]:
-    """Return what nobody can pass on one protected thing: AUC, TPR - FPR, TPR at two rates of FPR.
+def ceiling_of(guarantee: Guarantee, thing: Thing | None = None) -> dict[str, Any]:
+    """Return what nobody can pass on one thing: AUC, TPR - FPR, TPR at two rates of FPR.
 
     It bounds what the release tells about one edge (or record) to someone who knows everything else. It does
     not bound what public features and labels tell about edges in general: an attack over many pairs may have
     a larger AUC without reading any release, which is why the feature-only attacker stands beside it.
+
+    Args:
+        guarantee: what was promised.
+        thing: what the attacker is after. Where the unit does not protect it, nothing is excluded: edges are
+            public where nodes randomise their features, and so are records where edges are protected. By
+            default it is what the unit protects.
     """
-    if not guarantee.valid or not math.isfinite(guarantee.epsilon):
-        return {"auc": 1.0, "advantage": 1.0, "tpr_at_01pct_fpr": 1.0, "tpr_at_1pct_fpr": 1.0, "holds": False}
+    if not guarantee.valid or not math.isfinite(guarantee.epsilon) or not _protects(guarantee, thing):
+        return dict(_EVERYTHING)
 
     def most(rate: float) -> float:
         return min(1.0, guarantee.curve.true_positive_rate(rate) + guarantee.slack)
@@ -56,6 +65,15 @@ def ceiling_of(guarantee: Guarantee) -> dict[str, Any]:
         "tpr_at_1pct_fpr": most(0.01),
         "holds": True,
     }
+
+
+def _protects(guarantee: Guarantee, thing: Thing | None) -> bool:
+    """Return whether a guarantee says anything about one thing of this kind."""
+    if thing == "edge":  # a node's record holds its edges
+        return guarantee.unit != NodeFeatures.name
+    if thing == "record":  # nodes that randomise their features still show that they took part
+        return guarantee.unit in (NodeOwner.name, NodePromise.name)
+    return True
 
 
 def _advantage(most: Callable[[float], float]) -> float:

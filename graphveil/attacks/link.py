@@ -216,7 +216,7 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
         name: Attacker(name, values, Ranking.of(values, pairs.joined), notes.get(name, ""))
         for name, values in scores.items()
     }
-    return LinkReport(pairs, attackers, ceiling_of(model.guarantee), answers.reads, asked)
+    return LinkReport(pairs, attackers, ceiling_of(model.guarantee, "edge"), answers.reads, asked)
 
 
 def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSettings) -> Attacker:

@@ -62,7 +62,7 @@ class MembershipReport:
 
     Args:
         attackers: rankings by name: members are there.
-        ceiling: what the guarantee implies for one record.
+        ceiling: what the guarantee implies for one record; nothing under a unit that protects edges alone.
         unit: what it protects.
         judged: how many nodes were judged.
         settings: what was asked.
@@ -130,7 +130,8 @@ def attack_membership(
         attackers[LIRA] = Ranking.of(lira_scores(ensemble, level)[asked_nodes], truth)
         bayes = bayes_scores(ensemble, level, SecretEdges.of(graph.adjacency), asked_nodes)
         attackers[BAYES] = Ranking.of(bayes, truth)
-    return MembershipReport(attackers, ceiling_of(model.guarantee), model.guarantee.unit, len(judged), asked)
+    ceiling = ceiling_of(model.guarantee, "record")
+    return MembershipReport(attackers, ceiling, model.guarantee.unit, len(judged), asked)
 
 
 def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Integers]:
@@ -150,7 +151,8 @@ def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Intege
     taken = np.flatnonzero(parts >= 0)
     if len(np.unique(labels[taken])) < 2:
         raise ConfigError(
-            f"fewer than two classes have {per_class} nodes for the shadow graph; ask for fewer"
+            f"fewer than two classes have {per_class} nodes for the shadow graph; ask for fewer of each "
+            "(per_class=, --per-class)"
         )
     train, test, val = (torch.from_numpy(parts == part) for part in range(3))
     return graph.with_split(train, val, test).subgraph(torch.from_numpy(parts >= 0)), taken

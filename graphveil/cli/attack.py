@@ -21,7 +21,7 @@ _CEILING = (
     "many pairs public features may tell more."
 )
 _SERVERS = {"honest": "nobody lies", "honest_robust": "robust, and nobody lies"}
-_NO_CEILING = "There is no valid guarantee, so nothing is excluded."
+_NO_CEILING = "No valid guarantee holds for {things}, so nothing about them is excluded."
 
 Seed = Annotated[int, typer.Option("--seed", help="Of everything that is drawn.", rich_help_panel=_ATTACK)]
 
@@ -166,6 +166,8 @@ def membership(
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
     screen.table(_HEAD[:-1], [*rows, _ceiling_row(report.ceiling, "record")[:-1]], right=_RIGHT[:-1])
+    if not report.ceiling["holds"]:
+        screen.say(_NO_CEILING.format(things="records"))
     _finish("membership", record, list(report.attackers.items()), attacked, screen)
 
 
@@ -289,9 +291,7 @@ def _show_links(report: "LinkReport", screen: Screen) -> None:
     for one in figures:
         if one["note"]:
             screen.say(f"{one['attacker']}: {one['note']}")
-    screen.say(
-        _CEILING if report.ceiling["holds"] else "There is no valid guarantee, so nothing is excluded."
-    )
+    screen.say(_CEILING if report.ceiling["holds"] else _NO_CEILING.format(things="edges"))
 
 
 def _cells(figures: dict[str, Any]) -> tuple[str, ...]:

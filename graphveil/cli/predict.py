@@ -25,6 +25,8 @@ _ADDS_UP = {
     "records": "as somebody may be in both graphs",
 }
 _LARGER = "the larger of the two, on your word that the graphs share no {thing}"
+_KNOWN = "none: this is the graph of the training, or one that was predicted before"
+_ASKS_NOTHING = "none: this model does not ask the {about} under a budget"
 _CHOICES = ("features", "drop", "categories", "missing")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
@@ -108,9 +110,11 @@ def predict(
     after, about = model.guarantee_after(graph, **words), secrets_of(model.guarantee)
     apart = "edge" if disjoint_edges else "person"
     why = _LARGER.format(thing=apart) if any(words.values()) else _ADDS_UP[about]
-    rows = _facts(graph, price, after, about, f"{why}{_before_this(run)}")
+    known = model.knows(graph)
+    free = _KNOWN if known else _ASKS_NOTHING.format(about=about)
+    rows = _facts(graph, price, after, about, f"{why}{_before_this(run)}", free)
     screen.facts(
-        f"The price of asking another graph's {about}",
+        "The price of predicting this graph" if known else f"The price of asking another graph's {about}",
         rows if accounts is None else [*rows, *accounts.before()],
     )
     with spending(ledger_of(graph.edge_set)):
@@ -213,14 +217,14 @@ def _trained_encoding(run: Path) -> "Encoding | None":
 
 
 def _facts(
-    graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str
+    graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str, free: str
 ) -> list[tuple[str, str]]:
     from graphveil.artifacts.cards import attackers_rate
     from graphveil.privacy.figures import at_delta
 
     rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
     if price is None:
-        return [*rows, ("price", f"none: this model does not ask the {about} under a budget")]
+        return [*rows, ("price", free)]
     return [
         *rows,
         (

@@ -177,7 +177,7 @@ def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, 
     Raises:
         GraphError: the file or a column is missing or unusable, or names unknown nodes.
     """
-    return _edges(edges, _as_column(ids), "ids", source=source, target=target, directed=directed)
+    return _edges(edges, _as_column(ids), None, source=source, target=target, directed=directed)
 
 
 def read_ids(path: Path, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[np.integer]:
@@ -188,7 +188,7 @@ def read_ids(path: Path, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[n
     """
     node_ids = _as_column(ids)
     check_columns(path, [column])
-    return _positions(tables.read(path, [column], {column: node_ids.type}), column, node_ids, "ids")
+    return _positions(tables.read(path, [column], {column: node_ids.type}), column, node_ids, None)
 
 
 def _as_column(ids: npt.NDArray[Any]) -> Column:
@@ -199,7 +199,9 @@ def _as_column(ids: npt.NDArray[Any]) -> Column:
     return tables.keys(pa.array(ids.tolist(), pa.large_string()) if texts else pa.array(ids), "ids")
 
 
-def _edges(edges: Path, ids: Column, id: str, *, source: str, target: str, directed: bool) -> Adjacency:
+def _edges(
+    edges: Path, ids: Column, id: str | None, *, source: str, target: str, directed: bool
+) -> Adjacency:
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
     check_columns(path, [source, target])
@@ -216,8 +218,8 @@ def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
     return dict(zip(ends, (node_ids.type, node_ids.type, pa.float64()), strict=False))
 
 
-def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArray[np.integer]:
-    """Return the row of every id in the table of nodes."""
+def _positions(table: Table, name: str, node_ids: Column, id: str | None) -> npt.NDArray[np.integer]:
+    """Return the row of every id in the table of nodes, whose column of ids is ``id``, where there is one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -225,8 +227,11 @@ def _positions(table: Table, name: str, node_ids: Column, id: str) -> npt.NDArra
     positions = pc.index_in(ids, value_set=node_ids)
     if positions.null_count:
         kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
-        raise GraphError(
-            f"column {name!r} of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; "
-            "add those nodes or drop those edges"
+        whose = (
+            f"holds ids that no node has (theirs are {kind}); add those nodes, or drop those rows"
+            if id is None
+            else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
+            "drop those edges"
         )
+        raise GraphError(f"column {name!r} {whose}")
     return np.asarray(positions.to_numpy(zero_copy_only=False))

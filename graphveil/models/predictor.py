@@ -99,6 +99,20 @@ class Predictor:
         graph = self._as_graph(graph)
         return self._books.price(graph, Words(disjoint_edges, disjoint_people))
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether a graph is the fitted one, or was predicted before: it is answered for nothing.
+
+        The fitted graph is recognised also when it was read from its files once more, but not by a model from
+        a release alone, which does not know it.
+
+        >>> import graphveil as gv
+        >>> graph = gv.load_dataset("synthetic/tiny")
+        >>> model = gv.MLP(unit="none", seed=0, epochs=2, tuned=False).fit(graph)
+        >>> model.knows(graph), model.knows(graph.subgraph(graph.y == 0))
+        (True, False)
+        """
+        return self._books.knows(self._as_graph(graph))
+
     def guarantee_after(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Guarantee:

@@ -114,6 +114,7 @@ class Features:
         if kind is None:
             raise GraphError(self._not_a_number(column, name))
         missing = missing_in(column)
+        numbers = self._numbers(column, name, missing)
         if missing.any() and self._choices.missing == REFUSE:
             self._fill_missing()
             raise GraphError(_missing_words(column, name))
@@ -123,14 +124,6 @@ class Features:
                 f"column {name!r}: a median is read from all records, and this unit protects each of them; "
                 "use --missing indicator or --missing constant=V"
             )
-        import pyarrow as pa
-
-        kept = column.filter(pa.array(~missing)) if missing.any() else column
-        try:
-            numbers = finite(as_numbers(kept, name), name)
-        except GraphError:
-            self._drop(name)
-            raise
         width = numbers.shape[1] if len(numbers) else 1
         return ColumnRule(
             name=name,
@@ -140,6 +133,17 @@ class Features:
             indicator=self._choices.missing == INDICATOR,
             fitted=self._choices.missing == MEDIAN,
         )
+
+    def _numbers(self, column: Column, name: str, missing: Any) -> Any:
+        """Return the numbers of a column that are there, or refuse what no filling of others would mend."""
+        import pyarrow as pa
+
+        kept = column.filter(pa.array(~missing)) if missing.any() else column
+        try:
+            return finite(as_numbers(kept, name), name)
+        except GraphError:
+            self._drop(name)
+            raise
 
     def _fill(self, numbers: Any, width: int) -> tuple[float, ...] | None:
         how = self._choices.missing

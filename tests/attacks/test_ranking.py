@@ -9,7 +9,15 @@ from scipy.stats import norm
 
 from graphveil.attacks import Ranking, Spread, auc_of, ceiling_of, pure_advantage, pure_auc
 from graphveil.errors import ConfigError
-from graphveil.privacy import Gaussian, Guarantee, PureDP, UndirectedEdge
+from graphveil.privacy import (
+    Gaussian,
+    Guarantee,
+    NodeFeatures,
+    NodeOwner,
+    PureDP,
+    UndirectedEdge,
+    Unit,
+)
 
 RNG = np.random.default_rng(0)
 SCORES, THERE = RNG.integers(6, size=60).astype(float), RNG.random(60) < 0.4
@@ -86,3 +94,16 @@ def test_without_a_valid_guarantee_nothing_is_excluded() -> None:
         "tpr_at_1pct_fpr": 1.0,
         "holds": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("unit", "edges", "records"),
+    [(UndirectedEdge(), True, False), (NodeFeatures(), False, False), (NodeOwner(), True, True)],
+    ids=lambda value: value.name if isinstance(value, Unit) else "",
+)
+def test_a_guarantee_excludes_nothing_about_what_its_unit_does_not_protect(
+    unit: Unit, edges: bool, records: bool
+) -> None:
+    release = Guarantee.of(unit, PureDP(1.0), delta=0.0, releases=1)
+    assert (ceiling_of(release, "edge")["holds"], ceiling_of(release, "record")["holds"]) == (edges, records)
+    assert ceiling_of(release)["holds"]

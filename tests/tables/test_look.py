@@ -89,9 +89,10 @@ def test_fills(missing, age):
     ],
     ids=["infinite", "gap in a list", "ragged", "struct", "time of day"],
 )
-def test_what_no_fill_mends_is_to_be_dropped(column, words):
-    found = seen(nodes={"age": column}, features="age,member", missing="indicator", unknown_ids="drop")
-    assert [words in said for said in found.problems] == [True]
+@pytest.mark.parametrize("missing", ["refuse", "indicator"])
+def test_what_no_fill_mends_is_to_be_dropped(column, words, missing):
+    found = seen(nodes={"age": column}, features="age,member", missing=missing, unknown_ids="drop")
+    assert [words in said for said in found.problems if "'age'" in said] == [True]
     assert found.suggestion.features == ("member",)
 
 

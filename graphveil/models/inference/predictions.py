@@ -77,6 +77,11 @@ class Predictions:
                 request.enter(ledger)
             return ledger.with_fit(first.price)
 
+    def knows(self, graph: Graph) -> bool:
+        """Return whether a graph is the fitted one, or one that was predicted before."""
+        with self._lock:
+            return self._known(graph) is not None
+
     def guarantee_after(self, graph: Graph, words: Words) -> Guarantee:
         """Return what the fit and all predictions would promise after this one, too."""
         with self._lock:
