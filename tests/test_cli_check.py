@@ -63,7 +63,7 @@ def test_check_says_the_same_without_training(
 ) -> None:
     spend_nothing(monkeypatch)
     answer = invoke("check", *small, "--json")
-    assert answer.code == 0 and not list(Path().iterdir())
+    assert answer.code == 1 and not list(Path().iterdir())
     found = answer.json
     assert len(found["problems"]) == 7 and "id = customer_id" in found["guessed"]
     becomes = {(column["table"], column["name"]): column["becomes"] for column in found["columns"]}
@@ -72,7 +72,50 @@ def test_check_says_the_same_without_training(
     words = shlex.split(found["command"])
     assert words[:3] == ["graphveil", "train", "classcode"] and words[-len(FIXED) :] == FIXED
     again = invoke("check", *small, *COLUMNS, *FIXED)
-    assert "Nothing would be refused." in again.out
+    assert again.code == 0 and "Nothing would be refused." in again.out
+
+
+@pytest.mark.parametrize(
+    ("labels", "parts", "unit", "words"),
+    [
+        ("a" * 20, None, "undirected-edge", "fewer than two classes"),
+        (" " * 20, None, "undirected-edge", "fewer than two classes"),
+        ("abababab", None, "undirected-edge", "no labelled val nodes"),
+        ("ababababa", None, "undirected-edge", None),
+        ("ab" + " " * 18, None, "undirected-edge", "no labelled val nodes"),
+        ("ababab ", "rrrvtrv", "undirected-edge", None),
+        ("abab ab", "rrrtvrt", "undirected-edge", "no labelled val nodes"),
+        ("ab b ab", "rrrrvvr", "undirected-edge", "no labelled test nodes"),
+        ("ab b ab", "rrrrvvr", "node-owner", "no labelled test nodes"),
+    ],
+)
+def test_check_and_train_agree_on_what_can_be_learned(
+    invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+    labels: str,
+    parts: str | None,
+    unit: str,
+    words: str | None,
+) -> None:
+    names = {"r": "train", "v": "val", "t": "test"}
+    rows = [[f"u{n}", f"{n % 7}", label.strip()] for n, label in enumerate(labels)]
+    head, flags = ["user", "age", "team"], ["--id", "user", "--label", "team"]
+    if parts is not None:
+        rows = [[*row, names[part]] for row, part in zip(rows, parts, strict=True)]
+        head, flags = [*head, "fold"], [*flags, "--split", "fold"]
+    write(Path("nodes.csv"), [head, *rows])
+    write(Path("edges.csv"), [["source", "target"], ["u0", "u1"], ["u2", "u3"]])
+    flags += ["--nodes", "nodes.csv", "--edges", "edges.csv", "--source", "source", "--target", "target"]
+    checked = invoke("check", *flags, "--unit", unit, "--json")
+    assert checked.code == (words is not None)
+    assert [words in said for said in checked.json["problems"]] == [True] * (words is not None)
+    private = ["--unit", unit, "--epsilon", 4, "--delta", 1e-3, *QUICK]
+    private += ["--directed", "--classes", "a,b", "--degree-budget", 2] if unit == "node-owner" else []
+    if words is not None:
+        spend_nothing(monkeypatch)
+    trained = invoke("train", "gap", *flags, *private, "--out", "run")
+    assert trained.code == (0 if words is None else 2), trained.err
+    assert words is None or words in trained.err
 
 
 def test_check_does_not_load_torch(small: list[str]) -> None:

@@ -3,14 +3,19 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import typer
+
 from graphveil.cli import options
 from graphveil.cli.console import Screen
 from graphveil.cli.groups import Columns, Tables, grouped
 from graphveil.cli.passing import passing_command
 from graphveil.errors import ConfigError
+from graphveil.tables.labels import UNLABELLED
+from graphveil.tables.parts import empty_parts, refusal
 
 if TYPE_CHECKING:
-    from graphveil.tables.look import ColumnFact
+    from graphveil.tables.look import ColumnFact, Look
 
 _BUDGET = {"undirected-edge": ["--epsilon", "1"], "directed-edge": ["--epsilon", "1"]}
 _DEFAULT_UNIT = "undirected-edge"
@@ -49,8 +54,10 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         private_records=(unit or "").startswith("node-"),
     )
     problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
+    empty = [] if problems else _empty_parts(found, unit or _DEFAULT_UNIT)
+    problems += [refusal(part) for part in empty]
     command = None
-    if not found.problems or found.suggestion is not None:
+    if not empty and (not found.problems or found.suggestion is not None):
         weights = {"--weight": tables.weight, "--max-weight": tables.max_weight}
         words = _command(nodes, edges, roles, weights, unit)
         words += ["--directed"] * columns.directed
@@ -58,6 +65,16 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
         command = passing_command(words, (found.suggestion or choices).flags())
     _show(screen, found.columns, guessed, problems, command)
+
+
+def _empty_parts(found: "Look", unit: str) -> list[str]:
+    """Return the parts of the split that training would find empty; of secret labels members count alone."""
+    assert found.y is not None
+    if not unit.startswith("node-"):
+        return empty_parts(found.parts, found.y != UNLABELLED)
+    if found.parts is None:
+        return []  # ids decide, and a part without members is unlikely
+    return [part for part in empty_parts(found.parts, np.ones(found.rows, dtype=bool)) if part != "val"]
 
 
 _NO_LABEL = "no column is known to hold the labels; name it with --label, where the command says COLUMN"
@@ -102,3 +119,5 @@ def _show(
             "command": command,
         }
     )
+    if problems:
+        raise typer.Exit(1)

@@ -27,7 +27,9 @@ _SEES, _NOR = "reads the released graph alone, and no true private edge", ", nor
 _LIKE_IDS = "more classes than half of the nodes: the label looks like an id; check --label"
 
 
-def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None" = None) -> list[Fact]:
+def plan_facts(
+    plan: "Preview", folder: "RunFolder", account: "RunAccount | None" = None, *, resumed: bool = False
+) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil.artifacts.cards import all_deviations
 
@@ -53,7 +55,7 @@ def plan_facts(plan: "Preview", folder: "RunFolder", account: "RunAccount | None
             ("estimate", f"roughly {memory:.1f} GB and {seconds:.0f} s, for as many edges as you expect")
         )
     if account is not None:
-        rows.append(("ledger", account.before()))
+        rows.append(("ledger", account.before(resumed=resumed)))
     return [*rows, ("folder", str(folder.root))]
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.release import Engine
 
+_PLAN = "Plan, before anything is spent"
+_RESUMED = "Plan of a run that is resumed: what it has released is not released again"
 SYNTHETIC = "synthetic/"  # drawn from a seed: nobody's data
 DEMO = f"{SYNTHETIC}demo"
 HETERO = "heterorr"  # protects features under a unit of edges
@@ -163,7 +165,7 @@ def _train(
         account = _account(plan, raw, graph, ledger)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
-    screen.facts("Plan, before anything is spent", plan_facts(plan, folder, account))
+    screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)

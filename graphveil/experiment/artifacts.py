@@ -132,8 +132,9 @@ class RunFolder:
         differing = _differences(self._locked(), json.loads(json.dumps(configuration)))
         if differing:
             raise ConfigError(
-                f"{self.root} holds a run with another configuration: {', '.join(differing)} differ; resume "
-                "with the flags of the first call, or choose another --out"
+                f"{self.root} holds a run with another configuration: {', '.join(differing)} "
+                f"{'differs' if len(differing) == 1 else 'differ'}; resume with the flags of the first call, "
+                "or choose another --out"
             )
 
     @contextmanager

@@ -130,7 +130,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
         canaries=canaries,
         replays=tuple(replays),
         reports=tuple(reports),
-        unseen=(*unseen, *_ALWAYS_UNSEEN),
+        unseen=tuple(dict.fromkeys((*unseen, *_ALWAYS_UNSEEN))),
         seconds=time.perf_counter() - started,
     )
     write_json(folder.internal / "audit.json", found.as_dict())

@@ -10,6 +10,7 @@ from graphveil.errors import GraphError
 from graphveil.experiment.inputs.parameters import method_class
 from graphveil.experiment.inputs.public_flags import Columns, PublicFlags
 from graphveil.experiment.inputs.source import Source
+from graphveil.tables.parts import refusal
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -167,9 +168,7 @@ class Experiment:
         tested = graph.mask("test")
         members = graph.test_mask if self.records or self.local else tested
         if members is None or not bool(members.any()):
-            raise GraphError(
-                "the split has no labelled test nodes, so there is nothing to report; give it some"
-            )
+            raise GraphError(refusal("test"))
         return graph
 
     def as_dict(self) -> dict[str, Any]:

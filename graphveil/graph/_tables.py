@@ -9,7 +9,8 @@ import torch
 from graphveil import tables
 from graphveil.errors import GraphError
 from graphveil.tables.labels import CLASSES_FROM_LABELS
-from graphveil.tables.look import PARTS, Look
+from graphveil.tables.look import Look
+from graphveil.tables.parts import PARTS
 
 
 def fields_of(found: Look, *, classes_given: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from graphveil.graph import features
 from graphveil.graph.graph import Graph
 from graphveil.graph.splits import hash_split, random_split
 from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
+from graphveil.tables.parts import SHARES
 
 CLASSES_PUBLIC = "classes, vocabulary and split are treated as public"
 MEMBERS_PUBLIC = "the nodes of the kept classes were picked by their labels; who is among them is public"
@@ -196,7 +197,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         for recipe in (
             Recipe(
                 name="gap",
-                shares=(0.75, 0.10),
+                shares=SHARES,
                 class_filters=MappingProxyType(_GAP_CLASSES),
                 public_notes=(CLASSES_PUBLIC,),
                 paper_deviations=(ISOLATED_DROPPED,),

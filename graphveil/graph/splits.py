@@ -12,6 +12,7 @@ from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
 from graphveil.graph.graph import Graph
+from graphveil.tables.parts import part_bounds
 
 _EDGE_UNITS = ("undirected-edge", "directed-edge", "private-slot-edge", "none")
 _RECORD_UNITS = ("node-owner", "node-promise", "node-features")
@@ -62,8 +63,7 @@ def random_split(graph: Graph, *, train: float, val: float, seed: int | None) ->
     """
     _check_shares(train, val)
     order = PublicStreams(seed).numpy("split").permutation(np.flatnonzero(graph.labelled.numpy()))
-    # The small excess undoes products such as 0.29 * 100 that fall just below a whole number.
-    bounds = np.floor(np.array([train, train + val]) * len(order) + 1e-9).astype(int)
+    bounds = part_bounds(len(order), train, val)
     part = np.full(graph.num_nodes, -1)
     for number, members in enumerate(np.split(order, bounds)):
         part[members] = number

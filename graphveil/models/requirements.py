@@ -21,6 +21,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
+from graphveil.tables.parts import refusal
 
 
 class Configured(Protocol):
@@ -135,7 +136,7 @@ def check_graph(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
         raise GraphError("the labels hold fewer than two classes, so there is nothing to learn")
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
-            raise GraphError(f"the split has no labelled {split} nodes; give it some")
+            raise GraphError(refusal(split))
 
 
 def check_unit(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:

@@ -46,6 +46,11 @@ def class_codes(
     place = {name: number for number, name in enumerate(order)}
     codes = pc.index_in(column, value_set=pa.array(found, type=column.type))
     codes = pc.fill_null(codes, UNLABELLED).to_numpy(zero_copy_only=False)
+    if len(order) < 2:
+        raise GraphError(
+            f"column {name!r} holds labels of fewer than two classes, so there is nothing to learn; name "
+            "another column (--label), or all classes beforehand (--classes)"
+        )
     # One place more than there are names, so that the code -1 stays -1.
     places = np.array([*(place.get(name, UNLABELLED) for name in names), UNLABELLED], dtype=np.int64)
     return places[codes], tuple(order)

@@ -25,7 +25,6 @@ ADDED_BY_EDGES = (
     "unknown_ids='add' (--unknown-ids add) makes nodes of what edges name, and one secret edge would publish "
     "a node: list the nodes in a public table (--node-ids FILE), or drop such edges (--unknown-ids drop)"
 )
-PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -298,7 +298,7 @@ def test_a_folder_of_another_sweep_is_refused_and_nothing_is_spent(graph: Graph,
     booked = len(ledger_of(graph.edge_set))
     with pytest.raises(ConfigError, match="not an empty folder"):
         swept(graph, tmp_path / "s", **one)
-    with pytest.raises(ConfigError, match="epsilon differ"):
+    with pytest.raises(ConfigError, match="epsilon differs"):
         swept(graph, tmp_path / "s", **{**one, "epsilon": [1, 2]}, resume=True)
     with pytest.raises(ConfigError, match="holds no run to resume"):
         swept(graph, tmp_path / "t", **one, resume=True)

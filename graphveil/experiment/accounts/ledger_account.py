@@ -121,14 +121,15 @@ class RunAccount:
             "receipts": [asdict(receipt) for receipt in self.receipts],
         }
 
-    def before(self) -> str:
-        """Return what was released before this command, for its plan."""
+    def before(self, *, resumed: bool = False) -> str:
+        """Return what was released before this command, for its plan; a resumed run may have, too."""
         spent, delta = self._spent()
         where = f"ledger of {self.ledger.name!r}"
         if not spent.releases:
             return f"nothing of these {self._about} was released before ({where})"
         count = "1 release" if spent.releases == 1 else f"{spent.releases:,} releases"
-        return f"{count} before this one: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+        when = "so far, any of this run among them" if resumed else "before this one"
+        return f"{count} {when}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
 
     def after(self) -> str:
         """Return what everything released so far costs together."""

@@ -17,6 +17,7 @@ from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.features import Features, Sparse
 from graphveil.graph.published import matlab, npz
+from graphveil.tables.parts import PARTS
 
 Fields: TypeAlias = dict[str, Any]
 Ints: TypeAlias = npt.NDArray[np.integer]
@@ -31,7 +32,6 @@ _FLOAT64_EXACT = 2.0**53  # whole numbers below are floats of their own
 _MAX_WIDTH = 1 << 20
 _DENSE_WIDTH = 1000  # below, rows of the archives' bags of words are smaller and faster dense
 
-PARTS = ("train", "val", "test")
 OGB_FILES = (
     "raw/edge.csv.gz",
     "raw/node-label.csv.gz",

@@ -23,6 +23,7 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
 from graphveil.release import ReleasePlan
+from graphveil.tables.parts import refusal
 
 WHO_HAS_A_LABEL = (
     "a training or validation node without a label says a class at random, so eps_y covers who has one, too"
@@ -78,7 +79,7 @@ class LocalMethod(Method):
             return
         for split in ("train", "val"):
             if not bool(graph.mask(split).any()):
-                raise GraphError(f"the split has no labelled {split} nodes; give it some")
+                raise GraphError(refusal(split))
 
     @property
     def hides_labels(self) -> bool:

@@ -1,0 +1,46 @@
+"""The parts of a split: how many nodes each has, and what is missing in them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+PARTS = ("train", "val", "test")
+SHARES = (0.75, 0.10)  # of train and val, where a table names no split and no recipe was chosen
+_EXCESS = 1e-9  # undoes products such as 0.29 * 100 that fall just below a whole number
+
+
+def part_bounds(count: int, train: float, val: float) -> npt.NDArray[np.int64]:
+    """Return where val and test begin among so many nodes; train and val are rounded down.
+
+    >>> part_bounds(9, *SHARES).tolist()
+    [6, 7]
+    """
+    return np.floor(np.array([train, train + val]) * count + _EXCESS).astype(np.int64)
+
+
+def empty_parts(members: Sequence[str | None] | None, counts: npt.NDArray[np.bool_]) -> list[str]:
+    """Return the parts that have no node.
+
+    Args:
+        members: the part of each node; None where the nodes that count are split at random.
+        counts: which nodes count.
+
+    >>> empty_parts(["train", None, "val", "test"], np.array([True, True, False, True]))
+    ['val']
+    >>> empty_parts(None, np.ones(8, dtype=bool))
+    ['val']
+    """
+    if members is not None:
+        there = {part for part, one in zip(members, counts.tolist(), strict=True) if one}
+        return [part for part in PARTS if part not in there]
+    sizes = np.diff(part_bounds(int(counts.sum()), *SHARES), prepend=0, append=int(counts.sum()))
+    return [part for part, size in zip(PARTS, sizes.tolist(), strict=True) if size == 0]
+
+
+def refusal(part: str) -> str:
+    """Return the words for a part of the split without a labelled node."""
+    return (
+        f"the split has no labelled {part} nodes; label more nodes, or choose a split that has some "
+        "(--split COLUMN)"
+    )
