@@ -12,34 +12,56 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._llvm import Code
+from graphveil._llvm import Code, Compiled, compile_for_host
 
 ROUNDS = 14
-_WORDS = 8  # 32-bit words of a key
+_WORDS = 4  # of 32 bits in a round key
 
 
-def round_keys(key: bytes) -> npt.NDArray[np.uint8]:
-    """Return the key schedule of FIPS 197 for 256 bits, shape (rounds + 1, 16).
+def round_keys(key: bytes, blocks: int) -> npt.NDArray[np.uint8]:
+    """Return the key schedule of FIPS 197 for 256 bits, shape (rounds + 1, blocks, 16).
 
-    >>> bytes(round_keys(bytes(32))[2]).hex()
-    '62636363626363636263636362636363'
+    Each key is there once for every block of a register. The processor needs instructions for AES.
     """
-    words = np.frombuffer(key, dtype=">u4").tolist()
-    constant = 1 << 24
-    for i in range(_WORDS, 4 * (ROUNDS + 1)):
-        last = words[-1]
-        if i % _WORDS == 0:
-            last = _substituted((last << 8 | last >> 24) & 0xFFFFFFFF) ^ constant
-            constant <<= 1
-        elif i % _WORDS == 4:
-            last = _substituted(last)
-        words.append(words[i - _WORDS] ^ last)
-    return np.array(words, dtype=">u4").view(np.uint8).reshape(ROUNDS + 1, 16)
+    given, keys = np.frombuffer(key, np.uint8), np.empty((ROUNDS + 1, blocks, 16), np.uint8)
+    _schedule(blocks)(given.ctypes.data, keys.ctypes.data)
+    return keys
 
 
-def _substituted(word: int) -> int:
-    """Return a word of which each byte is substituted."""
-    return int.from_bytes(word.to_bytes(4, "big").translate(_sbox()), "big")
+@cache
+def _schedule(blocks: int) -> Compiled:
+    return compile_for_host(_schedule_program(blocks), 0, 2)
+
+
+def _schedule_program(blocks: int) -> str:
+    """Return the key schedule in LLVM's assembly language.
+
+    The words of a round key are sums, modulo 2, of the words up to there of the key before the last, and of
+    the last key's last word substituted. Every second time it is rotated, too, and a constant is added.
+    """
+    code, kind, words = Code("k"), "<2 x i64>", f"<{_WORDS} x i32>"
+    keys = [code.load(kind, code.at("%key", kind, half)) for half in range(2)]
+    for step in range(2, ROUNDS + 1):
+        constant = 0 if step % 2 else 1 << (step // 2 - 1)
+        made = code.call(kind, "x86.aesni.aeskeygenassist", (kind, keys[-1]), ("i8", str(constant)))
+        lane = _WORDS - 1 - step % 2
+        word = code.mixed(code(f"bitcast {kind} {made} to {words}"), "poison", _WORDS, [lane] * _WORDS, "i32")
+        whole = total = code(f"bitcast {kind} {keys[-2]} to i128")
+        for shift in range(32, 128, 32):
+            total = code(f"xor i128 {total}, {code(f'shl i128 {whole}, {shift}')}")
+        before = code(f"bitcast i128 {total} to {kind}")
+        keys.append(code(f"xor {kind} {before}, {code(f'bitcast {words} {word} to {kind}')}"))
+    for place, key in enumerate(key for key in keys for _ in range(blocks)):
+        code.do(f"store {kind} {key}, ptr {code.at('%keys', kind, place)}, align 1")
+    declared = "\n".join(sorted(code.declared))
+    return f"""
+{declared}
+define void @run(ptr %key, ptr noalias %keys) {{
+start:
+  {code}
+  ret void
+}}
+"""
 
 
 def blocks_at_once(features: Mapping[str, bool]) -> int:
@@ -68,20 +90,3 @@ def encrypted(code: Code, counters: Sequence[str], keys: str, blocks: int) -> li
                 else code(f"xor {kind} {state}, {own}")
             )
     return states
-
-
-@cache
-def _sbox() -> bytes:
-    """Return the substitution of bytes: inverses in GF(2^8), then an affine map."""
-    powers = [1]
-    for _ in range(254):  # of the generator x + 1
-        doubled = powers[-1] << 1
-        powers.append(powers[-1] ^ doubled ^ (0x11B if doubled > 0xFF else 0))
-    place = {power: i for i, power in enumerate(powers)}
-    inverses = [0] + [powers[-place[byte] % 255] for byte in range(1, 256)]
-    return bytes(_affine(byte) for byte in inverses)
-
-
-def _affine(byte: int) -> int:
-    turned = byte | byte << 8
-    return (byte ^ turned >> 4 ^ turned >> 5 ^ turned >> 6 ^ turned >> 7 ^ 0x63) & 0xFF

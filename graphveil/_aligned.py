@@ -35,8 +35,8 @@ _SHARE = 1.5  # of what was used at one time: as much is kept and used at most
 _PAGE = 1 << 21  # a large one: freeing a part of it would break it up
 _LINE = 64  # bytes of a line of the cache
 
-_NUMPY = {
-    getattr(torch, name): np.dtype(name)
+_TYPES = {
+    getattr(torch, name): np.dtype(name).str
     for name in ("uint8", "int16", "int32", "int64", "float32", "float64")
 }
 
@@ -53,21 +53,27 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     small = size < _LEAST
     memory = np.empty(size + _LINE, dtype=np.uint8) if small else _kept.take(size + _LINE)
-    first = -memory.ctypes.data % _LINE
-    used = memory[first : first + size]
-    lent = used if small else np.asarray(_Lent(used, memory, _kept.give))
-    return torch.from_numpy(lent.view(_NUMPY[dtype]).reshape(shape))
+    address = memory.ctypes.data
+    interface = {
+        "version": 3,
+        "data": (address + -address % _LINE, False),
+        "shape": shape,
+        "typestr": _TYPES[dtype],
+    }
+    return torch.from_numpy(np.asarray(_Lent(interface, memory, None if small else _kept.give)))
 
 
 class _Lent:
     """What every view of some memory refers to in the end: it gives the memory back with the last of them."""
 
-    def __init__(self, used: Memory, memory: Memory, give: Callable[[Memory], None]) -> None:
-        self.__array_interface__ = used.__array_interface__
+    def __init__(
+        self, interface: dict[str, object], memory: Memory, give: Callable[[Memory], None] | None
+    ) -> None:
+        self.__array_interface__ = interface
         self._memory, self._give = memory, give
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():
+        if self._give is not None and not ending():
             self._give(self._memory)
 
 

@@ -89,10 +89,9 @@ class RowStream:
         """
         return Cipher(algorithms.AES256(self._key), modes.ECB())
 
-    @cached_property
-    def round_keys(self) -> npt.NDArray[np.uint8]:
-        """The cipher's round keys, (15, 16), for a compiled pass that uses words where it makes them."""
-        return round_keys(self._key)
+    def round_keys(self, blocks: int) -> npt.NDArray[np.uint8]:
+        """Return the round keys, each ``blocks`` times, for a pass that uses words where it makes them."""
+        return round_keys(self._key, blocks)
 
     def words(self, rows: Integers, *, words_per_row: int) -> Words:
         """Return the first ``words_per_row`` words of each row, shape (rows, words)."""

@@ -65,7 +65,10 @@ def one_thread() -> Iterator[None]:
 def all_threads() -> Iterator[None]:
     """Let torch compute with as many threads as outside of :func:`one_thread`: for exact sums alone."""
     before = torch.get_num_threads()
-    torch.set_num_threads(_threads.outside or before)
+    if _threads.outside in (0, before):
+        yield
+        return
+    torch.set_num_threads(_threads.outside)
     try:
         yield
     finally:

@@ -142,7 +142,7 @@ class Adjacency:
     @property
     def num_nodes(self) -> int:
         """The number of nodes N."""
-        return len(self.indptr) - 1
+        return self.indptr.shape[0] - 1
 
     @property
     def arrays(self) -> tuple[Tensor, ...]:

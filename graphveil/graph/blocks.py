@@ -71,6 +71,9 @@ class Edges:
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
     """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them."""
+    if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
+        yield whole
+        return
     for start, stop in ranges(adjacency, rows, first):
         yield block_of(adjacency, start, stop)
 

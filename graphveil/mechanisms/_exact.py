@@ -55,7 +55,7 @@ def discrete_gaussian(stream: RowStream, rows: Integers, dim: int, numerator: in
     fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
     if fast is None:
         return _drawn_plainly(strips, stream, rows, dim)
-    out, again = fast.draw(stream.round_keys, rows, dim, strips.compiled, strips.place_bits)
+    out, again = fast.draw(stream.round_keys(fast.blocks), rows, dim, strips.compiled, strips.place_bits)
     for some in again:
         out[some] = _drawn_plainly(strips, stream, rows[some], dim)
     return out
@@ -66,7 +66,7 @@ def compiled_drawing(stream: RowStream, dim: int, numerator: int, most: int) -> 
     fast, strips = compiled_pass(), _strips(numerator, AMBIGUOUS)
     if fast is None:
         return None
-    return fast.drawing(stream.round_keys, dim, strips.compiled, strips.place_bits, most)
+    return fast.drawing(stream.round_keys(fast.blocks), dim, strips.compiled, strips.place_bits, most)
 
 
 def _drawn_plainly(strips: "_Strips", stream: RowStream, rows: Integers, dim: int) -> npt.NDArray[np.int32]:

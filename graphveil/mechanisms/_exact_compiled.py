@@ -80,8 +80,8 @@ class Pass:
     ) -> Drawing:
         """Return the pass as others call it, with strips of at most so many rows; see :meth:`draw`."""
         width = _width(dim)
-        repeated: Tables = (np.repeat(keys[:, None], self.blocks, axis=1), _pattern(width // 4))
-        return Drawing(self.compiled, dim, max(1, min(_STRIP // width, most)), place_bits, repeated + tables)
+        shared: Tables = (keys, _pattern(width // 4), *tables)
+        return Drawing(self.compiled, dim, max(1, min(_STRIP // width, most)), place_bits, shared)
 
     def draw(
         self, keys: npt.NDArray[np.uint8], rows: Integers, dim: int, tables: Tables, place_bits: int
@@ -89,7 +89,7 @@ class Pass:
         """Return samples for the rows, shape (rows, dim), and which are to be drawn again, for a tie.
 
         Args:
-            keys: the round keys of the stream.
+            keys: the round keys of the stream, each for so many blocks.
             rows: row numbers.
             dim: samples a row.
             tables: by slot, the strip's number; by strip, its first integer and its threshold, its share, and

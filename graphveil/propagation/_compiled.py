@@ -23,6 +23,7 @@ _STRIP, _LANES = 256, 8  # rows that stay in the cache, rows whose factors are c
 _BELOW = 29  # bits of float64 below float32's last,
 _MIDDLE = 1 << _BELOW - 1  # which are this halfway between two floats
 _SURE = 2.0**-30  # what a length is off zero if its sign is sure: far above its rounding
+_NONE = torch.empty(0, dtype=torch.int64)
 _SMALLEST = 2.0**-126  # of float32's numbers with all their bits
 
 
@@ -44,12 +45,14 @@ def shrunk(rows: Tensor, noise: float, margin: float) -> tuple[Tensor, Tensor]:
     numbers = np.array([noise, margin, 4 * dim + 32])
     run = _shrinking(dim)
 
+    given, written, flags = rows.data_ptr(), out.data_ptr(), unsure.ctypes.data
+
     def part(first: int, last: int) -> None:
-        places = rows[first:].data_ptr(), out[first:].data_ptr(), unsure[first:].ctypes.data
-        run(last - first, *places, numbers.ctypes.data)
+        place = first * dim * rows.itemsize
+        run(last - first, given + place, written + place, flags + first, numbers.ctypes.data)
 
     in_parts(part, count, _ROWS_A_THREAD)
-    return out, torch.from_numpy(np.flatnonzero(unsure))
+    return out, torch.from_numpy(np.flatnonzero(unsure)) if 1 in unsure.tobytes() else _NONE
 
 
 @lru_cache(maxsize=16)

@@ -49,12 +49,12 @@ class CompactRows:
 
     def fits(self, count: int, dim: int, bits: int) -> bool:
         """Whether this is memory for such rows."""
-        return (len(self.rows), self.dim, self.bits) == (count + 1, dim, bits)
+        return (self.count, self.dim, self.bits) == (count, dim, bits)
 
     @property
     def count(self) -> int:
         """How many rows there are; after them comes the row of zeros."""
-        return len(self.rows) - 1
+        return self.rows.shape[0] - 1
 
     @property
     def plain(self) -> Tensor:
@@ -74,14 +74,16 @@ class CompactRows:
         """
         double = vectors.dtype == torch.float64
         vectors = vectors.to(torch.float64 if double else torch.float32).contiguous()
-        count, bounds = len(vectors), bounds.contiguous()
-        kinds = None if kinds is None else kinds.contiguous()
+        (count, dim), bounds = vectors.shape, bounds.contiguous()
+        own = bounds if kinds is None else kinds.contiguous()  # not read if there is one kind
         run = _filling(self.rows.shape[1], self.dim, double, kinds is not None)
+        given, weights, chosen, written = (part.data_ptr() for part in (vectors, bounds, own, self.rows))
+        steps = dim * vectors.itemsize, own.itemsize, self.rows.shape[1] * self.rows.itemsize
 
         def part(first: int, last: int) -> None:
-            own = bounds if kinds is None else kinds[first:]  # not read if there is one kind
-            given = (vectors[first:], bounds, own, self.rows[first:])
-            run(last - first, count, bounds.shape[1], *(each.data_ptr() for each in given))
+            places = [first * step for step in steps]
+            addresses = given + places[0], weights, chosen + places[1], written + places[2]
+            run(last - first, count, bounds.shape[1], *addresses)
 
         in_parts(part, count, _ROWS_A_THREAD)
 

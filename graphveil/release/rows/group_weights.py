@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from graphveil import _check
 from graphveil.errors import ConfigError
@@ -69,7 +70,7 @@ class GroupWeights:
         """The number of groups."""
         return len(self.table)
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest weight: the norm bound of one contribution."""
         return max(max(row) for row in self.table)

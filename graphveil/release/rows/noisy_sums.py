@@ -75,7 +75,7 @@ def write_noisy_sums(
         run(given.ctypes.data, addresses.ctypes.data)
 
     together(take_turns, len(edges) // _ROWS_A_THREAD)
-    for strip in np.flatnonzero(ties).tolist():
+    for strip in np.flatnonzero(ties).tolist() if any(ties.tobytes()) else ():  # hardly ever
         first, stop = strip * drawing.rows, min(len(edges), (strip + 1) * drawing.rows)
         drawn = law.draw(stream, np.arange(edges.start + first, edges.start + stop), rows.dim)
         shifts = None if shift is None else shift[first:stop]

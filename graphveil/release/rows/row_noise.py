@@ -1,6 +1,7 @@
 """The noise of a block's rows: integers, addressed by row, each from the law of its row's kind."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ class RowNoise:
     noise: tuple[IntegerNoise | None, ...]
     scales: tuple[float, ...]
 
-    @property
+    @cached_property
     def laws(self) -> set[IntegerNoise]:
         """The laws that differ."""
         return {law for law in self.noise if law is not None}
