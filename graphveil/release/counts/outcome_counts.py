@@ -10,19 +10,10 @@ from torch import Tensor
 
 from graphveil._random import RowStream
 from graphveil.errors import ReleaseError
-from graphveil.privacy import Event, Gaussian, Unit
+from graphveil.privacy import Unit
+from graphveil.release.counts.record_counts import RecordCountQuery, noisy_counts
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.query import (
-    GRID_BITS,
-    Data,
-    Prepared,
-    Public,
-    Query,
-    by_group,
-    check_noise,
-    check_pays,
-    of_records,
-)
+from graphveil.release.query import Data, Prepared, Public, of_records
 
 _COUNTS = 2  # of correct ones, and of wrong ones
 
@@ -39,7 +30,7 @@ class OutcomeCountData(Data[Tensor]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutcomeCountQuery(Query):
+class OutcomeCountQuery(RecordCountQuery):
     """How many of some records are classified correctly and how many wrongly, noisy.
 
     An accuracy has a numerator and a denominator, and under a unit of records both are secret: who has a
@@ -69,25 +60,6 @@ class OutcomeCountQuery(Query):
     wire: ClassVar[str] = "OutcomeCountQuery"
     stage: ClassVar[str] = "outcomes"
     data: ClassVar[type[OutcomeCountData]] = OutcomeCountData
-    reads_edges: ClassVar[bool] = False
-
-    sigma: float
-    partition: str = "records"
-    pays: tuple[bool, ...] = (True,)
-    grid_bits: int = GRID_BITS
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        check_noise((self.sigma,), 1, self.grid_bits)
-        check_pays(self.pays)
-
-    def event(self, unit: Unit) -> Event:
-        """Return one Gaussian for every record that pays.
-
-        Raises:
-            UnitError: the unit is not about records.
-        """
-        return by_group(self.partition, self.pays, Gaussian(self.sensitivity(unit) / self.sigma))
 
     def sensitivity(self, unit: Unit) -> float:
         """Return 1 where a record is nulled, and sqrt(2) where it may go from one bar to the other."""
@@ -113,35 +85,4 @@ class OutcomeCountQuery(Query):
         correct, wrong = data.arrays
         exact = np.array([int((correct & ~wrong).sum()), int((wrong & ~correct).sum())])
         noise = data.public.sampler(self.widest)
-        drawn = noise.draw(RowStream(key), np.arange(_COUNTS), 1)[:, 0]
-        return torch.from_numpy((exact * int(self.steps) + drawn) / self.steps)
-
-    @property
-    def groups(self) -> int:
-        """The number of groups of records."""
-        return len(self.pays)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """The noise's standard deviation."""
-        return (self.sigma,)
-
-    @property
-    def steps(self) -> float:
-        """Grid steps in one record."""
-        return 2.0**self.grid_bits
-
-    @property
-    def finest(self) -> float:
-        """Grid steps in one record."""
-        return self.steps
-
-    @property
-    def narrowest(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma * self.steps
-
-    @property
-    def widest(self) -> float:
-        """Grid steps in the noise's standard deviation."""
-        return self.sigma * self.steps
+        return noisy_counts(exact, self.steps, noise, RowStream(key))
