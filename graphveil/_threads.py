@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from threading import Lock
+from threading import Lock, local
 
 import torch
 
@@ -19,25 +19,46 @@ _SHARES = 8  # of a thread at most, since some rows are longer than others,
 _ROWS = 1 << 13  # and of so many rows at least: beginning a share takes as long as hundreds of rows
 
 
-class _Threads:
-    """How many threads torch has outside, and how many calls are inside: the number is the process's own."""
+class _Own(local):
+    """What one thread of Python's has outside of all calls, and how many calls it is inside of."""
 
     def __init__(self) -> None:
-        self._lock, self._inside, self.outside = Lock(), 0, 0
+        self.number, self.inside = 0, 0
+
+
+class _Threads:
+    """The number of torch's threads, which every thread of Python's has for itself.
+
+    A thread that is inside computes with one, whatever the others do, and has its own number back. Exact sums
+    may use the most that any thread inside had: one that began meanwhile was born with a single one.
+    """
+
+    def __init__(self) -> None:
+        self._own, self._lock = _Own(), Lock()
+        self._outside: list[int] = []
+
+    @property
+    def outside(self) -> int:
+        """The most that a thread inside had before; 0 if none is inside."""
+        with self._lock:
+            return max(self._outside, default=0)
 
     def enter(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self.outside = torch.get_num_threads()
-                torch.set_num_threads(1)
-            self._inside += 1
+        own = self._own
+        if not own.inside:
+            own.number = torch.get_num_threads()
+            with self._lock:
+                self._outside.append(own.number)
+            torch.set_num_threads(1)
+        own.inside += 1
 
     def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                torch.set_num_threads(self.outside)
-                self.outside = 0
+        own = self._own
+        own.inside -= 1
+        if not own.inside:
+            torch.set_num_threads(own.number)
+            with self._lock:
+                self._outside.remove(own.number)
 
 
 _threads = _Threads()
@@ -64,11 +85,11 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def all_threads() -> Iterator[None]:
     """Let torch compute with as many threads as outside of :func:`one_thread`: for exact sums alone."""
-    before = torch.get_num_threads()
-    if _threads.outside in (0, before):
+    before, outside = torch.get_num_threads(), _threads.outside
+    if outside in (0, before):
         yield
         return
-    torch.set_num_threads(_threads.outside)
+    torch.set_num_threads(outside)
     try:
         yield
     finally:

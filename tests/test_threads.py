@@ -1,6 +1,7 @@
 """One seed gives the same bytes on any number of threads, whatever the method."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from threading import Barrier, Event
@@ -101,6 +102,30 @@ def test_threads_are_given_back_also_by_what_fails() -> None:
     assert torch.get_num_threads() == 3
     with all_threads():
         assert torch.get_num_threads() == 3
+
+
+def test_every_thread_computes_with_one_and_has_its_own_number_back() -> None:
+    first_inside, second_gone = Barrier(2, timeout=60), Barrier(2, timeout=60)
+
+    def second() -> list[int]:
+        torch.get_num_threads()  # the first call takes what any thread set last
+        torch.set_num_threads(2)
+        first_inside.wait()
+        with one_thread():
+            within = torch.get_num_threads()
+        seen = [within, torch.get_num_threads()]
+        second_gone.wait()
+        return seen
+
+    torch.set_num_threads(3)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(second)
+        with one_thread():
+            first_inside.wait()
+            second_gone.wait()
+            assert torch.get_num_threads() == 1
+        assert other.result() == [1, 2]
+    assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

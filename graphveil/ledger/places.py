@@ -4,6 +4,7 @@ import fcntl
 import os
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 from graphveil.errors import ConfigError
@@ -76,10 +77,14 @@ def _keeps_out(folder: Path) -> bool:
     """Whether a second open file is kept from a lock that a first one holds."""
     if not hasattr(fcntl, "F_OFD_SETLK"):  # locks of an open file, as Linux has them
         return True
-    path = folder / f".graphveil-lock-{os.getpid()}"
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        with path.open("wb") as first, path.open("wb") as second:
+        number, name = tempfile.mkstemp(prefix=".graphveil-lock-", dir=folder)  # a name of no other process
+    except OSError:
+        return False
+    path = Path(name)
+    try:
+        with os.fdopen(number, "wb") as first, path.open("wb") as second:
             fcntl.fcntl(first, fcntl.F_OFD_SETLK, lock)
             try:
                 fcntl.fcntl(second, fcntl.F_OFD_SETLK, lock)

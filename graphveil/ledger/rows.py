@@ -207,7 +207,8 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
         limit = Limit(Decimal(str(epsilon)), Decimal(str(delta)))
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
-    if not limit.epsilon.is_finite() or limit.epsilon < 0 or not 0 <= limit.delta < 1:
+    finite = limit.epsilon.is_finite() and limit.delta.is_finite()  # NaN is not compared, but raises
+    if not finite or limit.epsilon < 0 or not 0 <= limit.delta < 1:
         raise ConfigError(
             f"a limit has an epsilon of at least 0 and a delta in [0, 1), not {limit_words(limit)}"
         )

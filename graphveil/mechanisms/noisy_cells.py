@@ -20,6 +20,7 @@ _HALVINGS = 60
 _KEEP, _LEVEL, _TIE = 1 << 30, (1 << 30) + 1, 3 << 30  # a row's blocks; those before are for marks
 _CELLS = 1 << 18  # at a time
 SHIFT = 8  # bits of a level, below the number of its cell
+MAX_CELLS = 1 << (63 - SHIFT)  # both share 64 bits with a sign
 _LEVEL_OF = (1 << SHIFT) - 1
 
 
@@ -59,6 +60,7 @@ class NoisyCells:
         """Check every field."""
         _check.positive(epsilon=self.epsilon)
         _check.integer_at_least(0, cells=self.cells, wanted=self.wanted)
+        _check.within(0, MAX_CELLS, cells=self.cells)
 
     @property
     def _enough(self) -> float:

@@ -5,8 +5,10 @@ from typing import ClassVar, Unpack
 
 from torch import Tensor
 
+from graphveil import _check
 from graphveil.graph import Graph
 from graphveil.graph.domain import Domain
+from graphveil.mechanisms.noisy_cells import MAX_CELLS
 from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
 from graphveil.perturb.released import Perturbed
 from graphveil.release import (
@@ -47,6 +49,7 @@ class LapGraph(GraphMechanism):
 
     def queries(self, domain: Domain) -> tuple[Query, ...]:
         """Return the number of edges, then the cells."""
+        _check.within(0, MAX_CELLS, cells=domain.size)
         first = self.count_fraction * self.epsilon
         return EdgeTotalQuery(first), TopSlotsQuery(self.epsilon - first)
 

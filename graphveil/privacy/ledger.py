@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
+from graphveil import _check
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
@@ -34,6 +35,10 @@ class Entry:
     event: Event
     slack: float = 0.0
     unit: Unit | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a slack that is no share: a negative one would lower the price of the others."""
+        _check.within(0, 1, slack=self.slack)
 
 
 class PrivacyLedger(Protocol):
@@ -86,6 +91,9 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """Take the limit, both figures or neither for none, and what was recorded before, elsewhere."""
         if (epsilon is None) != (delta is None):
             raise ConfigError("a limit needs both epsilon= and delta=; give both, or neither for no limit")
+        if epsilon is not None and delta is not None:
+            _check.non_negative(epsilon=epsilon)
+            _check.within(0, 1, delta=delta)
         self._epsilon, self._delta = epsilon, delta
         self._entries = list(entries)
         self._committed: set[str] = set()
@@ -161,7 +169,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if self._epsilon is None or self._delta is None:
             return
         after = _epsilon([*self._entries, entry], self._delta)
-        if after > self._epsilon:
+        if not after <= self._epsilon:  # what is no number fits no limit
             spent = _epsilon(self._entries, self._delta)
             raise BudgetError(
                 f"the release {entry.label!r} would bring the total to epsilon {figure_up(after)} at delta "

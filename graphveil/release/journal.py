@@ -160,11 +160,19 @@ class FolderJournal(Journal):
     def load(self, index: int) -> Tensor | None:
         """Return the answer on disk, if the query was finished."""
         path = self._answer(index)
-        return load_checked(path)[0]["answer"] if path.exists() else None
+        if not path.exists():
+            return None
+        tensors, words = load_checked(path)
+        if words != self._own(index):
+            raise ArtifactError(
+                f"{path.name} in the run's internal folder is not an answer of this release; start a new run "
+                "in a new folder (the abandoned release stays charged)"
+            )
+        return tensors["answer"]
 
     def store(self, index: int, answer: Tensor) -> None:
         """Write the noisy answer; a killed run leaves a whole file or none."""
-        save_checked(self._answer(index), {"answer": answer})
+        save_checked(self._answer(index), {"answer": answer}, self._own(index))
 
     def close(self) -> None:
         """Mark the release closed, then erase the master key: it can never be redrawn."""
@@ -184,6 +192,10 @@ class FolderJournal(Journal):
     @property
     def _path(self) -> Path:
         return self._folder / "release.json"
+
+    def _own(self, index: int) -> dict[str, str]:
+        """Return the words by which an answer is known: those of other folders, and places, have others."""
+        return {"release": self._read()["release_id"], "index": str(index)}
 
     def _answer(self, index: int) -> Path:
         return self._folder / f"answer-{index}.safetensors"

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 
+from graphveil import _check
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import DiscreteGaussian, IntegerNoise, RoundedGaussian
 from graphveil.privacy import (
@@ -32,6 +33,7 @@ class ReleasePlan:
     (0.2, True)
 
     Raises:
+        ConfigError: the slack is no share.
         CalibrationError: the sampler's slack leaves nothing of delta, or the grid is too coarse for it.
     """
 
@@ -43,6 +45,7 @@ class ReleasePlan:
 
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and set its slack aside."""
+        _check.within(0, 1, slack=self.slack)
         if not any(query.sampled for query in self.queries):
             return
         if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):

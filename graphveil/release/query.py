@@ -13,7 +13,7 @@ from torch import Tensor
 from graphveil import _check
 from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.mechanisms import IntegerNoise
-from graphveil.privacy import ByGroup, Composed, Event, NodeUnit, UndirectedEdge, Unit
+from graphveil.privacy import ByGroup, Composed, DirectedEdge, Event, NodeUnit, UndirectedEdge, Unit
 from graphveil.release.private_edges import PrivateEdges
 
 GRID_BITS = 10
@@ -188,6 +188,17 @@ def refuse_edges_stored_twice(unit: Unit, *, directed: bool) -> None:
             "unit 'undirected-edge' counts friendships, and this graph stores directed edges; use unit "
             "'directed-edge', or build the graph with directed=False"
         )
+
+
+def of_edges(unit: Unit, what: str) -> UndirectedEdge | DirectedEdge:
+    """Return a unit of one edge; refuse others, of which no bound is proved, in words about the query.
+
+    Raises:
+        UnitError: the unit is not one edge.
+    """
+    if not isinstance(unit, UndirectedEdge | DirectedEdge):
+        raise UnitError(f"unit {unit.name!r} does not protect one edge: {what}; protect edges")
+    return unit
 
 
 def of_records(unit: Unit) -> NodeUnit:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import Entry, PrivacyLedger, within_partition
 from graphveil.privacy.unit import NodePromise
@@ -49,7 +49,8 @@ class Release:
 
     Raises:
         ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is booked.
-        BudgetError: the budget refuses; nothing is booked or computed.
+        BudgetError: the budget refuses, or has booked another release under this key; nothing is booked or
+            computed.
         ReleaseError: the journal holds a release of another plan, or its key is lost.
 
     >>> import torch
@@ -187,11 +188,11 @@ class Release:
         """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
         index, self._position = self._position, self._position + 1
         self._journal.recognise(str(index), lambda key: keyed_digest(key, *data))
+        if index == 0:  # what is closed was drawn elsewhere: it cannot be given back here either
+            self._ledger.commit(self.release_id)
         if self._key.erased:
             return index, b""
         descriptor = self._descriptor(index, data)
-        if index == 0:
-            self._ledger.commit(self.release_id)
         self._journal.commit(index, descriptor)
         return index, self._key.query_key(descriptor)
 
@@ -203,8 +204,13 @@ class Release:
 
     def _book(self, label: str) -> None:
         """Charge the budget; a resumed release may stand in it already, a new one never does."""
-        if self._resumed and self._ledger.holds(self._key.release_id):
-            return
+        if self._ledger.holds(self._key.release_id):
+            if self._resumed:
+                return
+            raise BudgetError(  # durable ledgers would take it for the same booking, asked for again
+                f"release {self._key.release_id} is already recorded, under the key that this one was given: "
+                "a key serves one release, so give each a key of its own"
+            )
         event = self._plan.event
         groups = self._public.groups
         if groups is not None:  # public, like the split that it comes from

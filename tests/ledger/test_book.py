@@ -147,6 +147,7 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
         (lambda ledger: ledger.init("a", "edges"), "is not one of"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1), "needs both"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon="x", delta=0), "must be numbers"),
+        (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta="nan"), r"in \[0, 1\)"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon="inf", delta=0), "at least 0"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta=1), r"in \[0, 1\)"),
     ],

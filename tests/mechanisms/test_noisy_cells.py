@@ -11,9 +11,12 @@ import pytest
 from scipy import stats
 
 from graphveil._random import RowStream
+from graphveil.errors import ConfigError
+from graphveil.graph.domain import Domain
 from graphveil.mechanisms._ladder import Ladder
 from graphveil.mechanisms._marks import TOTAL
-from graphveil.mechanisms.noisy_cells import SHIFT, NoisyCells
+from graphveil.mechanisms.noisy_cells import MAX_CELLS, SHIFT, NoisyCells
+from graphveil.perturb import LapGraph
 
 ONES, CELLS, WANTED = (1, 2, 5), 6, 3
 TIERED = [(4.0, 3000, 50), (8.0, 10**8, 10**6), (7.92, 6_844_441_500, 23_000_000), (44.0, 10**6, 5000)]
@@ -216,3 +219,18 @@ BUGS = [
     (the_second_tier_forgets_the_first, partial(tiers_have_the_law_of_one, 4.0, 3000, 50)),
     (ties_go_to_the_first_cell, partial(follows_its_law, epsilon=2.0)),
 ]
+
+
+def test_more_cells_than_numbers_with_levels_are_refused() -> None:
+    assert NoisyCells(8.0, MAX_CELLS, 10).tiers
+    last = np.array([MAX_CELLS - 1]) << SHIFT | (1 << SHIFT) - 1
+    assert last > 0 and last >> SHIFT == MAX_CELLS - 1
+    with pytest.raises(ConfigError, match="cells="):
+        NoisyCells(8.0, MAX_CELLS + 1, 10)
+
+
+def test_a_graph_of_more_slots_is_refused_before_anything_is_booked(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain.whole(9, directed=False)
+    monkeypatch.setattr(Domain, "size", MAX_CELLS + 1)
+    with pytest.raises(ConfigError, match="cells="):
+        LapGraph(epsilon=4.0).queries(domain)

@@ -1,4 +1,5 @@
 import gc
+import math
 import threading
 import time
 
@@ -78,6 +79,20 @@ def test_the_slack_of_the_noise_counts_against_the_limit() -> None:
 def test_a_release_without_noise_never_fits_a_limit() -> None:
     with pytest.raises(BudgetError, match="epsilon inf"):
         MemoryLedger(epsilon=100.0, delta=1e-7).record(Entry("a", "raw", NonPrivate()))
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"epsilon": math.nan, "delta": 0.0},
+        {"epsilon": -1.0, "delta": 0.0},
+        {"epsilon": 1.0, "delta": 2.0},
+        {"epsilon": 1.0, "delta": math.nan},
+    ],
+)
+def test_a_limit_that_nothing_can_be_held_to_is_refused(limit: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        MemoryLedger(**limit)
 
 
 @pytest.mark.parametrize("half", [{"epsilon": 1.0}, {"delta": 1e-7}])

@@ -20,9 +20,12 @@ from graphveil.mechanisms import StepNoise, public_rate
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
+    NodeFeatures,
     NodeOwner,
     NodePromise,
+    NoUnit,
     PoissonGaussian,
+    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
     privacy_curve,
@@ -30,8 +33,11 @@ from graphveil.privacy import (
 from graphveil.release import (
     EdgeAttentionData,
     EdgeAttentionQuery,
+    EdgeCountQuery,
     FolderJournal,
     KeyStore,
+    NeighborCountQuery,
+    Query,
     Release,
     ReleaseKey,
     ReleasePlan,
@@ -39,8 +45,7 @@ from graphveil.release import (
 )
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
-from graphveil.release.steps import edge_gradients as attention
-from graphveil.release.steps import edge_training
+from graphveil.release.steps import edge_gradients, edge_training
 from graphveil.release.steps.training_steps import OneProcessNoise
 
 NODES, DIM, CLASSES = 6, 2, 3
@@ -76,9 +81,11 @@ def gradient(
     shown: float = 0.0,
 ) -> Tensor:
     """Return the clipped sum of a batch, as the shipped steps form it."""
-    examples = attention.Examples(PrivateEdges(adjacency), rows, torch.arange(len(rows)), LABELS[: len(rows)])
+    examples = edge_gradients.Examples(
+        PrivateEdges(adjacency), rows, torch.arange(len(rows)), LABELS[: len(rows)]
+    )
     noise = torch.full((len(batch), query.dim), shown, dtype=torch.float64)
-    return attention.clipped_sum(weights, examples, batch, noise, query)
+    return edge_gradients.clipped_sum(weights, examples, batch, noise, query)
 
 
 def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
@@ -92,7 +99,7 @@ def random_pairs(seed: int, *, directed: bool = False) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("pieces", [1 << 14, 2])
 def test_each_target_s_gradient_is_that_of_its_loss(monkeypatch: Patch, pieces: int) -> None:
-    monkeypatch.setattr(attention, "_EDGES", pieces)
+    monkeypatch.setattr(edge_gradients, "_EDGES", pieces)
     query = replace(QUERY, clip=1e6, oriented=False)
     adjacency = graph(random_pairs(0, directed=True), directed=True)
     for target in range(NODES):
@@ -121,8 +128,8 @@ def loss_of(
 def test_a_batch_in_pieces_and_a_hub_in_pieces_sum_to_the_same(monkeypatch: Patch) -> None:
     adjacency = graph({(u, 0) for u in range(1, NODES)} | {(1, 2)})
     whole = gradient(adjacency)
-    monkeypatch.setattr(attention, "_EDGES", 2)
-    monkeypatch.setattr(attention, "_NUMBERS", 1)
+    monkeypatch.setattr(edge_gradients, "_EDGES", 2)
+    monkeypatch.setattr(edge_gradients, "_NUMBERS", 1)
     assert torch.allclose(whole, gradient(adjacency), rtol=1e-12, atol=1e-15)
 
 
@@ -199,13 +206,9 @@ def every_step_carries_its_own_noise() -> None:
     """Where nobody contributes, steps are independent draws of the multiplier's noise, over q n."""
     query = replace(QUERY, steps=400, sampling_rate=0.5)
     nobody = torch.full_like(ROWS, math.nan)
-    drawn = []
-
-    def descend(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-        drawn.extend(ask(start) for _ in range(query.steps))
-        return start
-
-    opened(query).ask(EdgeAttentionData(nobody, LABELS, ALL, START, descend))
+    examples = edge_gradients.Examples(PrivateEdges(graph(random_pairs(0))), nobody, ALL, LABELS)
+    ask = edge_training.NoisyGradients(examples, query, KEY)
+    drawn = [ask(START) for _ in range(query.steps)]
     law = query.randomness(KEY)
     grid = torch.stack(drawn).numpy() * (0.5 * NODES * law.steps / query.clip)
     assert np.abs(grid - np.rint(grid)).max() < 1e-3
@@ -261,28 +264,30 @@ def the_wrong_relation(patch: Patch) -> None:
 
 
 def both_directions(patch: Patch) -> None:
-    patch.setattr(attention, "used_once", lambda sources, targets, learns: np.ones(len(sources), dtype=bool))
+    patch.setattr(
+        edge_gradients, "used_once", lambda sources, targets, learns: np.ones(len(sources), dtype=bool)
+    )
 
 
 def towards_many_friends(patch: Patch) -> None:
     """Orient towards the end with more friends, which is a function of the edges."""
-    shipped = attention._in_edges
+    shipped = edge_gradients._in_edges
 
     def by_degree(
-        examples: attention.Examples, nodes: Tensor, query: EdgeAttentionQuery
-    ) -> attention._InEdges:
+        examples: edge_gradients.Examples, nodes: Tensor, query: EdgeAttentionQuery
+    ) -> edge_gradients._InEdges:
         degrees = examples.private._adjacency.indptr.diff()
         edges = shipped(examples, nodes, replace(query, oriented=False))
         here, there = degrees[nodes[edges.places]], degrees[edges.sources]
         used = (here > there) | ((here == there) & (nodes[edges.places] > edges.sources))
-        return attention._InEdges(edges.sources[used], edges.places[used])
+        return edge_gradients._InEdges(edges.sources[used], edges.places[used])
 
-    patch.setattr(attention, "_in_edges", by_degree)
+    patch.setattr(edge_gradients, "_in_edges", by_degree)
 
 
 def no_clipping(patch: Patch) -> None:
-    shipped = attention.clipped_sum
-    for module in (attention, edge_training):
+    shipped = edge_gradients.clipped_sum
+    for module in (edge_gradients, edge_training):
         patch.setattr(module, "clipped_sum", lambda *args: shipped(*args[:-1], replace(args[-1], clip=1e6)))
 
 
@@ -332,10 +337,18 @@ def test_what_training_leaves_for_the_release(unit: Unit, row: tuple[float, floa
     assert 0.999 * epsilon <= plan.epsilon <= epsilon
 
 
-@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(max_degree=4)])
-def test_units_of_records_are_refused(unit: Unit) -> None:
-    with pytest.raises(UnitError, match="protects"):
-        QUERY.event(unit)
+@pytest.mark.parametrize("unit", [NodeOwner(), NodePromise(4), NodeFeatures(), PrivateSlotEdge(), NoUnit()])
+@pytest.mark.parametrize(
+    "query",
+    [
+        QUERY,
+        EdgeCountQuery("split", (True,), 2, (5.0,)),
+        NeighborCountQuery("split", (0,), 1.0, 2),
+    ],
+)
+def test_units_that_have_no_bound_are_refused(query: Query, unit: Unit) -> None:
+    with pytest.raises(UnitError, match=r"does not protect one edge: .*; protect edges"):
+        query.event(unit)
 
 
 @pytest.mark.parametrize(
@@ -421,6 +434,12 @@ def test_examples_that_no_bound_holds_for_are_refused(labels: Tensor, targets: T
 def test_weights_that_have_no_gradient_are_refused(weights: Tensor) -> None:
     with pytest.raises(ReleaseError, match="finite weights"):
         opened().ask(EdgeAttentionData(ROWS, LABELS, ALL, weights, walk))
+
+
+@pytest.mark.parametrize("rows", [ROWS * math.nan, ROWS * math.inf, ROWS * 1.001, ROWS[1:], ROWS.T])
+def test_rows_that_no_bound_holds_for_are_refused(rows: Tensor) -> None:
+    with pytest.raises(ReleaseError, match="stays booked"):
+        opened().ask(EdgeAttentionData(rows, LABELS, ALL, START, walk))
 
 
 def test_labels_of_other_nodes_are_not_read() -> None:

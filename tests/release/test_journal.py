@@ -168,6 +168,19 @@ def test_a_damaged_answer_is_a_typed_error(run: Path, keys: Path) -> None:
         opened(run, keys).ask(NeighborSumData(ROWS))
 
 
+def test_an_answer_of_another_release_or_place_is_refused(run: Path, keys: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for folder in (run, other):
+        release = opened(folder, keys, hops=2)
+        release.ask(NeighborSumData(ROWS))
+        release.ask(NeighborSumData(ROWS))
+    foreign = (other / "answer-0.safetensors").read_bytes(), (run / "answer-1.safetensors").read_bytes()
+    for answer in foreign:
+        (run / "answer-0.safetensors").write_bytes(answer)
+        with pytest.raises(ArtifactError, match="not an answer of this release"):
+            opened(run, keys, hops=2).ask(NeighborSumData(ROWS))
+
+
 @pytest.mark.parametrize("release_id", ["../../etc/passwd", "a/b", "", "."])
 def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id: str) -> None:
     opened(run, keys)

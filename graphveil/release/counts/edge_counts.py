@@ -10,10 +10,10 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import RowStream
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import ReleaseError
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import IntegerNoise
-from graphveil.privacy import NodeUnit, PairwiseGaussian, Unit
+from graphveil.privacy import PairwiseGaussian, Unit
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
@@ -23,6 +23,7 @@ from graphveil.release.query import (
     Public,
     Query,
     check_noise,
+    of_edges,
     outside,
     refuse_edges_stored_twice,
 )
@@ -71,11 +72,7 @@ class EdgeCountQuery(Query):
         Raises:
             UnitError: under a unit of records, where one record may have edges in every cell.
         """
-        if isinstance(unit, NodeUnit):
-            raise UnitError(
-                f"counts of edges have no bound under unit {unit.name!r}: one record may have an edge to "
-                "everybody; leave the counts out, or protect edges"
-            )
+        of_edges(unit, "counts of edges have no bound for a record, which may have an edge to everybody")
         cost = self.sigma[0] ** -2
         return PairwiseGaussian(
             self.partition, tuple(tuple(cost * (g and h) for h in self.labelled) for g in self.labelled)

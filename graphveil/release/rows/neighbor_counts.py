@@ -11,10 +11,10 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import RowStream
-from graphveil.errors import ConfigError, ReleaseError, UnitError
+from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
-from graphveil.privacy import DirectedEdge, NodeUnit, PureDP, UndirectedEdge, Unit
+from graphveil.privacy import PureDP, UndirectedEdge, Unit
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
@@ -26,6 +26,7 @@ from graphveil.release.query import (
     Public,
     Query,
     are_numbers,
+    of_edges,
     outside,
     refuse_edges_stored_twice,
 )
@@ -107,11 +108,7 @@ class NeighborCountQuery(Query):
         Raises:
             UnitError: under a unit of records, of which one may be in every count.
         """
-        if isinstance(unit, NodeUnit) or not isinstance(unit, UndirectedEdge | DirectedEdge):
-            raise UnitError(
-                f"counts of neighbours have no bound under unit {unit.name!r}: one record may be in all of "
-                "them; protect edges"
-            )
+        of_edges(unit, "counts of neighbours have no bound for a record, which may be in all of them")
         return PureDP(self.changed(unit) * self.epsilon)
 
     def sensitivity(self, unit: Unit) -> float:

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
-from graphveil.errors import ReleaseError, UnitError
+from graphveil.errors import ReleaseError
 from graphveil.mechanisms import StepNoise
-from graphveil.privacy import Event, NodeUnit, PoissonGaussian, UndirectedEdge, Unit
+from graphveil.privacy import Event, PoissonGaussian, UndirectedEdge, Unit
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.query import (
     Data,
@@ -26,10 +26,13 @@ from graphveil.release.query import (
     Query,
     are_numbers,
     check_rows,
+    of_edges,
     outside,
 )
 from graphveil.release.steps.edge_gradients import MOST_WEIGHT, Examples, clipped_sum
 from graphveil.release.steps.training_steps import OneProcessNoise
+
+_ROUNDING = 1e-6  # of the norm of a float32 row of norm one
 
 Gradients = Callable[[Tensor], Tensor]
 Descent = Callable[[Tensor, Gradients], Tensor]
@@ -40,7 +43,7 @@ class EdgeAttentionData(Data[Tensor]):
     """What is trained on, and how; the answer are the last weights, float64, shape (p).
 
     Args:
-        rows: z, public or released earlier, shape (N, d).
+        rows: z, public or released earlier, shape (N, d), of norm at most one.
         labels: class numbers, shape (N); only those of targets are read.
         targets: the nodes that are learned from, each once, shape (n).
         start: the weights to start from, public, shape (p).
@@ -140,11 +143,7 @@ class EdgeAttentionQuery(Query):
         Raises:
             UnitError: a unit of records, whose labels and features are not public.
         """
-        if isinstance(unit, NodeUnit):
-            raise UnitError(
-                f"attention is learned from rows and labels that unit {unit.name!r} protects; use "
-                "weights='one', or protect edges"
-            )
+        of_edges(unit, "attention is learned from rows and labels as if they were public (weights='one')")
         moved = self._targets_moved(unit)
         return PoissonGaussian(
             self.noise_multiplier / math.sqrt(moved), self.sampling_rate, moved * self.steps, "replace"
@@ -166,8 +165,17 @@ class EdgeAttentionQuery(Query):
         return replace(super().describe(), steps=self.steps, sampling_rate=self.sampling_rate)
 
     def prepare(self, data: EdgeAttentionData, public: Public) -> _Descending:
-        """Refuse targets that are no nodes, have no class, or come twice: one edge would then move two."""
+        """Refuse rows beyond norm one, and targets that are no nodes, have no class, or come twice.
+
+        One edge would move two examples of a target that comes twice. Rows are bounded because rounding is:
+        what clipping leaves room for is the rounding of rows of norm one.
+        """
         check_rows(data.rows, public.num_nodes, self.dim)
+        if not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()):
+            raise ReleaseError(
+                "the rows of training have norms of at most one, and every number in them is finite; the "
+                "release stays booked"
+            )
         targets, labels = data.targets, data.labels
         nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
         if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
