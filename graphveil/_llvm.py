@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+_LINE, _PAGE = 64, 1 << 12  # bytes
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -109,6 +111,11 @@ class Code:
         """
         self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.do(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 {0 if once else 2}, i32 1)")
+
+    def ask_on(self, address: str, size: int) -> None:
+        """Let memory bring what lies a page further on: a processor's own guesses end with each page."""
+        for line in range(0, size, _LINE):
+            self.ask(self.at(address, "i8", _PAGE + line))
 
     def columns(self, address: str, kind: str, width: int, dim: int) -> str:
         """Return a row of numbers, filled up with zeros."""

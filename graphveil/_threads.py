@@ -6,6 +6,7 @@ threads do not pay either. So a fit and a prediction run in :func:`one_thread`; 
 exact, return to :func:`all_threads` inside it.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,8 +104,13 @@ def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
         part(0, count)
         return
     shares = threads * max(1, min(_SHARES, count // (threads * _ROWS)))
-    cuts = [count * place // shares for place in range(shares + 1)]
-    list(_pool(threads).map(part, cuts[:-1], cuts[1:]))
+    turns = itertools.count()
+
+    def work() -> None:
+        while (turn := next(turns)) < shares:
+            part(count * turn // shares, count * (turn + 1) // shares)
+
+    together(work, threads)
 
 
 def together(work: Callable[[], None], most: int) -> None:

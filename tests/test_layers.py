@@ -16,6 +16,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
     {
         "errors",
         "_aligned",
+        "_caches",
         "_check",
         "_escape",
         "_random",

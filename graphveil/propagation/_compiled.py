@@ -67,7 +67,8 @@ def _program(dim: int) -> str:
         left = code(f"sub i64 %count, {first}")
         count = code.call("i64", "umin.i64", ("i64", left), ("i64", str(_STRIP)))
         with code.each(count) as v:
-            row = _row(code, code(f"add nuw i64 {first}, {v}"), width, dim)[0]
+            row, place = _row(code, code(f"add nuw i64 {first}, {v}"), width, dim)
+            code.ask_on(code.at("%rows", "float", place), 4 * dim)
             square = code.total(code(f"fmul <{width} x double> {row}, {row}"), width)
             code.do(f"store double {square}, ptr {code.at('%factors', 'double', v)}")
         with code.each(count, _LANES) as v:

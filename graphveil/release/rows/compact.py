@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
+from graphveil._caches import second_level
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
@@ -27,7 +28,9 @@ MAX_WIDTH = 128  # columns whose sums stay in registers
 _TOGETHER = 8  # edges
 _LINE = 32  # columns of a line of the cache
 _AHEAD = 128  # edges whose rows are on their way into the second level of the cache
-_NEAR = 1 << 19  # bytes of a table that is likely there already
+_NEAR = (
+    second_level() // 2
+)  # bytes of a table that is likely there already, beside all else that a hop touches
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
 _ROWS_A_THREAD = 1 << 15
 
@@ -253,7 +256,9 @@ def _fill_program(width: int, dim: int, kind: str, kinds: bool) -> str:
     """Return the truncation in LLVM's assembly language: a loop over sources, and one over copies."""
     row, copy = parts = Code("r"), Code("c")
     real, short = f"<{width} x double>", f"<{width} x i16>"
-    values = row.columns(row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}")), kind, width, dim)
+    vector = row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}"))
+    row.ask_on(vector, dim * (8 if kind == "double" else 4))
+    values = row.columns(vector, kind, width, dim)
     if kind == "float":
         values = row(f"fpext <{width} x float> {values} to {real}")
     own = row.load("i64", row.at("%kinds", "i64", "%v")) if kinds else "0"
