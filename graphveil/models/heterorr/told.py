@@ -2,24 +2,23 @@
 
 import hashlib
 import json
-import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.graph import Features, Graph
 from graphveil.mechanisms import LocalNoise
+from graphveil.models.lpgnn.booking import Kept, State, booked
 from graphveil.models.lpgnn.feature_reports import FeatureReporting, feature_row
 from graphveil.models.lpgnn.method import deviations_of
-from graphveil.models.lpgnn.randomised import State, estimated, outside, told_features
+from graphveil.models.lpgnn.randomised import estimated, outside, told_features
 from graphveil.models.lpgnn.scaling import ROW_SCALED, Scaling, scaled
 from graphveil.models.promises import SEEDED
 from graphveil.models.session import Session
 from graphveil.models.terms import Terms
-from graphveil.privacy import Composed, Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
-from graphveil.train import snapshot
+from graphveil.privacy import Composed, Entry, Guarantee, LocalReport, NodeFeatures, compose
 
 WEIGHTS = (
     "the source weighs features by scores of each record, which no budget of its covers: here weights are "
@@ -82,10 +81,11 @@ class Teller:
         """
         mechanism, x = self.reporting.mechanism(graph.num_features), scaled(graph.x, self.scaling)
         with session.stage("features"):
-            found = self._found(graph, x, session)
+            folder, binding = session.workspace, self._binding(graph)
+            kept = None if folder is None else Kept(folder / "features.safetensors", binding)
+            found = booked(graph, session, self._entry_of(graph), lambda: self._told(x, session), kept)
             clipped = outside(self.reporting.bounds, x)
             estimates = estimated(mechanism, found, x)
-        session.reproducible |= bool(found["reproducible"])
         return Told(estimates.deviations, _released(found), clipped)
 
     def seen(self, graph: Graph, released: State) -> Graph:
@@ -94,35 +94,17 @@ class Teller:
         told = {part: released[f"feature_{part}"] for part in _PARTS if f"feature_{part}" in released}
         return graph.replace(x=estimated(mechanism, told, x).deviations)
 
-    def _found(self, graph: Graph, x: Features, session: Session) -> State:
-        """Return what was told, from the workspace or from all nodes, once their ledger has room for it."""
-        kept = None if session.workspace is None else session.workspace / "features.safetensors"
-        ledger, binding = session.ledger or ledger_of(graph.edge_set), self._binding(graph)
-        if kept is None or not kept.exists():
-            ledger.check(self._entry("unbooked", graph.num_features))  # before anything is told
-            found = self._randomised(x, session)
-            if kept is not None:
-                _save(kept, found, binding)
-        else:
-            found = snapshot.load(kept, binding)
-        release_id = bytes(found["release"].tolist()).hex()
-        if not ledger.holds(release_id):
-            ledger.record(self._entry(release_id, graph.num_features))
-        ledger.commit(release_id)  # it was told, so nobody gives it back
-        return found
-
-    def _randomised(self, x: Features, session: Session) -> State:
+    def _told(self, x: Features, session: Session) -> State:
+        """Return what leaves all nodes."""
         noise = LocalNoise(session.noise_seed)
         mechanism = self.reporting.mechanism(x.shape[1])
         purpose = "features" if session.occasion is None else f"features, collection {session.occasion}"
-        return {
-            "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
-            "reproducible": torch.tensor(bool(noise.deviations)),
-            **told_features(mechanism, x, noise, purpose),
-        }
+        reproducible = torch.tensor(bool(noise.deviations))
+        return {"reproducible": reproducible, **told_features(mechanism, x, noise, purpose)}
 
-    def _entry(self, release_id: str, features: int) -> Entry:
-        return Entry(release_id, f"{self.method}: features", self.event(features), unit=NodeFeatures())
+    def _entry_of(self, graph: Graph) -> Callable[[str], Entry]:
+        label, event = f"{self.method}: features", self.event(graph.num_features)
+        return lambda release_id: Entry(release_id, label, event, unit=NodeFeatures())
 
     def _binding(self, graph: Graph) -> dict[str, object]:
         """Return what reports are bound to: whose they are, and by which law. Edges are private: none."""
@@ -138,8 +120,3 @@ class Teller:
 def _released(found: State) -> State:
     """Return what may be published: reports, and nothing where features were not randomised."""
     return {f"feature_{part}": found[part] for part in _PARTS if part in found}
-
-
-def _save(path: Path, found: State, binding: dict[str, object]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    snapshot.save(path, found, binding)

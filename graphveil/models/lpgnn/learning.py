@@ -268,10 +268,10 @@ class TrainedLpgnn(TrainedOnRecords):
         first = 0 if before is None else before.nodes
         own = scaled(rows(graph.x, torch.arange(first, graph.num_nodes)), self.method.reporting.scaling)
         randomiser = self.method.reporting.randomiser(graph.num_features, graph.num_classes)
-        new = self.method.booked(
+        found = self.method.booked(
             graph, session, lambda: randomiser.features_alone(own, session.noise_seed, occasion)
         )
-        records = joined(before, new)
+        records = joined(before, randomiser.received(found, own))
         proba = self.proba(graph, records.features, through)
         if bool(known(records.labels).any()):  # labels are heeded if anybody told one
             proba = self.method.heeding(proba, graph, records.labels, self.way)

@@ -12,6 +12,7 @@ from graphveil.graph import Graph
 from graphveil.graph.recipes import RANGES_PUBLIC
 from graphveil.mechanisms.claim import Claim
 from graphveil.mechanisms.local.bounds import FROM_DATA
+from graphveil.models.lpgnn.booking import Kept, State, booked
 from graphveil.models.lpgnn.randomised import Randomised, no_reports, outside
 from graphveil.models.lpgnn.reporting import Reporting
 from graphveil.models.lpgnn.scaling import ROW_SCALED, scaled
@@ -21,7 +22,7 @@ from graphveil.models.promises import SEEDED
 from graphveil.models.requirements import check_unit
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
-from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose, ledger_of
+from graphveil.privacy import Entry, Guarantee, LocalReport, NodeFeatures, compose
 from graphveil.release import ReleasePlan
 from graphveil.tables.parts import refusal
 
@@ -157,47 +158,26 @@ class LocalMethod(Method):
         if not self.terms.protects:
             return Collected(no_reports(graph, x))
         randomiser = self.reporting.randomiser(graph.num_features, graph.num_classes)
-        kept = None if session.workspace is None else session.workspace / "reports.safetensors"
+        folder = session.workspace
+        kept = None if folder is None else Kept(folder / "reports.safetensors", randomiser.binding(graph))
         given = self.reporting.features
         clipped = None if given is None else outside(given.bounds, x)
-        records = self.booked(
-            graph,
-            session,
-            lambda: randomiser(graph, x, session.noise_seed, kept),
-            resumed=kept is not None and kept.exists(),
-        )
-        return Collected(records, clipped)
+        found = self.booked(graph, session, lambda: randomiser(graph, x, session.noise_seed), kept)
+        return Collected(randomiser.received(found, x), clipped)
 
     def booked(
-        self,
-        graph: Graph,
-        session: Session,
-        randomise: Callable[[], Randomised],
-        *,
-        resumed: bool = False,
-    ) -> Randomised:
-        """Have nodes randomise what they tell, once their ledger has room for it, and book it.
-
-        Args:
-            graph: of those who are asked.
-            session: names the price, and the ledger, by default that of all nodes of the graph.
-            randomise: asks them.
-            resumed: whether what they told is kept from a fit that was interrupted.
-        """
-        ledger = session.ledger or ledger_of(graph.edge_set)
-        if not resumed:
-            ledger.check(self._entry("unbooked", session))  # before anything is told
-        records = randomise()
-        if not ledger.holds(records.release_id):
-            ledger.record(self._entry(records.release_id, session))
-        ledger.commit(records.release_id)
-        session.on_booked()
-        session.reproducible |= records.reproducible
-        return records
-
-    def _entry(self, release_id: str, session: Session) -> Entry:
-        assert session.guarantee is not None  # the price is known before anybody is asked
-        return Entry(release_id, self.name, session.guarantee.event, unit=NodeFeatures())
+        self, graph: Graph, session: Session, randomise: Callable[[], State], kept: Kept | None = None
+    ) -> State:
+        """Have nodes randomise what they tell, at the session's price, which is booked first."""
+        guarantee = session.guarantee
+        assert guarantee is not None  # the price is known before anybody is asked
+        return booked(
+            graph,
+            session,
+            lambda release_id: Entry(release_id, self.name, guarantee.event, unit=NodeFeatures()),
+            randomise,
+            kept,
+        )
 
 
 def deviations_of(graph: Graph) -> tuple[str, ...]:

@@ -3,10 +3,8 @@
 import hashlib
 import json
 import math
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,12 @@ from torch import Tensor
 
 from graphveil.graph import Features, Graph, rows, to_dense
 from graphveil.mechanisms import Bounds, FeatureMechanism, LabelMechanism, LocalNoise, Reports
+from graphveil.models.lpgnn.booking import State, id_of
 from graphveil.models.membership import members
 from graphveil.networks.inputs import Estimates
-from graphveil.train import snapshot
 
 UNKNOWN = -1  # a label that nobody told
 _BLOCK_VALUES = 1 << 24  # raw features that are made dense at a time
-State = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,27 +49,21 @@ class Randomiser:
     mechanism: FeatureMechanism | None  # none if nothing is told about features
     label: LabelMechanism
 
-    def __call__(self, graph: Graph, x: Features, seed: int | None, kept: Path | None) -> Randomised:
-        """Return the randomised records, or those that an interrupted fit kept in a file.
+    def __call__(self, graph: Graph, x: Features, seed: int | None) -> State:
+        """Return what leaves all nodes, as tensors to be kept.
 
         Args:
             graph: labels and split.
             x: features, one row per node.
             seed: makes the noise reproducible; None for a key of the operating system.
-            kept: where reports are kept, so that a resumed fit does not randomise again.
-
-        Raises:
-            ArtifactError: the file is of another configuration, or of other nodes, edges or another split.
         """
-        telling = asked(graph).numpy()
-        if kept is None:
-            return self._received(self._reports(graph, x, telling, seed), x)
-        binding = self._binding(graph, telling)
-        if not kept.exists():
-            snapshot.save(kept, self._reports(graph, x, telling, seed), binding)
-        return self._received(snapshot.load(kept, binding), x)
+        noise = LocalNoise(seed)
+        labels = self.label.silent(graph.num_nodes)
+        who = np.flatnonzero(asked(graph).numpy())
+        labels[who] = self.label.perturb(graph.y.numpy()[who], stream=noise.stream("labels"), rows=who)
+        return self._told(labels, x, noise, "features")
 
-    def features_alone(self, x: Features, seed: int | None, occasion: int) -> Randomised:
+    def features_alone(self, x: Features, seed: int | None, occasion: int) -> State:
         """Return the randomised features of nodes that tell no label.
 
         Args:
@@ -80,38 +71,30 @@ class Randomiser:
             seed: makes the noise reproducible; None for a key of the operating system.
             occasion: the number of this collection: no two have the same noise, whatever the seed.
         """
-        noise = LocalNoise(seed)
-        labels = self.label.silent(x.shape[0])
-        return self._received(self._told(labels, x, noise, f"features, collection {occasion}"), x)
-
-    def _reports(self, graph: Graph, x: Features, telling: Any, seed: int | None) -> State:
-        """Return what leaves all nodes, as tensors to be kept."""
-        noise = LocalNoise(seed)
-        labels = self.label.silent(graph.num_nodes)
-        who = np.flatnonzero(telling)
-        labels[who] = self.label.perturb(graph.y.numpy()[who], stream=noise.stream("labels"), rows=who)
-        return self._told(labels, x, noise, "features")
+        return self._told(
+            self.label.silent(x.shape[0]), x, LocalNoise(seed), f"features, collection {occasion}"
+        )
 
     def _told(self, labels: Any, x: Features, noise: LocalNoise, purpose: str) -> State:
         """Return labels that were randomised already, beside features that are randomised here."""
         return {
             "labels": torch.from_numpy(labels),
-            "release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8),
             "reproducible": torch.tensor(bool(noise.deviations)),
             **({} if self.mechanism is None else told_features(self.mechanism, x, noise, purpose)),
         }
 
-    def _received(self, found: State, x: Features) -> Randomised:
+    def received(self, found: State, x: Features) -> Randomised:
+        """Return what the server makes of what was told."""
         return Randomised(
             Estimates(torch.zeros((x.shape[0], 0)))
             if self.mechanism is None
             else estimated(self.mechanism, found, x),
             found["labels"],
-            bytes(found["release"].tolist()).hex(),
+            id_of(found),
             bool(found["reproducible"]),
         )
 
-    def _binding(self, graph: Graph, telling: Any) -> dict[str, object]:
+    def binding(self, graph: Graph) -> dict[str, object]:
         """Return what a file of reports is bound to: whose they are, and by which law; all of it is public.
 
         Reports belong to nodes by their number, so the nodes must be the same and in the same order.
@@ -119,7 +102,7 @@ class Randomiser:
         return {
             "mechanism": repr(self.mechanism),
             "label": repr(self.label),
-            "telling": _digest(np.packbits(telling)),
+            "telling": _digest(np.packbits(asked(graph).numpy())),
             "ids": None if graph.ids is None else _digest(_text_of(graph.ids)),
             "edges": _digest(graph.adjacency.indptr.numpy(), graph.adjacency.indices.numpy()),
         }

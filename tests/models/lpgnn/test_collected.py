@@ -187,7 +187,9 @@ def test_the_same_reports_make_the_same_model_as_a_fit_that_randomises(edges, mo
     collected = gv.LPGNN.from_survey(SURVEY, seed=5, epochs=10).fit_collected(found, edges)
     graph, told = as_graph(found, edges, seed=5)
     raw = graph.replace(x=torch.rand(NODES, DIM))
-    monkeypatch.setattr(randomised.Randomiser, "__call__", lambda *given: told)
+    reproducible = {"reproducible": torch.tensor(told.reproducible)}
+    monkeypatch.setattr(randomised.Randomiser, "__call__", lambda *given: reproducible)
+    monkeypatch.setattr(randomised.Randomiser, "received", lambda *given: told)
     fitted = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=2.0, seed=5, epochs=10).fit(raw)
     assert torch.equal(fitted.predict_proba(), collected.predict_proba())
 

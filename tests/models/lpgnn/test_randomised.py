@@ -12,7 +12,7 @@ from graphveil.graph import Graph, to_dense
 from graphveil.mechanisms import Bounds, LabelRR, LocalNoise, MultiBit
 from graphveil.models.lpgnn.feature_reports import FeatureReporting, feature_row
 from graphveil.models.lpgnn.posterior import class_shares
-from graphveil.models.lpgnn.randomised import UNKNOWN, Randomiser
+from graphveil.models.lpgnn.randomised import UNKNOWN, Randomiser, estimated
 from tests.models.conftest import CLASSES, FEATURES, grouped
 
 GRAPH = grouped(nodes=3000)
@@ -23,7 +23,7 @@ DEVIATIONS = 5  # standard deviations that a mean may be off
 
 
 def test_labels_are_kept_as_often_as_the_law_says() -> None:
-    labels = RANDOMISER(GRAPH, GRAPH.x, 0, None).labels
+    labels = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
     told = labels != UNKNOWN
     kept = (labels == GRAPH.y)[told].double().mean().item()
     keep = RANDOMISER.label.keep
@@ -31,12 +31,12 @@ def test_labels_are_kept_as_often_as_the_law_says() -> None:
 
 
 def test_no_label_of_a_test_node_is_told() -> None:
-    labels = RANDOMISER(GRAPH, GRAPH.x, 0, None).labels
+    labels = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.mask("test"))
 
 
 def test_a_node_tells_one_bit_and_estimates_are_unbiased() -> None:
-    estimates = RANDOMISER(GRAPH, GRAPH.x, 0, None).features
+    estimates = estimated(RANDOMISER.mechanism, RANDOMISER(GRAPH, GRAPH.x, 0), GRAPH.x)
     told = estimates.deviations
     assert not isinstance(told, torch.Tensor)
     assert np.array_equal(np.diff(told.indptr), np.ones(GRAPH.num_nodes))
@@ -64,14 +64,14 @@ def without_labels(graph: Graph, share: float, seed: int = 0) -> Graph:
 
 def test_who_has_no_label_says_a_class_like_everybody_who_is_asked() -> None:
     graph = without_labels(GRAPH, 0.5)
-    labels = RANDOMISER(graph, graph.x, 0, None).labels
+    labels = RANDOMISER(graph, graph.x, 0)["labels"]
     assert torch.equal(labels == UNKNOWN, GRAPH.test_mask), "a missing label must not be told by -1"
     missing = (graph.y == UNKNOWN) & ~GRAPH.test_mask
     said = torch.bincount(labels[missing], minlength=CLASSES).double() / int(missing.sum())
     chance = 1 / CLASSES
     spread = DEVIATIONS * math.sqrt(chance * (1 - chance) / int(missing.sum()))
     assert (said - chance).abs().max() < spread
-    whole = RANDOMISER(GRAPH, GRAPH.x, 0, None).labels
+    whole = RANDOMISER(GRAPH, GRAPH.x, 0)["labels"]
     assert torch.equal(labels[~missing], whole[~missing]), "one's label changed what another said"
 
 
