@@ -21,6 +21,7 @@ from graphveil._caches import second_level
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil._threads import in_parts
 from graphveil.graph.blocks import Edges
+from graphveil.weights.compiled.edge_loop import Names, over_edges
 from graphveil.weights.compiled.layout import power_of_two
 
 MAX_BITS = 14  # of the largest entry of a contribution: with its sign it fits in 16
@@ -138,164 +139,132 @@ def _filling(width: int, dim: int, double: bool, kinds: bool) -> Compiled:
 
 
 def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> str:
-    """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time.
-
-    With ``ahead`` edges, each step first asks for the rows of the eight edges that are as far ahead: every
-    edge is asked for, those of a row's rest, too.
-    """
-    own, some, rest, end = parts = Code("o"), Code("e"), Code("l"), Code("d")
-    shift = own.load("i32", own.at("%shifts", "i32", "%v")) if shifted else "0"
-    for part, first in ((some, "%edge"), (rest, "%rest")):
-        _ask_ahead(part, first, shift, width, ahead)
-    sources = [_source(some, f"add nuw i64 %edge, {k}", shift) for k in range(_TOGETHER)]
-    through = _added(some, "%before", [some.at("%table", "%row", each) for each in sources], width, bits)
-    places = []
-    for k in range(_TOGETHER):
-        place = rest(f"add nuw i64 %rest, {k}")
-        inside = rest(f"icmp ult i64 {place}, %stop")
-        source = _source(rest, f"select i1 {inside}, i64 {place}, i64 %rest", shift)
-        places.append(rest.at("%table", "%row", rest(f"select i1 {inside}, i64 {source}, i64 %nothing")))
-    total = _added(rest, "%most", places, width, bits)
-    _finished(end, "%sum", width, dim)
-    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    """Return the sum in LLVM's assembly language: a loop over rows, and one over eight edges at a time."""
+    code = Code("x")
+    over_edges(code, _Plain(width, dim, bits, shifted, ahead))
+    declared = "\n".join(sorted(code.declared))
     return f"""
 %row = type [{width} x i16]
 {declared}
 define void @run(i64 %rows, i64 %nothing, i64 %scale, i64 %last, ptr %offsets, ptr %sources,
                  ptr %shifts, ptr noalias %table, ptr noalias %noise, ptr noalias %out) {{
 start:
-  %any = icmp ult i64 0, %rows
-  br i1 %any, label %target, label %end
-target:
-  %v = phi i64 [0, %start], [%next, %done]
-  %next = add nuw i64 %v, 1
-  %bounds = getelementptr i32, ptr %offsets, i64 %v
-  %first32 = load i32, ptr %bounds
-  %bound = getelementptr i32, ptr %bounds, i64 1
-  %stop32 = load i32, ptr %bound
-  %first = zext i32 %first32 to i64
-  %stop = zext i32 %stop32 to i64
-  %degree = sub nuw i64 %stop, %first
-  %whole = and i64 %degree, -{_TOGETHER}
-  %rest = add nuw i64 %first, %whole
-  {own}
-  %some = icmp ult i64 %first, %rest
-  br i1 %some, label %eight, label %after
-eight:
-  %edge = phi i64 [%first, %target], [%later, %eight]
-  %before = phi <{width} x i32> [zeroinitializer, %target], [{through}, %eight]
-  {some}
-  %later = add nuw i64 %edge, {_TOGETHER}
-  %more = icmp ult i64 %later, %rest
-  br i1 %more, label %eight, label %after
-after:
-  %most = phi <{width} x i32> [zeroinitializer, %target], [{through}, %eight]
-  %remain = icmp ult i64 %rest, %stop
-  br i1 %remain, label %left, label %done
-left:
-  {rest}
-  br label %done
-done:
-  %sum = phi <{width} x i32> [%most, %after], [{total}, %left]
-  {end}
-  %again = icmp ult i64 %next, %rows
-  br i1 %again, label %target, label %end
-end:
+  {code}
   ret void
 }}
 """
 
 
-def _source(code: Code, place: str, shift: str) -> str:
-    """Return the row of an edge's source, the edge's place being that of an operation."""
-    source = code.load("i32", code.at("%sources", "i32", code(place)))
-    return code(f"zext i32 {source if shift == '0' else code(f'add i32 {source}, {shift}')} to i64")
+@dataclass(frozen=True)
+class _Plain:
+    """Sums of rows as they are, of which ``dim`` columns are there; rows are asked for so many edges ahead.
 
-
-def _ask_ahead(code: Code, first: str, shift: str, width: int, ahead: int) -> None:
-    """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again.
-
-    The edges themselves are read once: their line is asked for earlier still, and not to be kept.
+    Every edge is asked for, those of a row's rest, too.
     """
-    if ahead:
-        code.ask(code.at("%sources", "i32", code(f"add nuw i64 {first}, {4 * ahead}")), once=True)
-    for k in range(_TOGETHER if ahead else 0):
-        place = code(f"add nuw i64 {first}, {ahead + k}")
-        source = _source(code, f"call i64 @llvm.umin.i64(i64 {place}, i64 %last)", shift)
-        row = code.at("%table", "%row", source)
-        for column in range(0, width, _LINE):
-            code.ask(code.at(row, "i16", column))
-    code.declared.add("declare i64 @llvm.umin.i64(i64, i64)")
 
+    width: int
+    dim: int
+    bits: int
+    shifted: bool
+    ahead: int
+    together: int = _TOGETHER
 
-def _added(code: Code, total: str, rows: list[str], width: int, bits: int) -> str:
-    """Return the total with some rows in it: added in pairs, in 16 bits up to the sum that they hold."""
-    values, short = [code.load(f"<{width} x i16>", row) for row in rows], True
-    while len(values) > 1:
-        if short and bits == MAX_BITS:
-            values, short = [code.wide(value, width) for value in values], False
-        kind = f"<{width} x {'i16' if short else 'i32'}>"
-        values = [code(f"add {kind} {a}, {b}") for a, b in zip(values[::2], values[1::2], strict=True)]
-        bits += short
-    wide = code.wide(values[0], width) if short else values[0]
-    return code(f"add <{width} x i32> {total}, {wide}")
+    def begin(self, code: Code, row: str) -> Names:
+        """Return the row's number and, where there is one, its shift."""
+        return (row, code.load("i32", code.at("%shifts", "i32", row))) if self.shifted else (row,)
 
+    def some(self, code: Code, own: Names, total: str, edge: str) -> str:
+        """Add eight edges."""
+        self._ask_ahead(code, own, edge)
+        places = [code(f"add nuw i64 {edge}, {k}") for k in range(_TOGETHER)]
+        return self._added(code, total, [self._source(code, own, place) for place in places])
 
-def _finished(code: Code, total: str, width: int, dim: int) -> None:
-    """Add a row's noise to its sum, in integers, and write both in float32, scaled."""
-    row = code(f"mul nuw i64 %v, {dim}")
-    kind, real = f"<{width} x i32>", f"<{width} x float>"
-    noise = code.columns(code.at("%noise", "i32", row), "i32", width, dim)
-    noisy = code(f"sitofp {kind} {code(f'add {kind} {noise}, {total}')} to {real}")
-    scale = code.all(code(f"bitcast i32 {code('trunc i64 %scale to i32')} to float"), "float", width)
-    noisy = code(f"fmul {real} {noisy}, {scale}")
-    code.put(noisy, code.at("%out", "float", row), width, dim)
+    def rest(self, code: Code, own: Names, total: str, edge: str, stop: str) -> str:
+        """Add what is left of eight edges, and the row of zeros for each that is not there."""
+        self._ask_ahead(code, own, edge)
+        sources = []
+        for k in range(_TOGETHER):
+            place = code(f"add nuw i64 {edge}, {k}")
+            inside = code(f"icmp ult i64 {place}, {stop}")
+            source = self._source(code, own, code(f"select i1 {inside}, i64 {place}, i64 {edge}"))
+            sources.append(code(f"select i1 {inside}, i64 {source}, i64 %nothing"))
+        return self._added(code, total, sources)
+
+    def finish(self, code: Code, own: Names, total: str) -> None:
+        """Add a row's noise to its sum, in integers, and write both in float32, scaled."""
+        width, dim, place = self.width, self.dim, code(f"mul nuw i64 {own[0]}, {self.dim}")
+        kind, real = f"<{width} x i32>", f"<{width} x float>"
+        noise = code.columns(code.at("%noise", "i32", place), "i32", width, dim)
+        noisy = code(f"sitofp {kind} {code(f'add {kind} {noise}, {total}')} to {real}")
+        scale = code.all(code(f"bitcast i32 {code('trunc i64 %scale to i32')} to float"), "float", width)
+        code.put(code(f"fmul {real} {noisy}, {scale}"), code.at("%out", "float", place), width, dim)
+
+    def _source(self, code: Code, own: Names, place: str) -> str:
+        """Return the row of an edge's source."""
+        source = code.load("i32", code.at("%sources", "i32", place))
+        shifted = code(f"add i32 {source}, {own[1]}") if self.shifted else source
+        return code(f"zext i32 {shifted} to i64")
+
+    def _ask_ahead(self, code: Code, own: Names, edge: str) -> None:
+        """Ask for the rows of eight edges so far ahead of one; beyond the last edge, for its row again.
+
+        The edges themselves are read once: their line is asked for earlier still, and not to be kept.
+        """
+        if not self.ahead:
+            return
+        code.ask(code.at("%sources", "i32", code(f"add nuw i64 {edge}, {4 * self.ahead}")), once=True)
+        for k in range(_TOGETHER):
+            place = code(f"add nuw i64 {edge}, {self.ahead + k}")
+            place = code.call("i64", "umin.i64", ("i64", place), ("i64", "%last"))
+            row = code.at("%table", "%row", self._source(code, own, place))
+            for column in range(0, self.width, _LINE):
+                code.ask(code.at(row, "i16", column))
+
+    def _added(self, code: Code, total: str, sources: list[str]) -> str:
+        """Return the total with some rows in it: added in pairs, in 16 bits up to the sum that they hold."""
+        width, bits, short = self.width, self.bits, True
+        rows = [code.at("%table", "%row", source) for source in sources]
+        values = [code.load(f"<{width} x i16>", row) for row in rows]
+        while len(values) > 1:
+            if short and bits == MAX_BITS:
+                values, short = [code.wide(value, width) for value in values], False
+            kind = f"<{width} x {'i16' if short else 'i32'}>"
+            values = [code(f"add {kind} {a}, {b}") for a, b in zip(values[::2], values[1::2], strict=True)]
+            bits += short
+        wide = code.wide(values[0], width) if short else values[0]
+        return code(f"add <{width} x i32> {total}, {wide}")
 
 
 def _fill_program(width: int, dim: int, kind: str, kinds: bool) -> str:
     """Return the truncation in LLVM's assembly language: a loop over sources, and one over copies."""
-    row, copy = parts = Code("r"), Code("c")
+    code = Code("x")
     real, short = f"<{width} x double>", f"<{width} x i16>"
-    vector = row.at("%vectors", kind, row(f"mul nuw i64 %v, {dim}"))
-    row.ask_on(vector, dim * (8 if kind == "double" else 4))
-    values = row.columns(vector, kind, width, dim)
-    if kind == "float":
-        values = row(f"fpext <{width} x float> {values} to {real}")
-    own = row.load("i64", row.at("%kinds", "i64", "%v")) if kinds else "0"
-    bounds = row.at("%bounds", "double", row(f"mul i64 {own}, %copies"))
-    bound = copy.load("double", copy.at(bounds, "double", "%h"))
-    grid = copy(f"fmul {real} {values}, {copy.all(bound, 'double', width)}")
-    grid = copy.call(real, f"trunc.v{width}f64", (real, grid))
-    norm = copy.total(copy(f"fmul {real} {grid}, {grid}"), width)  # exact in a row within its bound
-    fits = copy(f"fcmp ole double {norm}, {copy(f'fmul double {bound}, {bound}')}")
-    kept = copy(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")
-    place = copy(f"add nuw i64 %v, {copy('mul nuw i64 %h, %count')}")
-    whole = copy(f"fptosi {real} {kept} to {short}")
-    copy.do(f"store {short} {whole}, ptr {copy.at('%table', '%row', place)}, align 2")
-    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    with code.each("%rows") as row:
+        vector = code.at("%vectors", kind, code(f"mul nuw i64 {row}, {dim}"))
+        code.ask_on(vector, dim * (8 if kind == "double" else 4))
+        values = code.columns(vector, kind, width, dim)
+        if kind == "float":
+            values = code(f"fpext <{width} x float> {values} to {real}")
+        own = code.load("i64", code.at("%kinds", "i64", row)) if kinds else "0"
+        bounds = code.at("%bounds", "double", code(f"mul i64 {own}, %copies"))
+        with code.each("%copies") as copy:
+            bound = code.load("double", code.at(bounds, "double", copy))
+            grid = code(f"fmul {real} {values}, {code.all(bound, 'double', width)}")
+            grid = code.call(real, f"trunc.v{width}f64", (real, grid))
+            norm = code.total(code(f"fmul {real} {grid}, {grid}"), width)  # exact in a row within its bound
+            fits = code(f"fcmp ole double {norm}, {code(f'fmul double {bound}, {bound}')}")
+            kept = code(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")
+            place = code(f"add nuw i64 {row}, {code(f'mul nuw i64 {copy}, %count')}")
+            whole = code(f"fptosi {real} {kept} to {short}")
+            code.do(f"store {short} {whole}, ptr {code.at('%table', '%row', place)}, align 2")
+    declared = "\n".join(sorted(code.declared))
     return f"""
 %row = type [{width} x i16]
 {declared}
 define void @run(i64 %rows, i64 %count, i64 %copies, ptr %vectors, ptr %bounds, ptr %kinds,
                  ptr noalias %table) {{
 start:
-  %any = icmp ult i64 0, %rows
-  br i1 %any, label %source, label %end
-source:
-  %v = phi i64 [0, %start], [%next, %done]
-  %next = add nuw i64 %v, 1
-  {row}
-  br label %copy
-copy:
-  %h = phi i64 [0, %source], [%next_copy, %copy]
-  %next_copy = add nuw i64 %h, 1
-  {copy}
-  %more = icmp ult i64 %next_copy, %copies
-  br i1 %more, label %copy, label %done
-done:
-  %again = icmp ult i64 %next, %rows
-  br i1 %again, label %source, label %end
-end:
+  {code}
   ret void
 }}
 """

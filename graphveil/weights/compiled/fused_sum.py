@@ -29,7 +29,8 @@ from torch import Tensor
 from graphveil._aligned import aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
 from graphveil.graph.blocks import Edges
-from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel
+from graphveil.weights.compiled.edge_loop import Names, over_edges
+from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel, Target
 from graphveil.weights.compiled.layout import Keyed, keyed_by, power_of_two
 from graphveil.weights.tables import PairWeights
 
@@ -118,123 +119,94 @@ def _program(kernel: Kernel, width: int) -> str:
 
     What is left of a row's edges comes last, as four edges of which some do not count.
     """
-    once, target, four, left = parts = Code("o"), Code("t"), Code("f"), Code("l")
-    fixed, row = kernel.before_rows(once), kernel.key + width
-    mine = kernel.before_edges(target, fixed)
-    rows = _four_sources(four, row)
-    through = _added(four, "%before", kernel, width, rows, kernel.weights(four, rows, fixed, mine))
-    rows, there = _last_sources(left, row)
-    weights = zip(there, kernel.weights(left, rows, fixed, mine), strict=True)
-    counted = [left(f"select i1 {inside}, i32 {weight}, i32 0") for inside, weight in weights]
-    total = _added(left, "%most", kernel, width, rows, counted)
-    declared = "\n".join(sorted(set[str]().union(*(part.declared for part in parts))))
+    code = Code("x")
+    over_edges(code, _Weighed(kernel, width, kernel.before_rows(code)))
+    declared = "\n".join(sorted(code.declared))
     return f"""
-%row = type [{_length(row)} x i16]
+%row = type [{_length(kernel.key + width)} x i16]
 {declared}
 define void @run(i64 %rows, i64 %edges, ptr %offsets, ptr %sources, ptr %targets, ptr noalias %table,
                  ptr noalias %levels, ptr noalias %given, ptr noalias %out) {{
 start:
   %last = sub i64 %edges, 1
   %last_four = sub i64 %edges, {TOGETHER}
-  {once}
-  %any = icmp ult i64 0, %rows
-  br i1 %any, label %target, label %end
-target:
-  %v = phi i64 [0, %start], [%next, %done]
-  %next = add nuw i64 %v, 1
-  %bounds = getelementptr i32, ptr %offsets, i64 %v
-  %first32 = load i32, ptr %bounds
-  %bound = getelementptr i32, ptr %bounds, i64 1
-  %stop32 = load i32, ptr %bound
-  %first = zext i32 %first32 to i64
-  %stop = zext i32 %stop32 to i64
-  %degree = sub nuw i64 %stop, %first
-  %fours = and i64 %degree, -{TOGETHER}
-  %rest = add nuw i64 %first, %fours
-  %own = getelementptr [{kernel.key} x i16], ptr %targets, i64 %v
-  {target}
-  %some = icmp ult i64 %first, %rest
-  br i1 %some, label %four, label %after
-four:
-  %edge = phi i64 [%first, %target], [%later, %four]
-  %before = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
-  {four}
-  %later = add nuw i64 %edge, {TOGETHER}
-  %more = icmp ult i64 %later, %rest
-  br i1 %more, label %four, label %after
-after:
-  %most = phi <{width} x i32> [zeroinitializer, %target], [{through}, %four]
-  %remain = icmp ult i64 %rest, %stop
-  br i1 %remain, label %left, label %done
-left:
-  {left}
-  br label %done
-done:
-  %sum = phi <{width} x i32> [%most, %after], [{total}, %left]
-  %at = getelementptr <{width} x i32>, ptr %out, i64 %v
-  store <{width} x i32> %sum, ptr %at, align 4
-  %again = icmp ult i64 %next, %rows
-  br i1 %again, label %target, label %end
-end:
+  {code}
   ret void
 }}
 """
 
 
-def _four_sources(code: Code, length: int) -> list[str]:
-    """Return the rows of four edges' sources, all of which count; ask memory for those of later ones.
+@dataclass(frozen=True)
+class _Weighed:
+    """Sums of vectors, each times the weight of its edge."""
 
-    Behind the last edge the last ones are asked for again: a check would cost each four edges a branch.
-    """
-    ahead = code(f"add nuw i64 %edge, {_AHEAD}")
-    ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
-    for edge in range(TOGETHER):
-        _ask(code, code(f"add nuw i64 {ahead}, {edge}"), length)
-    return [_source(code, code(f"add nuw i64 %edge, {edge}")) for edge in range(TOGETHER)]
+    kernel: Kernel
+    width: int
+    once: Names  # what the kernel says before rows
+    together: int = TOGETHER
 
+    def begin(self, code: Code, row: str) -> Names:
+        """Return the row's number, and what the kernel says before edges."""
+        own = code.at("%targets", f"[{self.kernel.key} x i16]", row)
+        return row, *self.kernel.before_edges(code, self.once, Target(row, own))
 
-def _last_sources(code: Code, length: int) -> tuple[list[str], list[str]]:
-    """Return the rows of the sources of what is left of four edges, and which of them count."""
-    rows, there = [], []
-    for edge in range(TOGETHER):
-        place = code(f"add nuw i64 %rest, {edge}")
-        there.append(code(f"icmp ult i64 {place}, %stop"))
-        place = code(f"select i1 {there[-1]}, i64 {place}, i64 %rest")
-        ahead = code(f"add nuw i64 {place}, {_AHEAD}")
-        _ask(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")), length)
-        rows.append(_source(code, place))
-    return rows, there
+    def some(self, code: Code, own: Names, total: str, edge: str) -> str:
+        """Add four edges, all of which count, and ask memory for the sources of later ones.
+
+        Behind the last edge the last ones are asked for again: a check would cost each four edges a branch.
+        """
+        ahead = code(f"add nuw i64 {edge}, {_AHEAD}")
+        ahead = code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last_four"))
+        for number in range(TOGETHER):
+            self._ask(code, code(f"add nuw i64 {ahead}, {number}"))
+        rows = [_source(code, code(f"add nuw i64 {edge}, {number}")) for number in range(TOGETHER)]
+        return self._added(code, total, rows, self.kernel.weights(code, rows, self.once, own[1:]))
+
+    def rest(self, code: Code, own: Names, total: str, edge: str, stop: str) -> str:
+        """Add what is left of four edges: the first one again, at no weight, for each that is not there."""
+        rows, there = [], []
+        for number in range(TOGETHER):
+            place = code(f"add nuw i64 {edge}, {number}")
+            there.append(code(f"icmp ult i64 {place}, {stop}"))
+            place = code(f"select i1 {there[-1]}, i64 {place}, i64 {edge}")
+            ahead = code(f"add nuw i64 {place}, {_AHEAD}")
+            self._ask(code, code.call("i64", "umin.i64", ("i64", ahead), ("i64", "%last")))
+            rows.append(_source(code, place))
+        weights = zip(there, self.kernel.weights(code, rows, self.once, own[1:]), strict=True)
+        counted = [code(f"select i1 {inside}, i32 {weight}, i32 0") for inside, weight in weights]
+        return self._added(code, total, rows, counted)
+
+    def finish(self, code: Code, own: Names, total: str) -> None:
+        """Write the sum."""
+        kind = f"<{self.width} x i32>"
+        code.do(f"store {kind} {total}, ptr {code.at('%out', kind, own[0])}, align 4")
+
+    def _ask(self, code: Code, place: str) -> None:
+        """Ask memory for the row of an edge's source."""
+        row = _source(code, place)
+        for start in range(0, _length(self.kernel.key + self.width), _LINE):
+            code.ask(code.at(row, "i16", start))
+
+    def _added(self, code: Code, total: str, rows: Sequence[str], weights: Sequence[str]) -> str:
+        """Return the total with four edges' vectors in it, each times its weight.
+
+        Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction, which
+        the optimiser recognises by the products of 16-bit numbers in 32 bits whose neighbours are added.
+        """
+        width, kind, twice = self.width, f"<{self.width} x i32>", 2 * self.width
+        vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", self.kernel.key)) for row in rows]
+        spread = [code.all(weight, "i32", width) for weight in weights]
+        for one, other in ((0, 1), (2, 3)):
+            turns = [lane + first for lane in range(width) for first in (0, width)]
+            both = code.mixed(vectors[one], vectors[other], width, turns)
+            levels = [code(f"bitcast {kind} {spread[edge]} to <{twice} x i16>") for edge in (one, other)]
+            by = code.mixed(levels[0], levels[1], twice, [lane + lane % 2 * twice for lane in range(twice)])
+            products = code(f"mul <{twice} x i32> {code.wide(both, twice)}, {code.wide(by, twice)}")
+            total = code(f"add {kind} {total}, {code.folded(products, twice)}")
+        return total
 
 
 def _source(code: Code, place: str) -> str:
     """Return the address of the row of an edge's source."""
     source = code.load("i32", code.at("%sources", "i32", place))
     return code.at("%table", "%row", code(f"zext i32 {source} to i64"))
-
-
-def _ask(code: Code, place: str, length: int) -> None:
-    """Ask memory for the row of an edge's source."""
-    row = _source(code, place)
-    for start in range(0, length, _LINE):
-        code.ask(code.at(row, "i16", start))
-
-
-def _added(
-    code: Code, total: str, kernel: Kernel, width: int, rows: Sequence[str], weights: Sequence[str]
-) -> str:
-    """Return the total with four edges' vectors in it, each times its weight.
-
-    Vectors of two edges are interleaved: processors multiply and add such pairs in one instruction, which the
-    optimiser recognises by the products of 16-bit numbers in 32 bits whose neighbours are added.
-    """
-    kind, twice = f"<{width} x i32>", 2 * width
-    vectors = [code.load(f"<{width} x i16>", code.at(row, "i16", kernel.key)) for row in rows]
-    spread = [code.all(weight, "i32", width) for weight in weights]
-    for one, other in ((0, 1), (2, 3)):
-        turns = [lane + first for lane in range(width) for first in (0, width)]
-        both = code.mixed(vectors[one], vectors[other], width, turns)
-        levels = [code(f"bitcast {kind} {spread[edge]} to <{twice} x i16>") for edge in (one, other)]
-        by = code.mixed(levels[0], levels[1], twice, [lane + lane % 2 * twice for lane in range(twice)])
-        products = code(f"mul <{twice} x i32> {code.wide(both, twice)}, {code.wide(by, twice)}")
-        total = code(f"add {kind} {total}, {code.folded(products, twice)}")
-    return total

@@ -14,6 +14,7 @@ which is why every kernel says what it does before rows, before edges, and at an
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphveil._llvm import Code
 from graphveil.weights.compiled import tanh as _tanh
@@ -25,12 +26,19 @@ BLOCK = 16  # 16-bit words of a set that are compared at once
 NOBODY = (1 << 16) - 1  # the member that fills a list up
 
 
+class Target(NamedTuple):
+    """A target's number among the pass's, and the address of its row."""
+
+    number: str
+    row: str
+
+
 @dataclass(frozen=True)
 class Kernel(ABC):
     """Weights of edges from the rows of their sources and of their target.
 
-    ``%v`` is the number of the target among the pass's and ``%own`` the address of its row; ``%levels`` is
-    that of the table of weights, and ``%given`` that of 16-bit numbers that belong to no node.
+    ``%levels`` is the address of the table of weights, and ``%given`` that of 16-bit numbers that belong to
+    no node.
     """
 
     key: int  # 16-bit integers that a source's row begins with, and that a target's has
@@ -40,7 +48,7 @@ class Kernel(ABC):
         return ()
 
     @abstractmethod
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Add what is done once a target, and return its names."""
 
     @abstractmethod
@@ -60,9 +68,9 @@ class Kernel(ABC):
 class DotKernel(Kernel):
     """A table over the dot product of two rows (:class:`graphveil.weights.tables.Dots`)."""
 
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Read the target's row, twice."""
-        return (_twice(code, code.load(f"<{self.key} x i16>", "%own"), self.key),)
+        return (_twice(code, code.load(f"<{self.key} x i16>", target.row), self.key),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
@@ -80,9 +88,9 @@ class KindKernel(Kernel):
         """Read how many kinds there are."""
         return (code(f"zext i16 {code.load('i16', '%given')} to i64"),)
 
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Read the target's kind."""
-        return (code(f"zext i16 {code.load('i16', '%own')} to i64"),)
+        return (code(f"zext i16 {code.load('i16', target.row)} to i64"),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
@@ -116,9 +124,9 @@ class NetworkKernel(Kernel):
             *(code.all(coefficient, "i16", 2 * self.key) for coefficient in coefficients),
         )
 
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Read the target's half of the hidden units, twice."""
-        return (_twice(code, code.load(f"<{self.key} x i16>", "%own"), self.key),)
+        return (_twice(code, code.load(f"<{self.key} x i16>", target.row), self.key),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
@@ -142,10 +150,10 @@ class BitKernel(Kernel):
     A row is how many members a set has, in 16 bits, and its bits, in blocks.
     """
 
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Read the target's set, twice, without its size, and its size."""
-        size = code(f"zext i16 {code.load('i16', '%own')} to i32")
-        blocks = [code.load(_BLOCK, code.at("%own", "i16", start)) for start in range(0, self.key, BLOCK)]
+        size = code(f"zext i16 {code.load('i16', target.row)} to i32")
+        blocks = [code.load(_BLOCK, code.at(target.row, "i16", start)) for start in range(0, self.key, BLOCK)]
         blocks[0] = code(f"insertelement {_BLOCK} {blocks[0]}, i16 0, i64 0")
         twice = (code(f"bitcast <32 x i16> {_twice(code, block, BLOCK)} to <8 x i64>") for block in blocks)
         return code.all(size, "i32", TOGETHER), *twice
@@ -181,16 +189,16 @@ class ListKernel(Kernel):
         code.clear(places, NOBODY + 1)
         return (places,)
 
-    def before_edges(self, code: Code, once: tuple[str, ...]) -> tuple[str, ...]:
+    def before_edges(self, code: Code, once: tuple[str, ...], target: Target) -> tuple[str, ...]:
         """Mark the target's members, and those of the target before no more; read how many they are."""
         (places,) = once
-        first = code("icmp eq i64 %v, 0")
-        before = code(f"select i1 {first}, ptr %own, ptr {code.at('%own', 'i16', -self.key)}")
-        for row, mark in ((before, 0), ("%own", 1)):
+        first = code(f"icmp eq i64 {target.number}, 0")
+        before = code(f"select i1 {first}, ptr {target.row}, ptr {code.at(target.row, 'i16', -self.key)}")
+        for row, mark in ((before, 0), (target.row, 1)):
             for member in self._members(code, row):
                 code.do(f"store i8 {mark}, ptr {code.at(places, 'i8', member)}")
         code.do(f"store i8 0, ptr {code.at(places, 'i8', NOBODY)}")
-        return (code.all(code(f"zext i16 {code.load('i16', '%own')} to i32"), "i32", TOGETHER),)
+        return (code.all(code(f"zext i16 {code.load('i16', target.row)} to i32"), "i32", TOGETHER),)
 
     def weights(
         self, code: Code, rows: Sequence[str], once: tuple[str, ...], mine: tuple[str, ...]
