@@ -337,10 +337,10 @@ def the_baseline_sees_true_features(patch: pytest.MonkeyPatch) -> None:
 
 
 def features_are_not_booked(patch: pytest.MonkeyPatch) -> None:
-    def free(teller: told.Teller, graph: Graph, x: Any, session: Any) -> Any:
-        return teller._randomised(x, session)
+    def free(graph: Graph, session: Any, entry: Any, randomise: Any, kept: Any) -> Any:
+        return randomise()
 
-    patch.setattr(told.Teller, "_found", free)
+    patch.setattr(told, "booked", free)
 
 
 def features_are_left_out_of_the_guarantee(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """What nodes tell once: booked before anybody is asked, and kept, so that a fit that is killed pays once."""
 
+import fcntl
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +25,23 @@ class Kept:
     path: Path
     binding: snapshot.Binding
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the system's lock on the folder: another fit there waits, and then finds what was told.
+
+        Else both would ask under one id, which pays for one answer. The lock ends with the process.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("wb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+
     def load(self) -> State:
         """Return what is there; nothing if the file is not."""
         return snapshot.load(self.path, self.binding) if self.path.exists() else {}
 
     def save(self, found: State) -> None:
         """Write what there is."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         snapshot.save(self.path, found, self.binding)
 
 
@@ -57,20 +69,22 @@ def booked(
         BudgetError: the ledger refuses; nothing is told, and nothing is left to resume.
     """
     ledger = session.ledger or ledger_of(graph.edge_set)
-    found = {} if kept is None else kept.load()
-    if not found:
-        ledger.check(entry("unbooked"))
-        found = {"release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8)}
-        if kept is not None:
-            kept.save(found)
-    if not ledger.holds(id_of(found)):
-        ledger.record(entry(id_of(found)))
-    ledger.commit(id_of(found))  # nobody gives back what is told from here on
-    session.on_booked()
-    if "reproducible" not in found:
-        found |= randomise()
-        if kept is not None:
-            kept.save(found)
+    if kept is None or not kept.path.exists():
+        ledger.check(entry("unbooked"))  # a refusal leaves no folder
+    with nullcontext() if kept is None else kept.alone():
+        found = {} if kept is None else kept.load()
+        if not found:
+            found = {"release": torch.frombuffer(bytearray(secrets.token_bytes(16)), dtype=torch.uint8)}
+            if kept is not None:
+                kept.save(found)
+        if not ledger.holds(id_of(found)):
+            ledger.record(entry(id_of(found)))
+        ledger.commit(id_of(found))  # nobody gives back what is told from here on
+        session.on_booked()
+        if "reproducible" not in found:
+            found |= randomise()
+            if kept is not None:
+                kept.save(found)
     session.reproducible |= bool(found["reproducible"])
     return found
 

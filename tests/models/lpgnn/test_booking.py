@@ -1,7 +1,9 @@
 """What nodes tell is booked first, kept whole or not at all, and paid once whenever a fit is killed."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -108,6 +110,23 @@ def test_a_ledger_that_another_process_has_filled_meanwhile_hears_of_nothing_tol
     with pytest.raises(BudgetError, match="quicker"):
         told(graph)
     assert not told.asked
+
+
+def test_two_fits_in_one_folder_have_one_answer(graph: Graph, told: Told) -> None:
+    randomise, begun, waited = told._randomise, Event(), Event()
+
+    def slowly() -> State:
+        begun.set()
+        waited.wait(0.5)  # for a second one that is not kept out
+        return randomise()
+
+    told._randomise = slowly
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(told, graph)
+        assert begun.wait(60)
+        second = pool.submit(told, graph)
+        answers = [int(one.result()["told"]) for one in (first, second)]
+    assert answers == [1, 1] and len(told.ledger.entries) == 1
 
 
 @pytest.mark.parametrize("method", [gv.LPGNN, gv.SimGAT])
