@@ -9,7 +9,7 @@ exact, return to :func:`all_threads` inside it.
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock, local
@@ -122,9 +122,11 @@ def together(work: Callable[[], None], most: int) -> None:
     others = [_pool(threads).submit(work) for _ in range(threads - 1)]
     try:
         work()
-    finally:
-        for other in others:
-            other.cancel() or other.result()
+    finally:  # all of them end before any is heard: what they work on is the caller's
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
 
 
 @lru_cache(maxsize=1)

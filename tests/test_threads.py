@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from threading import Barrier, Event
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,20 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
 
     with pytest.raises(ValueError, match="one of three"):
         together(fails, 3)
+
+
+def test_nobody_is_heard_before_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    met, turns, ended = Barrier(3), iter(range(3)), list[int]()
+
+    def work() -> None:
+        turn = next(turns)
+        met.wait()
+        if turn == 1:
+            raise ValueError("one of three")
+        sleep(0.2 * turn)
+        ended.append(turn)
+
+    with pytest.raises(ValueError, match="one of three"):
+        together(work, 3)
+    assert sorted(ended) == [0, 2]

@@ -36,6 +36,8 @@ def report(
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
+    if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+        raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
     found = [FinishedRun.read(run) for run in runs]
     interactive = interactive_available() and not static
     page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)

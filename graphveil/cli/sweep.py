@@ -182,7 +182,9 @@ def _sweep(
             engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
         made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
         account = None if made_up else account_of(plan, ledger)
-    screen.facts("Plan of the whole grid, before anything is spent", _facts(plan, folder, account))
+    screen.facts(
+        "Plan of the whole grid, before anything is spent", _facts(plan, folder, account, resumed=resume)
+    )
     with resumable(folder.root):
         with screen.bars() as bars:
             how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}
@@ -191,7 +193,9 @@ def _sweep(
             _show(result, screen)
 
 
-def _facts(plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None") -> list[tuple[str, str]]:
+def _facts(
+    plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
+) -> list[tuple[str, str]]:
     from graphveil.experiment.sweeps.sweep_cell import in_words
 
     grid, first = plan.sweep, plan.previews[0]
@@ -212,7 +216,7 @@ def _facts(plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None")
         left_out = f"; {', '.join(without)}: none" if without else ""
         rows.append(("ceiling", f"without privacy, exact, in no price: keep it inside{left_out}"))
     if account is not None:
-        rows.append(("ledger", account.before()))
+        rows.append(("ledger", account.before(resumed=resumed)))
     return [*rows, ("folder", str(folder.root))]
 
 

@@ -2,9 +2,8 @@
 
 A reservation counts as spent. It can be given back only while it is not committed, and what was given back
 can no longer be committed: so whoever gives a reservation back has proved that nothing was drawn under it,
-and will not be. A process that is killed leaves the reservation, which its own resumption finds again by
-reference and does not pay twice; one that is killed between reserving and writing that reference down, before
-anything is drawn, leaves a reservation that stays charged.
+and will not be. A process that is killed at any moment leaves the reservation, which its own resumption finds
+again by reference, written down before, and does not pay twice.
 
 Every transaction locks one data set, reads its head and its account, and adds one entry: a booking costs the
 same whether it is the first or the hundred-thousandth.

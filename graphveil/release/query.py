@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 
+import torch
 from torch import Tensor
 
 from graphveil import _check
@@ -225,7 +226,13 @@ def check_pays(pays: tuple[bool, ...]) -> None:
 
 
 def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
-    """Refuse vectors of another shape than the plan's."""
+    """Refuse vectors of another shape than the plan's, and what is no plain table of numbers."""
+    plain = vectors.layout == torch.strided and not vectors.is_complex() and vectors.dtype != torch.bfloat16
+    if not plain or vectors.requires_grad:
+        raise ReleaseError(
+            "the plan's hop takes a dense table of real numbers without gradients (rows.detach().float()); "
+            "the release stays booked"
+        )
     if tuple(vectors.shape) != (num_nodes, dim):
         raise ReleaseError(
             f"the plan's hop takes rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "

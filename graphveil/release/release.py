@@ -91,12 +91,12 @@ class Release:
         resumed = self._journal.resume(promise)
         self._key = resumed or key or ReleaseKey.fresh()
         self._resumed = resumed is not None
+        self._ledger = budget
         if self._resumed:
             self._recognise_graph()
-        self._ledger = budget
-        self._book(label)
-        if not self._resumed:
-            self._journal.begin(self._key, promise)
+            self._book_again(label)
+        else:
+            self._book(label, promise)
             self._recognise_graph()
         self._alone = key is None and not self._journal.durable
         self._edges_digest = self._digest_of_edges()
@@ -186,10 +186,11 @@ class Release:
 
     def _commit(self, data: tuple[Tensor, ...]) -> tuple[int, bytes]:
         """Commit the next query's descriptor; return its place and its key, which a closed release lacks."""
-        index, self._position = self._position, self._position + 1
+        index = self._position
         self._journal.recognise(str(index), lambda key: keyed_digest(key, *data))
         if index == 0:  # what is closed was drawn elsewhere: it cannot be given back here either
             self._ledger.commit(self.release_id)
+        self._position += 1  # what was refused may be asked again, with data that fit
         if self._key.erased:
             return index, b""
         descriptor = self._descriptor(index, data)
@@ -202,20 +203,29 @@ class Release:
         self._journal.recognise("edges", self._private.digest)
         self._journal.recognise("groups", lambda key: keyed_digest(key, *groups))
 
-    def _book(self, label: str) -> None:
-        """Charge the budget; a resumed release may stand in it already, a new one never does."""
-        if self._ledger.holds(self._key.release_id):
-            if self._resumed:
-                return
-            raise BudgetError(  # durable ledgers would take it for the same booking, asked for again
-                f"release {self._key.release_id} is already recorded, under the key that this one was given: "
+    def _book(self, label: str, promise: dict[str, object]) -> None:
+        """Charge the budget for a new release; its id is written down before, so a killed one pays once."""
+        if self._ledger.holds(self.release_id):  # durable ledgers would take it for the same, asked for again
+            raise BudgetError(
+                f"release {self.release_id} is already recorded, under the key that this one was given: "
                 "a key serves one release, so give each a key of its own"
             )
+        entry = self._entry(label)
+        self._ledger.check(entry)  # a refusal leaves nothing to resume
+        self._journal.begin(self._key, promise)
+        self._ledger.record(entry)
+
+    def _book_again(self, label: str) -> None:
+        """Charge a budget that a resumed release does not stand in: a new one in memory, or before a kill."""
+        if not self._ledger.holds(self.release_id):
+            self._ledger.record(self._entry(label))
+
+    def _entry(self, label: str) -> Entry:
         event = self._plan.event
         groups = self._public.groups
         if groups is not None:  # public, like the split that it comes from
             event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])
-        self._ledger.record(Entry(self._key.release_id, label, event, self._plan.slack, self._plan.unit))
+        return Entry(self.release_id, label, event, self._plan.slack, self._plan.unit)
 
     def _descriptor(self, index: int, data: tuple[Tensor, ...]) -> bytes:
         """Return everything that fixes the un-noised integers and their scale, as canonical JSON."""

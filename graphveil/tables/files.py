@@ -158,7 +158,7 @@ def _each_whole(array: Column) -> Column:
 
     if pa.types.is_large_string(array.type):
         trimmed = pc.ascii_trim_whitespace(array)
-        whole = pc.match_substring_regex(trimmed, r"^[+-]?[0-9]{1,18}$")
+        whole = pc.match_substring_regex(trimmed, r"^-?[0-9]{1,18}$")
         array = pc.if_else(whole, trimmed, None)
     elif pa.types.is_uint64(array.type):
         array = pc.if_else(pc.less(array, pa.scalar(2**63, pa.uint64())), array, None)

@@ -66,6 +66,13 @@ def test_rows_about_different_things_are_called_that(runs: list[FinishedRun]) ->
     assert "different units and deltas" in compared_page([runs[0], other], today=TODAY)
 
 
+def test_runs_of_one_budget_stand_beside_each_other(runs: list[FinishedRun]) -> None:
+    again = {**runs[1].metrics, "guarantee": runs[0].metrics["guarantee"]}
+    page = compared_page([runs[0], replace(runs[1], metrics=again)], today=TODAY)
+    assert runs[0].accuracy != runs[1].accuracy
+    assert all(run.accuracy.percent() in page for run in runs)
+
+
 def test_a_name_is_shown_and_never_obeyed(runs: list[FinishedRun]) -> None:
     page = compared_page([replace(runs[0], name="<script>x</script>")], today=TODAY)
     assert "<script>x" not in page and "&lt;script&gt;x" in page
@@ -144,3 +151,13 @@ def test_axe_finds_nothing_serious_in_a_report(
     with window(width=width, dark=dark) as shown:
         shown.open(page.as_uri())
         assert shown.serious() + shown.errors() == []
+
+
+def test_a_page_replaces_a_page_and_nothing_else(root: Path, tmp_path: Path) -> None:
+    table, page = tmp_path / "nodes.csv", tmp_path / "page.html"
+    table.write_text("id,label\n")
+    for out, code in ((table, 2), (page, 0), (page, 0)):
+        with pytest.raises(SystemExit) as stop:
+            main(["report", str(root / "one"), "--out", str(out)])
+        assert (stop.value.code or 0) == code
+    assert table.read_text() == "id,label\n"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from graphveil.experiment.accounts import graph_tags
 from graphveil.graph import Graph
@@ -18,3 +19,13 @@ def test_features_are_read_a_few_rows_at_a_time(at_once: int, monkeypatch: pytes
     parts = list(graph_tags.parts_of(graph)["records"])
     assert b"".join(parts) == b"".join(whole)
     assert max(len(part) for part in parts[1:-1]) <= max(4 * at_once, 12)
+
+
+def test_who_is_connected_is_all_that_is_known_where_nothing_else_was_read() -> None:
+    graph = Graph.from_edges(torch.eye(4), [0, 1, 0, 1], [0, 1, 2], [1, 2, 3], directed=False)
+    topology = graph.replace(x=torch.ones(4, 1), y=torch.full((4,), -1))
+    assert "records" not in graph_tags.parts_of(topology)
+    for known in ({"y": graph.y}, {"x": graph.x}, {"x": torch.zeros(4, 1)}):
+        assert "records" in graph_tags.parts_of(topology.replace(**known))
+    same = [b"".join(graph_tags.parts_of(one)["edges"]) for one in (graph, topology)]
+    assert same[0] == same[1]

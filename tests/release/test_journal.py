@@ -201,3 +201,35 @@ def test_a_journals_repr_shows_no_descriptor() -> None:
     journal = MemoryJournal()
     Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
     assert repr(journal) == "MemoryJournal()"
+
+
+@pytest.mark.parametrize("step", ["begin", "record"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_release_that_is_killed_while_it_is_booked_pays_once(
+    run: Path, keys: Path, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    budget = MemoryLedger()
+    owner = FolderJournal if step == "begin" else MemoryLedger
+    does = getattr(owner, step)
+
+    def dies(*given: object) -> None:
+        if when == "after":
+            does(*given)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(owner, step, dies)
+        opened(run, keys, budget=budget)
+    opened(run, keys, budget=budget).ask(NeighborSumData(ROWS))
+    assert len(budget.entries) == 1
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [ROWS.bfloat16(), ROWS.to_sparse(), ROWS.to(torch.complex64), ROWS.clone().requires_grad_(), ROWS[1:]],
+)
+def test_rows_that_do_not_fit_cost_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
+    release = opened(run, keys)
+    with pytest.raises(ReleaseError, match="stays booked"):
+        release.ask(NeighborSumData(unfit))
+    assert release.ask(NeighborSumData(ROWS)).shape == ROWS.shape

@@ -25,7 +25,7 @@ def parts_of(graph: "Graph") -> dict[str, Iterator[bytes]]:
     """Return what a graph's fingerprints are made of: edges, records and people, where it has them."""
     names = _names(graph)
     parts = {"edges": _edges(graph, names)}
-    if graph.num_features:
+    if _says_something(graph):
         parts["records"] = _records(graph, names)
     return parts if graph.ids is None else parts | parts_of_people(graph.ids.tolist())
 
@@ -90,6 +90,16 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
     if graph.label_sets is not None:
         yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
+
+
+def _says_something(graph: "Graph") -> bool:
+    """Whether anything is known of the nodes: not where tables were read for who is connected alone."""
+    if bool((graph.y >= 0).any()):
+        return True
+    x = graph.x
+    return bool(graph.num_features) and not (
+        isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
+    )
 
 
 def _mixed(values: Numbers) -> Numbers:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import date
+from operator import itemgetter
 from typing import Any
 
 from graphveil._escape import html
@@ -128,7 +129,8 @@ def _utility(runs: Sequence[FinishedRun], interactive: bool) -> str:
     lines = []
     for number, group in enumerate(dict.fromkeys(run.group for run in runs)):
         own = [(run.accuracy, epsilon) for run, epsilon in placed if run.group == group]
-        there = sorted((math.log2(e), one) for one, e in own if e and one.mean is not None)
+        there = [(math.log2(e), one) for one, e in own if e and one.mean is not None]
+        there.sort(key=itemgetter(0))  # runs of one budget keep their order
         levels = [one for one, e in own if not e and one.mean is not None]
         lines += [_utility_line(group, there, number)] if there else []
         lines += [_level(f"{group}, epsilon {_of(own)}", one, names, number) for one in levels[:1]]

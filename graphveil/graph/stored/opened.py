@@ -6,7 +6,7 @@ import os
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from graphveil.graph.stored.arrays import read_arrays
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Manifest, damaged, keyed_sum, read_manifest
 
 _edge_sets: WeakValueDictionary[str, EdgeSet] = WeakValueDictionary()  # by the folder's own key
+_manifests: WeakKeyDictionary[Adjacency, Manifest] = WeakKeyDictionary()
 
 
 def open_graph(folder: str | PathLike[str]) -> Graph:
@@ -49,7 +50,13 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     adjacency = Adjacency._in_order(
         torch.from_numpy(indptr), torch.from_numpy(indices), manifest.directed, edge_set, folder=path
     )
+    _manifests[adjacency] = manifest
     return Graph(adjacency=adjacency, **fields)
+
+
+def manifest_of(adjacency: Adjacency) -> Manifest:
+    """Return what an opened graph's folder said when it was opened, whatever lies there by now."""
+    return _manifests[adjacency]
 
 
 def has_split(folder: Path) -> bool:

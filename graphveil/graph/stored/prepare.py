@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 
 from graphveil import _check, tables
-from graphveil.errors import GraphError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.graph._tables import fields_of, refuse_unlabelled
 from graphveil.graph.graph import Graph
 from graphveil.graph.stored.arrays import write_arrays
@@ -95,6 +96,8 @@ def prepare(
     """
     _check.integer_at_least(1, block_rows=block_rows)
     _check.one_of((REFUSE, DROP), unknown_ids=unknown_ids)
+    if not re.fullmatch(r"0*[1-9][0-9]*(\.[0-9]+)? *[KMGT]i?B", memory, re.IGNORECASE):
+        raise ConfigError(f"memory={memory!r} (--memory) must be a size such as '500MB' or '4GB'")
     if label is None and classes is None:
         refuse_unlabelled()
     files, folder = found_files(edges), Path(out)
@@ -102,6 +105,9 @@ def prepare(
     choices = Choices.of(features, drop, categories, missing, REFUSE)
     found = _nodes(Path(nodes), roles, choices, classes)
     assert found.ids is not None
+    for given in (Path(nodes), *files):
+        if folder.resolve() in given.resolve().parents:
+            raise GraphError(f"{given} lies in {folder}, whose files are written anew; name another folder")
     inputs = _inputs([Path(nodes), *files], roles, choices, directed, unknown_ids, classes)
     manifest = _begun(folder, inputs)
     if manifest is None:

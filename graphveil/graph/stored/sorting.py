@@ -6,6 +6,7 @@ is read by itself, as :mod:`graphveil.tables` does: no edge decides what becomes
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import numpy as np
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph.stored.writing import SHIFT, Keys, full_disk
-from graphveil.tables.files import CSV, PARQUET, Column
+from graphveil.tables.files import CSV, PARQUET, Column, column_names
 
 if TYPE_CHECKING:
     import duckdb
 
 _BATCH = 1 << 20  # edges that are handed over at a time
+_ENDS = "source_id", "target_id"
+_SPACES = "' ' || " + " || ".join(f"chr({code})" for code in range(9, 14))  # which pyarrow trims, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +82,20 @@ class EdgeTables:
 
     def _query(self, session: duckdb.DuckDBPyConnection, row: int) -> str:
         """Return the query; what it reads beside the files is registered in the session."""
-        table = _table_of(self.files)
-        found = session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()
-        kinds = {name: kind for name, kind, *_ in found}
-        ends = [self._id(name, kinds) for name in (self.source, self.target)]
+        ends = " UNION ALL ".join(self._ends(session, file) for file in self.files)
         first = self._first_of_a_run()
         if first is not None:
             last = first + len(self.ids) - 1
-            places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in ends]
-            pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM {table}"
+            places = [f"CASE WHEN {end} BETWEEN {first} AND {last} THEN {end} - {first} END" for end in _ENDS]
+            pairs = f"SELECT {places[0]} AS s, {places[1]} AS t FROM ({ends})"
         else:
             import pyarrow as pa
 
             place = pa.array(np.arange(len(self.ids), dtype=np.int64))
             session.register("nodes", pa.table({"id": self.ids, "place": place}))
             pairs = (
-                f"SELECT a.place AS s, b.place AS t FROM {table} LEFT JOIN nodes a ON a.id = {ends[0]} "
-                f"LEFT JOIN nodes b ON b.id = {ends[1]}"
+                f"SELECT a.place AS s, b.place AS t FROM ({ends}) LEFT JOIN nodes a ON a.id = {_ENDS[0]} "
+                f"LEFT JOIN nodes b ON b.id = {_ENDS[1]}"
             )
         if not self.directed:
             pairs = (
@@ -115,23 +115,40 @@ class EdgeTables:
         if not pa.types.is_int64(self.ids.type):
             return None
         ids = self.ids.to_numpy()
-        return int(ids[0]) if bool((np.diff(ids) == 1).all()) else None
+        whole = int(ids[-1]) - int(ids[0]) == len(ids) - 1  # differences of 64 bits wrap around
+        return int(ids[0]) if whole and bool((np.diff(ids) == 1).all()) else None
 
-    def _id(self, name: str, kinds: dict[str, str]) -> str:
+    def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
+        """Return the query of the two ends in one file, by its own columns and their kinds."""
+        table = _table_of(file, self._columns(file))
+        kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
+        ends = (self._id(name, kinds[name]) for name in (self.source, self.target))
+        named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
+        return f"SELECT {named} FROM {table}"
+
+    def _columns(self, file: Path) -> list[str]:
+        """Return the names of a file's columns; DuckDB tells none apart that differ in case alone."""
+        names = column_names(file, [self.source, self.target])
+        for end in (self.source, self.target):
+            if sum(name.lower() == end.lower() for name in names) > 1:
+                raise GraphError(
+                    f"{file.name} has columns that differ from {end!r} in case alone; rename them"
+                )
+        return names
+
+    def _id(self, name: str, found: str) -> str:
         """Return the expression of an end as an id of the nodes' kind, NULL where a value is none."""
         import pyarrow as pa
 
-        if name not in kinds:
-            raise GraphError(f"the tables of edges have no column {name!r}; name one of theirs, spelt alike")
         column, whole = _quoted(name, '"'), pa.types.is_int64(self.ids.type)
-        if whole and kinds[name] in _WHOLE:
+        if whole and found in _WHOLE:
             return f"TRY_CAST({column} AS BIGINT)"
-        if kinds[name] != "VARCHAR":
+        if found != "VARCHAR":
             kind = "whole numbers" if whole else "text"
-            raise GraphError(f"column {name!r} of the edges is {kinds[name]}, and the nodes' ids are {kind}")
+            raise GraphError(f"column {name!r} of the edges is {found}, and the nodes' ids are {kind}")
         if not whole:
             return column
-        number = f"trim({column})"
+        number = f"trim({column}, {_SPACES})"
         return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
 
 
@@ -176,11 +193,16 @@ def _kind(path: Path) -> str | None:
     return "csv" if path.name.endswith(CSV) else None
 
 
-def _table_of(files: Sequence[Path]) -> str:
-    listed = ", ".join(_quoted(str(path), "'") for path in files)
-    if _kind(files[0]) == "parquet":
-        return f"read_parquet([{listed}])"
-    return f"read_csv([{listed}], header = true, all_varchar = true)"
+def _table_of(file: Path, columns: Sequence[str]) -> str:
+    """Return one file as DuckDB reads it: by its name alone, and a CSV by nothing that rows let it guess."""
+    path = _quoted(glob.escape(str(file)), "'")
+    if _kind(file) == "parquet":
+        return f"read_parquet({path}, hive_partitioning = false)"
+    kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in columns)
+    return (
+        f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
+        f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{kinds}}})"
+    )
 
 
 def _quoted(text: str, mark: str) -> str:

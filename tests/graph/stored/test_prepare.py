@@ -20,6 +20,7 @@ from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import open_graph, prepare, read_graph
 from graphveil.graph.stored import sorting
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES
+from graphveil.graph.stored.opened import manifest_of
 
 pytest.importorskip("duckdb")
 
@@ -213,3 +214,101 @@ def test_patterns_name_each_file_once(tmp_path: Path) -> None:
     tables(tmp_path, "run")
     found = sorting.found_files([tmp_path / "part-*.parquet", tmp_path / "part-1.parquet"])
     assert [path.name for path in found] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+
+
+READ_ALIKE = {  # edges in CSV, of people whose ids may look like the marks of a CSV
+    "quotes that are no quotes": "a,b\n'r0','r1'\n'r1','r2'\n",
+    "one that would turn the guess": "a,b\n'r0','r1'\n'r1','r2'\n'r1'z,r2\n",
+    "another mark between": "a,b\nx;y,r1\nx|y,r2\n",
+    "quoted": 'a,b\n"r0","x,y"\nr1,r2\n',
+    "windows": "a,b\r\nr0,r1\r\nr1,r2\r\n",
+    "no last line": "a,b\nr0,r1",
+    "other columns": "w,a,more,b\n1,r0,2,r1\n",
+}
+PEOPLE = ["r0", "r1", "r2", "'r0'", "'r1'", "'r2'", "'r1'z", "x;y", "x|y", "x,y"]
+NAMES: dict[str, Any] = {"id": "user", "label": "team", "source": "a", "target": "b", "directed": True}
+
+
+def people(folder: Path, ids: list[Any]) -> Path:
+    teams = ["red" if place % 2 else "blue" for place in range(len(ids))]
+    path = folder / "people.parquet"
+    pa.parquet.write_table(pa.table({"user": ids, "team": teams, "age": np.arange(len(ids)) / 2}), path)
+    return path
+
+
+def edges_of(graph: Any) -> set[tuple[str, str]]:
+    sources, targets = graph.adjacency.edge_index()
+    return {
+        (str(graph.ids[s]), str(graph.ids[t]))
+        for s, t in zip(sources.tolist(), targets.tolist(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("case", READ_ALIKE)
+def test_no_edge_decides_how_another_is_read(tmp_path: Path, case: str) -> None:
+    nodes, edges = people(tmp_path, PEOPLE), tmp_path / "edges.csv"
+    edges.write_bytes(READ_ALIKE[case].encode())
+    prepare(nodes, [edges], tmp_path / "g", **NAMES)
+    assert edges_of(open_graph(tmp_path / "g")) == edges_of(read_graph(nodes, edges, **NAMES))
+
+
+@pytest.mark.parametrize("content", ["junk\na,b\nr0,r1\n", "a;b\nr0;r1\n", "a,b,a\nr0,r1,r2\n"])
+def test_what_is_no_such_table_is_refused_as_in_memory(tmp_path: Path, content: str) -> None:
+    nodes, edges = people(tmp_path, PEOPLE), tmp_path / "edges.csv"
+    edges.write_text(content)
+    for reads in (
+        lambda: prepare(nodes, [edges], tmp_path / "g", **NAMES),
+        lambda: read_graph(nodes, edges, **NAMES),
+    ):
+        with pytest.raises(GraphError):
+            reads()
+
+
+@pytest.mark.parametrize("name", ["e[1].csv", "e*.csv", "e?.csv", "r0=r2/e.csv", "a=r2/e.parquet"])
+def test_the_files_that_are_named_are_read_and_nothing_of_their_names(tmp_path: Path, name: str) -> None:
+    nodes, edges = people(tmp_path, PEOPLE), tmp_path / name
+    edges.parent.mkdir(exist_ok=True)
+    (tmp_path / "e1.csv").write_text("a,b\nr2,r0\n")
+    write(pa.table({"a": ["r0"], "b": ["r1"]}), edges)
+    prepare(nodes, [edges], tmp_path / "g", **NAMES)
+    assert edges_of(open_graph(tmp_path / "g")) == {("r0", "r1")}
+
+
+def test_every_file_has_columns_of_its_own_and_a_kind_that_is_checked(tmp_path: Path) -> None:
+    nodes = people(tmp_path, [7, 8, 9, 12])
+    (tmp_path / "one.csv").write_text("a,b\n7,8\n")
+    (tmp_path / "two.csv").write_text("b,a\n\t9 ,12\n")
+    prepare(nodes, [tmp_path / "one.csv", tmp_path / "two.csv"], tmp_path / "g", **NAMES)
+    assert edges_of(open_graph(tmp_path / "g")) == {("7", "8"), ("12", "9")}
+    write(pa.table({"a": [7], "b": [8]}), tmp_path / "one.parquet")
+    write(pa.table({"a": [8.6], "b": [12.0]}), tmp_path / "two.parquet")
+    with pytest.raises(GraphError, match="'a' of the edges is DOUBLE"):
+        prepare(nodes, [tmp_path / "one.parquet", tmp_path / "two.parquet"], tmp_path / "h", **NAMES)
+
+
+def test_tables_are_not_written_over(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    (tmp_path / "x.npy").write_bytes(b"mine")
+    with pytest.raises(GraphError, match="lies in"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path, **COLUMNS)
+    assert (tmp_path / "x.npy").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("memory", ["abc", "0", "0GB", "-1GB", "1GB'"])
+def test_a_size_of_memory_that_is_none_is_refused(tmp_path: Path, memory: str) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    with pytest.raises(ConfigError, match="memory="):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", memory=memory, **COLUMNS)
+    assert not (tmp_path / "g").exists()
+
+
+def test_an_opened_graph_keeps_what_its_folder_said(tmp_path: Path) -> None:
+    nodes = people(tmp_path, PEOPLE)
+    for name, edge in (("one", "r0,r1"), ("two", "r1,r2")):
+        (tmp_path / f"{name}.csv").write_text(f"a,b\n{edge}\n")
+        prepare(nodes, [tmp_path / f"{name}.csv"], tmp_path / name, **NAMES)
+    opened = open_graph(tmp_path / "one")
+    said = manifest_of(opened.adjacency)
+    (tmp_path / "one").rename(tmp_path / "gone")
+    (tmp_path / "two").rename(tmp_path / "one")
+    assert manifest_of(opened.adjacency) == said != manifest_of(open_graph(tmp_path / "one").adjacency)

@@ -18,7 +18,7 @@ from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import block_of
 from graphveil.graph.stored.checked import StoredEdges
-from graphveil.graph.stored.manifest import read_manifest
+from graphveil.graph.stored.opened import manifest_of
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.cluster.dealing import Dealer, LostError
 from graphveil.release.engines.cluster.parcels import Parcel, packed
@@ -238,9 +238,7 @@ class RayCrew:
         if laid is None:
             name, stored = token_hex(8), None
             if adjacency.folder is not None:
-                manifest = read_manifest(adjacency.folder)
-                assert manifest is not None
-                stored = self._put(name, StoredEdges(adjacency.folder.resolve(), manifest))
+                stored = self._put(name, StoredEdges(adjacency.folder.resolve(), manifest_of(adjacency)))
             laid = self._laid[adjacency] = Laid(name, stored)
         return laid
 
