@@ -47,6 +47,45 @@ def test_two_runs_on_one_file_add_up_without_a_word(invoke: Invoke, gap: list[st
     assert (third["data_set"], third["releases"]) == (first["data_set"], 3)  # whatever the order of the rows
 
 
+def test_a_second_name_for_the_same_data_is_said_to_begin_at_nothing(
+    invoke: Invoke, gap: list[str], files: Files
+) -> None:
+    assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
+    unit = ["--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-7"]
+    made = invoke("ledger", "init", "friends", *unit, *files.flags)
+    assert "registered as data-1, too" in made.out + made.err
+    raised = invoke("ledger", "raise", "data-1", *unit, "--reason", "a study")
+    assert raised.code == 0, raised.err
+    again = invoke("ledger", "init", "alone", *unit, "--json")
+    assert again.json["same_data"] == []
+
+
+def test_one_budget_covers_training_and_a_released_graph(
+    invoke: Invoke, gap: list[str], files: Files
+) -> None:
+    budget = ["--unit", "undirected-edge", "--epsilon", "9", "--delta", "1e-7"]
+    assert invoke("ledger", "init", "friends", *budget).code == 0
+    assert invoke(*gap, "--epsilon", "1", "--ledger", "friends", "--out", "a").code == 0
+    topology = list(files.flags)
+    label = topology.index("--label")
+    del topology[label : label + 2]
+    released = invoke(
+        "perturb",
+        "edge-rand",
+        *topology,
+        "--epsilon",
+        "1",
+        "--unit",
+        "undirected-edge",
+        "--ledger",
+        "friends",
+        "--out",
+        "g",
+    )
+    assert released.code == 0, released.err
+    assert "2 releases, epsilon 2 of 9" in invoke("ledger", "show", "friends").out
+
+
 def _turned(lines: list[str]) -> list[str]:
     return [lines[0], *reversed(lines[1:])]
 

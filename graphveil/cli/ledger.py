@@ -66,7 +66,15 @@ def init(
         f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The book is "
         f"{book.place}"
     )
-    screen.emit({"name": name, "place": book.place, **plain(account)})
+    others = book.other_names(name, tags) if tags else []
+    for other in others:
+        screen.say(
+            f"The same data are registered as {other}, too, and what is spent there does not count under "
+            f"{name}. To count it, name {other} instead: graphveil ledger raise {other} --unit "
+            f"{account.unit} --epsilon E --delta D --reason WHY gives it a budget",
+            style="bold",
+        )
+    screen.emit({"name": name, "place": book.place, **plain(account), "same_data": others})
 
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:

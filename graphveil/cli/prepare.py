@@ -22,8 +22,9 @@ Edges = Annotated[
     ),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="What sorting may take; it spills the rest into --out.")
+    str, typer.Option("--memory", help="What sorting may take, as 4GB; it spills the rest into --out.")
 ]
+Out = Annotated[Path | None, typer.Option("--out", help="The folder of the prepared graph.")]
 
 
 @grouped
@@ -31,7 +32,7 @@ def prepare(
     columns: Columns,
     nodes: options.Nodes = None,
     edges: Edges = None,
-    out: options.Out = None,
+    out: Out = None,
     memory: Memory = "1GB",
     json: options.Json = False,
 ) -> None:

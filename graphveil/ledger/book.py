@@ -25,6 +25,7 @@ from graphveil.ledger.rows import (
     limit_plain,
     limit_words,
     name_of,
+    names_of,
     open_account_in,
     rows_of,
     unit_key,
@@ -122,6 +123,10 @@ class Ledger:
                 add_version(chain, tags)
 
         self._store.write(task)
+
+    def other_names(self, name: str, tags: Tags) -> list[str]:
+        """Return the other data sets of the same data, whose releases do not count under this name."""
+        return sorted({*self._store.read(lambda line: list(names_of(line, tags)))} - {name})
 
     def data_set(self, name: str) -> DataSetLedger:
         """Return the ledger of a registered data set, to attach to a graph.

@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -136,7 +136,12 @@ def versions(line: sa.Connection, name: str) -> list[dict[str, str]]:
 
 
 def name_of(line: sa.Connection, fingerprints: Tags) -> str | None:
-    """Return the data set that one of these fingerprints was bound to: whose edges, or whose records.
+    """Return the first of the data sets with these fingerprints, if there is one."""
+    return next(names_of(line, fingerprints), None)
+
+
+def names_of(line: sa.Connection, fingerprints: Tags) -> Iterator[str]:
+    """Yield the data sets that one of these fingerprints was bound to: whose edges, or whose records.
 
     Who is in them decides only where one of the two has nothing else: other edges of the same people are
     another data set.
@@ -148,8 +153,7 @@ def name_of(line: sa.Connection, fingerprints: Tags) -> str | None:
         if len(fingerprints) > 1 and len(bound) > 1:
             parts -= {PEOPLE}
         if any(bound[part] == fingerprints[part] for part in parts):
-            return str(name)
-    return None
+            yield str(name)
 
 
 def same_data(fingerprints: Tags, version: Tags) -> bool:
