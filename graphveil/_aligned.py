@@ -50,7 +50,7 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     >>> rows.shape, rows.dtype, rows.data_ptr() % 64
     (torch.Size([5, 16]), torch.int16, 0)
     """
-    size = math.prod(shape) * dtype.itemsize
+    kind, size = _TYPES[dtype], math.prod(shape) * dtype.itemsize
     small = size < _LEAST
     memory = np.empty(size + _LINE, dtype=np.uint8) if small else _kept.take(size + _LINE)
     address = memory.ctypes.data
@@ -58,7 +58,7 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         "version": 3,
         "data": (address + -address % _LINE, False),
         "shape": shape,
-        "typestr": _TYPES[dtype],
+        "typestr": kind,
     }
     return torch.from_numpy(np.asarray(_Lent(interface, memory, None if small else _kept.give)))
 

@@ -11,6 +11,7 @@ same whether it is the first or the hundred-thousandth.
 
 import hmac
 import json
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -281,10 +282,17 @@ def _check_unlimited(chain: Chain, unit: str) -> None:
 def _refusal(account: Account, entry: Entry, cost: Total) -> str:
     limit = account.limit
     assert limit is not None
-    return (
+    said = (
         f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
         f"{figure_up(cost.epsilon(limit.delta))}, and {figure_up(account.total.epsilon(limit.delta))} of "
         f"{limit.epsilon} at delta {delta_up(float(limit.delta))} are spent under unit {account.unit!r}; "
+    )
+    if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
+        return said + (
+            "together they have no epsilon at that delta, so no smaller epsilon would fit; raise the limit's "
+            "delta (graphveil ledger raise)"
+        )
+    return said + (
         f"epsilon {_down(account.total.room(limit, entry))} would still fit, and "
         f"{account.total.left_for(entry, limit)} "
         "such releases; ask for less, or raise the limit (graphveil ledger raise)"

@@ -122,6 +122,15 @@ def test_a_data_set_is_bound_to_its_data_and_may_grow(ledger: Ledger) -> None:
     assert ledger.recognised({"edges": "x" * 64}).name == "friends"
 
 
+def test_where_delta_is_used_up_no_epsilon_is_said_to_fit(ledger: Ledger) -> None:
+    ledger.init("friends", "undirected-edge", epsilon=50, delta="1e-7")
+    book = ledger.data_set("friends")
+    book.record(Entry("one", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
+    with pytest.raises(BudgetError, match="no smaller epsilon would fit; raise the limit's delta") as refused:
+        book.record(Entry("two", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
+    assert "would still fit" not in str(refused.value)
+
+
 def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
     ledger.init("friends", "undirected-edge", epsilon="0.1", delta="1e-7")
     friends = ledger.data_set("friends")
