@@ -13,7 +13,7 @@ import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, Graph, open_graph
 from graphveil.graph.blocks import Edges
-from graphveil.graph.stored import prepare as _prepare
+from graphveil.graph.stored.folder import first_manifest, held
 from graphveil.graph.stored.writing import write_blocks
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
@@ -26,8 +26,9 @@ from release.test_engines import ASKED, NODES, THREE
 def stored(folder: Path, graph: Graph, block_rows: int = 7) -> Graph:
     source, target = graph.adjacency.edge_index().numpy()
     keys = np.sort((target << 32) | source)
-    manifest = _prepare._first_manifest(folder, graph, "these", block_rows, "")
-    write_blocks(folder, manifest, lambda row: iter([keys]))
+    with held(folder):
+        manifest = first_manifest(folder, graph, "these", block_rows, "")
+    write_blocks(folder, manifest, lambda row: iter([keys])).completed(folder)
     return open_graph(folder)
 
 

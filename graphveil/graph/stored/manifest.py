@@ -12,14 +12,14 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from graphveil._files import write_atomic
 from graphveil.errors import GraphError
 
 MANIFEST = "manifest.json"
 SOURCES, OFFSETS = "sources.bin", "offsets.bin"
-FORMAT = "graphveil prepared graph, version 1"
+FORMAT = "graphveil prepared graph, version 2"
 
 
 class Block(BaseModel):
@@ -52,6 +52,7 @@ class Manifest(BaseModel):
     facts: dict[str, Any]  # what else a graph has: names of classes, notes, the encoding
     blocks: list[Block] = []
     complete: bool = False
+    seal: str = ""  # the sum of all else
 
     @property
     def rows(self) -> int:
@@ -65,7 +66,14 @@ class Manifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write the manifest, whole or not at all."""
-        write_atomic(folder / MANIFEST, self.model_dump_json(indent=1).encode())
+        plain = self.model_dump(mode="json")
+        write_atomic(folder / MANIFEST, json.dumps(plain | {"seal": _seal(plain)}, indent=1).encode())
+
+    def completed(self, folder: Path) -> Manifest:
+        """Write and return the manifest of a graph whose blocks are all there."""
+        whole = self.model_copy(update={"complete": True})
+        whole.write(folder)
+        return whole
 
 
 def new_key() -> str:
@@ -76,6 +84,12 @@ def new_key() -> str:
 def keyed_sum(key: str, part: Any) -> str:
     """Return the keyed sum of an array's bytes."""
     return hashlib.blake2b(part, key=bytes.fromhex(key), digest_size=16).hexdigest()
+
+
+def _seal(plain: dict[str, Any]) -> str:
+    """Return the keyed sum of what a manifest says, however its file is laid out."""
+    said = {name: value for name, value in plain.items() if name != "seal"}
+    return keyed_sum(plain["key"], json.dumps(said, sort_keys=True).encode())
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -90,13 +104,15 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         plain = json.loads(path.read_bytes())
         manifest = Manifest.model_validate(plain)
-        bytes.fromhex(manifest.key)
-    except (ValueError, ValidationError, OSError):  # a validation error quotes what it found
+        sealed = manifest.seal == _seal(plain)
+    except (ValueError, RecursionError, OSError):  # a validation error quotes what it found
         raise damaged(path) from None
     if manifest.format != FORMAT:
         raise GraphError(
             f"{path} is not of this version ({FORMAT!r}); prepare the graph again (graphveil prepare)"
         )
+    if not sealed:
+        raise damaged(path)
     return manifest
 
 

@@ -5,15 +5,12 @@ Node arrays go through memory, edges do not: they are sorted outside of it, and 
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +19,16 @@ from graphveil import _check, tables
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph._tables import fields_of, refuse_unlabelled
 from graphveil.graph.graph import Graph
-from graphveil.graph.stored.arrays import write_arrays
-from graphveil.graph.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, new_key, read_manifest
+from graphveil.graph.stored.folder import SCRATCH, Inputs, begun, finished, first_manifest, held
+from graphveil.graph.stored.manifest import Manifest
 from graphveil.graph.stored.sorting import EdgeTables, found_files
-from graphveil.graph.stored.writing import full_disk_named, write_blocks
+from graphveil.graph.stored.writing import write_blocks
 from graphveil.tables.choices import DROP, REFUSE, Categories, Choices, Named
 from graphveil.tables.given import GivenFile, GivenTable
 from graphveil.tables.look import Look, Roles, look
 
 BLOCK_ROWS = 1 << 17
 MEMORY = "1GB"
-_SCRATCH = "sorting"
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,8 @@ def prepare(
 
     Raises:
         ConfigError: DuckDB is not installed, or an argument is out of range.
-        GraphError: a file or column is missing or unusable, an edge names an unknown id, the disk is full, or
-            the folder holds another graph.
+        GraphError: a file or column is missing or unusable, an edge names an unknown id, the disk is full,
+            the folder holds another graph, another process is at work in it, or a table changed meanwhile.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -103,19 +99,15 @@ def prepare(
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
     choices = Choices.of(features, drop, categories, missing, REFUSE)
-    found = _nodes(Path(nodes), roles, choices, classes)
-    assert found.ids is not None
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(f"{given} lies in {folder}, whose files are written anew; name another folder")
-    inputs = _inputs([Path(nodes), *files], roles, choices, directed, unknown_ids, classes)
-    manifest = _begun(folder, inputs)
-    if manifest is None:
-        graph = _without_edges(found, directed, classes is not None, Path(nodes).name.partition(".")[0])
-        manifest = _first_manifest(folder, graph, inputs, block_rows, _released(files))
-    scratch = folder / _SCRATCH
-    shutil.rmtree(scratch, ignore_errors=True)  # of a call that was killed
-    if not manifest.complete:
+    inputs = Inputs((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
+    said = inputs.text()  # before a table is read
+    found = _nodes(Path(nodes), roles, choices, classes)
+    assert found.ids is not None
+    manifest = begun(folder, said)
+    if manifest is None or not manifest.complete:
         known = EdgeTables(
             files=files,
             source=source,
@@ -125,10 +117,16 @@ def prepare(
             drop_unknown=unknown_ids == DROP,
             memory=memory,
             threads=torch.get_num_threads(),
-            scratch=scratch,
+            scratch=folder / SCRATCH,
         )
-        manifest = write_blocks(folder, manifest, known.sorted_from)
-        shutil.rmtree(scratch, ignore_errors=True)
+        name = Path(nodes).name.partition(".")[0]
+        with held(folder):
+            manifest = begun(folder, said)  # by now
+            if manifest is None:
+                graph = _without_edges(found, directed, classes is not None, name)
+                manifest = first_manifest(folder, graph, said, block_rows, _released(files))
+            manifest = _with_edges(folder, manifest, known)
+            manifest = finished(folder, manifest, inputs)
     return Prepared(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
 
 
@@ -146,56 +144,11 @@ def _without_edges(found: Look, directed: bool, classes_given: bool, name: str) 
     return Graph.from_edges(directed=directed, name=name, **fields_of(found, classes_given=classes_given))
 
 
-def _inputs(files: Sequence[Path], *choices: Any) -> str:
-    """Return which files these are, by name, size and time, and what was chosen, as text."""
-    stats = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return json.dumps([stats, [repr(choice) for choice in choices]])
-
-
-def _begun(folder: Path, inputs: str) -> Manifest | None:
-    """Return the manifest of a folder that is to be finished, None for a new one.
-
-    Raises:
-        GraphError: the folder holds something else.
-    """
-    manifest = read_manifest(folder)
-    if manifest is not None:
-        if manifest.inputs != inputs and not manifest.blocks:
-            return None  # a call that was refused left it
-        if manifest.inputs != inputs:
-            raise GraphError(
-                f"{folder} holds a graph of other tables, of older versions of them or of other choices; "
-                "name a new folder, or remove this one"
-            )
-        return manifest
-    known = {SOURCES, OFFSETS, _SCRATCH}
-    if folder.exists() and any(
-        part.name not in known and part.suffix not in (".npy", ".parquet") and MANIFEST not in part.name
-        for part in folder.iterdir()
-    ):
-        raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
-    return None
-
-
-def _first_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:
-    """Write the node arrays, and the manifest of a graph whose blocks are to come."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    key = new_key()
-    with full_disk_named(folder):
-        sums, facts = write_arrays(folder, graph, key)
-        manifest = Manifest(
-            key=key,
-            inputs=inputs,
-            nodes=graph.num_nodes,
-            directed=graph.directed,
-            block_rows=block_rows,
-            released=released,
-            arrays=sums,
-            facts=facts,
-        )
-        manifest.write(folder)
-        os.sync()
+def _with_edges(folder: Path, manifest: Manifest, edges: EdgeTables) -> Manifest:
+    """Write the blocks that are to come, and return the manifest that names all."""
+    shutil.rmtree(edges.scratch, ignore_errors=True)  # of a call that was killed
+    manifest = write_blocks(folder, manifest, edges.sorted_from)
+    shutil.rmtree(edges.scratch, ignore_errors=True)
     return manifest
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil.errors import GraphError
-from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Block, Manifest, keyed_sum
+from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Block, Manifest, damaged, keyed_sum
 
 Keys = npt.NDArray[np.int64]  # target * 2^32 + source
 Sorted = Callable[[int], Iterator[Keys]]  # the edges into rows from one on, ascending, with any repeats
@@ -26,7 +26,7 @@ SHIFT = 32
 
 
 def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
-    """Append the blocks that a manifest lacks, and return it whole.
+    """Append the blocks that a manifest lacks, and return it with all of them.
 
     Args:
         folder: where to.
@@ -34,23 +34,33 @@ def write_blocks(folder: Path, manifest: Manifest, edges: Sorted) -> Manifest:
         edges: yields sorted batches of edges into rows from one on.
 
     Raises:
-        GraphError: the disk is full; what is done stays, and the same call goes on behind it.
+        GraphError: the disk is full; what is done stays, and the same call goes on behind it. Or what was
+            done is not there.
     """
     with (
         full_disk_named(folder),
         (folder / SOURCES).open("ab") as sources,
         (folder / OFFSETS).open("ab") as ends,
     ):
-        sources.truncate(4 * manifest.edges)
-        ends.truncate(8 * (manifest.rows + 1) if manifest.blocks else 0)
+        _cut(sources, folder / SOURCES, 4 * manifest.edges)
+        _cut(ends, folder / OFFSETS, 8 * (manifest.rows + 1) if manifest.blocks else 0)
         if not manifest.blocks:
             ends.write(np.zeros(1, dtype="<i8").tobytes())  # where the first row begins
         for keys in _by_block(edges(manifest.rows), manifest):
             manifest = _appended(manifest, keys, sources, ends)
             manifest.write(folder)
-    manifest = manifest.model_copy(update={"complete": True})
-    manifest.write(folder)
     return manifest
+
+
+def _cut(file: BinaryIO, path: Path, size: int) -> None:
+    """Cut off what no manifest names.
+
+    Raises:
+        GraphError: the file is shorter: bytes that were there have gone.
+    """
+    if path.stat().st_size < size:
+        raise damaged(path)
+    file.truncate(size)
 
 
 def _appended(manifest: Manifest, keys: Keys, sources: BinaryIO, ends: BinaryIO) -> Manifest:

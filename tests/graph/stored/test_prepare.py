@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import open_graph, prepare, read_graph
 from graphveil.graph.stored import sorting
+from graphveil.graph.stored.folder import held
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES
 from graphveil.graph.stored.opened import manifest_of
 
@@ -82,6 +84,58 @@ def test_the_folder_is_the_graph_that_is_read_in_memory(
 
 def bytes_of(folder: Path) -> tuple[bytes, bytes]:
     return (folder / SOURCES).read_bytes(), (folder / OFFSETS).read_bytes()
+
+
+def test_a_table_that_is_edited_is_noticed_whatever_its_time_says(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    part = tmp_path / "part-1.parquet"
+    prepare(nodes, [part], tmp_path / "g", **COLUMNS)
+    times = part.stat()
+    part.write_bytes(part.read_bytes())
+    os.utime(part, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert part.stat().st_mtime_ns == times.st_mtime_ns and part.stat().st_size == times.st_size
+    with pytest.raises(GraphError, match="older versions"):
+        prepare(nodes, [part], tmp_path / "g", **COLUMNS)
+
+
+def test_a_table_that_changes_on_the_way_leaves_no_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    plain = sorting.EdgeTables.sorted_from
+
+    def changing(edges: sorting.EdgeTables, row: int) -> Iterator[Any]:
+        yield from plain(edges, row)
+        nodes.write_bytes(nodes.read_bytes())
+
+    monkeypatch.setattr(sorting.EdgeTables, "sorted_from", changing)
+    with pytest.raises(GraphError, match="a table has changed while"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+    with pytest.raises(GraphError, match="is not finished"):
+        open_graph(tmp_path / "g")
+
+
+def test_two_calls_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    files = [tmp_path / "part-*.parquet"]
+    with held(tmp_path / "g"), pytest.raises(GraphError, match="another process is at work"):
+        prepare(nodes, files, tmp_path / "g", **COLUMNS)
+    prepare(nodes, files, tmp_path / "g", **COLUMNS)
+    with held(tmp_path / "g"):  # a finished one is not written to
+        prepare(nodes, files, tmp_path / "g", **COLUMNS)
+
+
+def test_a_call_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "numbers")
+    write(pa.table({"a": [10**9], "b": [10**9]}), tmp_path / "odd.parquet")
+    with pytest.raises(GraphError, match="ids that no node has"):
+        prepare(nodes, [tmp_path / "odd.parquet"], tmp_path / "g", **COLUMNS)
+    assert not (tmp_path / "g").exists()
+    with pytest.raises(GraphError, match="cannot be read"):
+        prepare(tmp_path / "none.parquet", [tmp_path / "odd.parquet"], tmp_path / "g", **COLUMNS)
+    assert not (tmp_path / "g").exists()
+    with pytest.raises(GraphError, match="cannot write to"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], nodes / "g", **COLUMNS)
 
 
 def test_neither_memory_nor_blocks_nor_the_order_of_files_change_a_byte(tmp_path: Path) -> None:
@@ -203,7 +257,7 @@ def test_a_disk_that_fills_up_is_named_and_the_same_call_goes_on(tmp_path: Path,
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
     assert f"GraphError: there is no room left for {tmp_path / 'g'}" in last and "same command again" in last
-    with pytest.raises(GraphError, match="holds no prepared graph" if room == 1 else "is not finished"):
+    with pytest.raises(GraphError, match="is not finished" if room == 130 else "holds no prepared graph"):
         open_graph(tmp_path / "g")
     prepare(nodes, files, tmp_path / "g", block_rows=50, **COLUMNS)
     prepare(nodes, files, tmp_path / "whole", block_rows=50, **COLUMNS)

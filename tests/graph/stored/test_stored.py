@@ -12,8 +12,8 @@ import torch
 
 from graphveil.errors import GraphError
 from graphveil.graph import Adjacency, Graph, open_graph
-from graphveil.graph.stored import prepare as _prepare
 from graphveil.graph.stored import writing
+from graphveil.graph.stored.folder import first_manifest, held
 from graphveil.graph.stored.manifest import MANIFEST, OFFSETS, SOURCES, Manifest, read_manifest
 from graphveil.graph.stored.writing import Keys, Sorted, write_blocks
 
@@ -49,11 +49,12 @@ def edges_of(graph: Graph) -> Sorted:
 
 
 def begun(folder: Path, graph: Graph, block_rows: int = 8) -> Manifest:
-    return _prepare._first_manifest(folder, graph, "these", block_rows, "")
+    with held(folder):
+        return first_manifest(folder, graph, "these", block_rows, "")
 
 
 def written(folder: Path, graph: Graph, block_rows: int = 8) -> Graph:
-    write_blocks(folder, begun(folder, graph, block_rows), edges_of(graph))
+    write_blocks(folder, begun(folder, graph, block_rows), edges_of(graph)).completed(folder)
     return open_graph(folder)
 
 
@@ -142,14 +143,14 @@ def test_a_killed_call_goes_on_behind_its_last_block(
     with monkeypatch.context() as patch:
         patch.setattr(writing.os, "fsync", killed)
         with pytest.raises(Killed):
-            write_blocks(folder, manifest, edges_of(graph))
+            write_blocks(folder, manifest, edges_of(graph)).completed(folder)
     left = read_manifest(folder)
     assert left is not None and not left.complete
     with pytest.raises(GraphError, match="is not finished"):
         open_graph(folder)
     first: list[int] = []
     resumed = edges_of(graph)
-    write_blocks(folder, left, lambda row: first.append(row) or resumed(row))
+    write_blocks(folder, left, lambda row: first.append(row) or resumed(row)).completed(folder)
     assert first == [left.rows]
     for name in (SOURCES, OFFSETS):
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -160,7 +161,7 @@ def test_what_lies_behind_the_last_block_is_cut_off(tmp_path: Path) -> None:
     manifest = begun(tmp_path, drawn())
     for name in (SOURCES, OFFSETS):
         (tmp_path / name).write_bytes(b"half a block")
-    write_blocks(tmp_path, manifest, edges_of(drawn()))
+    write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
     assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
 
 
@@ -173,7 +174,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         patch.setattr(writing.os, "fsync", full)
         with pytest.raises(GraphError, match=f"no room left for {tmp_path}.*goes on where it stopped"):
             write_blocks(tmp_path, manifest, edges_of(drawn()))
-    write_blocks(tmp_path, manifest, edges_of(drawn()))
+    write_blocks(tmp_path, manifest, edges_of(drawn())).completed(tmp_path)
     assert same(open_graph(tmp_path).adjacency, drawn().adjacency)
 
 
@@ -223,14 +224,25 @@ def test_rows_that_no_graph_has_are_refused_whatever_their_sums(tmp_path: Path, 
     keys = np.array(edges, dtype=np.int64)  # into node 0, in an order that the writer does not look at
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "_by_block", lambda *_: iter([keys & ((1 << 32) - 1)]))
-        write_blocks(tmp_path, manifest, lambda row: iter(()))
+        write_blocks(tmp_path, manifest, lambda row: iter(())).completed(tmp_path)
     with pytest.raises(GraphError, match="block 0"):
         open_graph(tmp_path)
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"nodes": -1}, {"blocks": [{}]}, {"key": "no key"}, {"more": 1}, {"nodes": "50"}, {"format": "other"}],
+    [
+        {"nodes": -1},
+        {"blocks": [{}]},
+        {"key": "no key"},
+        {"more": 1},
+        {"nodes": "50"},
+        {"format": "other"},
+        {"directed": True},
+        {"released": "abc"},
+        {"facts": {}},
+        {"seal": ""},
+    ],
 )
 def test_a_damaged_manifest_is_refused_and_not_quoted(
     good: Path, tmp_path: Path, change: dict[str, object]
@@ -242,6 +254,25 @@ def test_a_damaged_manifest_is_refused_and_not_quoted(
     with pytest.raises(GraphError, match=r"manifest.json is (damaged|not of this version)") as refused:
         open_graph(folder)
     assert plain["key"] not in str(refused.value)
+
+
+def test_a_manifest_without_an_end_is_damaged(good: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(good, folder)
+    for content in ("[" * 100_000, "[]", "", (folder / MANIFEST).read_text()[:-9]):
+        (folder / MANIFEST).write_text(content)
+        with pytest.raises(GraphError, match=r"manifest.json is damaged"):
+            open_graph(folder)
+
+
+@pytest.mark.parametrize("name", [SOURCES, OFFSETS])
+def test_a_call_does_not_go_on_behind_bytes_that_have_gone(tmp_path: Path, name: str) -> None:
+    manifest = write_blocks(tmp_path, begun(tmp_path, drawn()), edges_of(drawn()))
+    left = manifest.model_copy(update={"blocks": manifest.blocks[:3]})
+    with (tmp_path / name).open("ab") as file:
+        file.truncate(20)
+    with pytest.raises(GraphError, match=f"{name} is damaged, cut short or missing"):
+        write_blocks(tmp_path, left, edges_of(drawn()))
 
 
 def test_a_folder_without_a_manifest_is_no_graph(tmp_path: Path) -> None:
