@@ -115,6 +115,8 @@ def grown(lines: list[tuple[float, dict[str, float]]]) -> None:
 
 def measured(edges: int, nodes: int, memory: str, folder: Path | None, rounds: int) -> dict[str, float]:
     """Return the figures of one size."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=folder))
     try:
         made = power_law(work, nodes, edges)
