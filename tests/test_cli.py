@@ -901,6 +901,16 @@ def test_explain_refuses_anything_else(invoke: Invoke) -> None:
     assert_refused(invoke("explain", "nowhere"), "holds no saved model")
 
 
+def test_a_budget_that_a_plan_does_not_use_up_is_said_to_be_left(invoke: Invoke, files: Files) -> None:
+    flags = ["--unit", "undirected-edge", "--delta", 1e-5]
+    planned = ["train", "classcode", *files.flags, *flags, "--expect-edges", 1, "--out", "r"]
+    for epsilon, left in ((20, True), (8, False)):
+        for call in (["calibrate", "classcode", *flags], planned):
+            answer = invoke(*call, "--epsilon", epsilon)
+            words = " ".join((answer.out + answer.err).split())
+            assert ("no use for all of the epsilon 20 that was given" in words) == left
+
+
 # -- calibrate, datasets, demo -----------------------------------------------------------------------------
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from tests.command import SECRET, Answer, Files, Invoke, calling, read, spend_nothing, write
@@ -205,6 +207,15 @@ def test_choices_that_name_nothing_are_misuse(
 ) -> None:
     answer = invoke("train", "gap", *small, *COLUMNS, *flags, *PRIVATE)
     assert answer.code == 2 and words in answer.err
+
+
+def test_no_command_is_said_to_pass_that_drops_the_only_feature(invoke: Invoke, tmp_path: Path) -> None:
+    nodes = pa.table({"user": [1, 2, 3], "team": ["r", "b", "r"], "when": [[1, 2], [1], [2]]})
+    pa.parquet.write_table(nodes, tmp_path / "n.parquet")
+    pa.parquet.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "e.parquet")
+    tables = ["--nodes", tmp_path / "n.parquet", "--edges", tmp_path / "e.parquet"]
+    answer = invoke("check", *tables, "--label", "team", "--json")
+    assert "lists of different lengths" in answer.json["problems"][0] and answer.json["command"] is None
 
 
 @pytest.fixture

@@ -60,6 +60,23 @@ def test_a_second_name_for_the_same_data_is_said_to_begin_at_nothing(
     assert again.json["same_data"] == []
 
 
+def test_data_are_registered_by_the_flags_that_training_reads_them_by(
+    invoke: Invoke, gap: list[str], files: Files
+) -> None:
+    lines = files.nodes.read_text().splitlines()
+    head, _, rest = lines[1].partition(",")
+    files.nodes.write_text("\n".join([lines[0], f"{head},,{rest.partition(',')[2]}", *lines[2:]]) + "\n")
+    register = ["ledger", "init", "friends", "--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-7"]
+    refused = invoke(*register, *files.flags)
+    assert refused.code == 2 and "--missing indicator" in refused.err
+    made = invoke(*register, *files.flags, "--missing", "indicator")
+    assert made.code == 0, made.err
+    trained = invoke(
+        *gap, "--missing", "indicator", "--epsilon", "1", "--ledger", "friends", "--out", "a", "--json"
+    )
+    assert trained.json["ledger"]["releases"] == 1
+
+
 def test_one_budget_covers_training_and_a_released_graph(
     invoke: Invoke, gap: list[str], files: Files
 ) -> None:
@@ -273,6 +290,7 @@ def test_a_narrow_screen_does_without_bars_and_times() -> None:
     [
         (["init", "friends"], "pass --unit"),
         (["init", "friends", "--unit", "undirected-edge", "--epsilon", "1"], "--epsilon and --delta"),
+        (["init", "friends", "--unit", "none"], "protects nothing"),
         (["show", "nobody"], "registered: none yet"),
         (["raise", "nobody", "--unit", "undirected-edge"], "pass --unit, --epsilon and --delta"),
         (["verify", "nobody"], "has no data set"),

@@ -31,6 +31,17 @@ def test_the_plan_is_shown_before_and_the_statement_after(
     ]
 
 
+def test_a_release_that_takes_a_whole_delta_says_so(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+    tree = asked(files, tmp_path / "out")
+    tree[1] = "priv-hrg"
+    done = invoke(*tree)
+    assert done.code == 0, done.err
+    assert "its delta is all of this release's" in " ".join(done.err.split())
+    assert "r times the epsilon, at r times the delta." in " ".join(done.out.split())
+    other = invoke(*asked(files, tmp_path / "other"))
+    assert "all of this release" not in other.err and "times the delta" not in other.out
+
+
 def test_json_has_the_promised_keys(invoke: Invoke, files: Files, tmp_path: Path) -> None:
     done = invoke(*asked(files, tmp_path / "out", "--json"))
     assert done.json["path"] == str(tmp_path / "out")

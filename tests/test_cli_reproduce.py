@@ -53,3 +53,4 @@ def test_data_that_nobody_published_are_said_to_be_missing(invoke: Invoke) -> No
     assert "not here" in listed.out and "nodes.parquet" in listed.out
     done = invoke("reproduce", "heterorr:flickr-mir", "--runs", "1", "--jobs", "1", "--out", "r")
     assert done.code == 2 and "read_graph" in done.err
+    assert not Path("r").exists()

@@ -9,6 +9,7 @@ from graphveil import _check
 from graphveil.audit.laws import Loss
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
+from graphveil.privacy.figures import counted
 from graphveil.privacy.gaussian import epsilon_of
 
 TOLERANCE = 1e-7  # relative; rounding is below it
@@ -157,7 +158,7 @@ class Report:
         verdict = "BROKEN" if self.broken else "not refuted"
         effort = f"{self.pairs:,} pairs in {self.seconds:.1f} s"
         head = f"claim: {self.claim} for unit {self.unit}: {verdict} by {effort}"
-        measured = f"largest measured: {_measured(self)}; {self.steps} noisy step(s)"
+        measured = f"largest measured: {_measured(self)}; {counted(self.steps, 'noisy step')}"
         return "\n".join([head, measured, *map(str, self.findings), _limits(self)])
 
     def as_dict(self) -> dict[str, Any]:

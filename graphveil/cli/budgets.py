@@ -38,9 +38,9 @@ def limit_of(account: "Account") -> str:
 
 def spent_of(account: "Account") -> str:
     """Return what is spent, and of what, in a line."""
-    from graphveil.privacy.figures import delta_up
+    from graphveil.privacy.figures import counted, delta_up
 
-    count = "1 release" if account.releases == 1 else f"{account.releases:,} releases"
+    count = counted(account.releases, "release")
     spent, delta = shown(epsilon_of(account)), f"at delta {delta_up(delta_of(account))}"
     if account.limit is None:
         return f"{count}, epsilon {spent} {delta}, no limit"

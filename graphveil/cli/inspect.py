@@ -159,16 +159,18 @@ def calibrate(
         labelled=labelled_count,
         **config,
     )
-    _show_calibration(found, Screen(as_json=json))
+    _show_calibration(found, epsilon, Screen(as_json=json))
 
 
-def _show_calibration(found: "Calibration", screen: Screen) -> None:
+def _show_calibration(found: "Calibration", given: float | None, screen: Screen) -> None:
     from graphveil.artifacts import cards
-    from graphveil.experiment.accounts.budget_breakdown import unequal
+    from graphveil.experiment.accounts.budget_breakdown import unequal, unspent
     from graphveil.privacy.figures import at_delta, figure_up
 
     mu = "" if found.mu is None else f", mu {figure_up(found.mu, 6)}"
     screen.say(f"{found.method}, unit {found.unit}: {at_delta(found.epsilon, found.delta)}{mu}")
+    if left := unspent(given, found.epsilon):
+        screen.say(f"{left[0].upper()}{left[1:]}")
     for words in found.reports:
         screen.say(words)
     if found.stages:

@@ -2,17 +2,20 @@
 
 import json as json_text
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphveil.cli import options
 from graphveil.cli.budgets import bar_of, epsilon_of, limit_of, plain, shown
-from graphveil.cli.connections import Columns, read_connections
+from graphveil.cli.connections import Columns as Connections
+from graphveil.cli.connections import read_connections
 from graphveil.cli.console import Screen
+from graphveil.cli.groups import Columns, Origin, Tables, grouped
 from graphveil.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
+    from graphveil.graph import Graph
     from graphveil.ledger import Account
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
@@ -23,20 +26,15 @@ AnyName = Annotated[
 NOTHING = "No data set is registered. `graphveil ledger init NAME --unit UNIT --epsilon E --delta D` does."
 
 
+@grouped
 def init(
     name: Name,
+    tables: Tables,
+    columns: Columns,
+    origin: Origin,
     unit: options.Unit = None,
     epsilon: options.Budget = None,
     delta: options.Delta = None,
-    dataset: options.Dataset = None,
-    root: options.Root = None,
-    nodes: options.Nodes = None,
-    edges: options.Edges = None,
-    id: options.Id = None,
-    label: options.Label = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    directed: options.Directed = False,
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
@@ -55,9 +53,8 @@ def init(
             "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"
         )
     book, tags = Ledger(place_of(ledger)), None
-    if nodes is not None or edges is not None or dataset is not None:
-        graph = _read(dataset, root, nodes, edges, id, label, source, target, directed)
-        tags = book.fingerprints(parts_of(graph))
+    if any(given is not None for given in (tables.nodes, tables.edges, origin.dataset, origin.graph)):
+        tags = book.fingerprints(parts_of(_read(tables, columns, origin)))
     book.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
     (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
     screen = Screen(as_json=json)
@@ -164,25 +161,13 @@ def place_of(named: str | None) -> str | None:
     return split_name(named)[0]
 
 
-def _read(
-    dataset: str | None,
-    root: Path | None,
-    nodes: Path | None,
-    edges: Path | None,
-    id: str | None,
-    label: str | None,
-    source: str | None,
-    target: str | None,
-    directed: bool,
-) -> Any:
-    """Read the data that are registered: with a label column their records too, else who is connected."""
-    from graphveil.experiment.inputs.source import Source
-
-    if dataset is None and label is None:
-        columns = Columns(nodes=nodes, edges=edges, id=id, source=source, target=target, directed=directed)
-        return read_connections(None, None, columns)
-    names: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
-    return Source(dataset=dataset, root=root, nodes=nodes, edges=edges, directed=directed, **names).load()
+def _read(tables: Tables, columns: Columns, origin: Origin) -> "Graph":
+    """Read the data that are registered: with labels as a run would read them, else who is connected."""
+    if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
+        return origin.source(tables, columns).load()
+    ends = {"id": columns.id, "source": columns.source, "target": columns.target}
+    read = Connections(nodes=tables.nodes, edges=tables.edges, directed=columns.directed, **ends)
+    return read_connections(None, None, read)
 
 
 def _cells(account: "Account") -> tuple[str, ...]:

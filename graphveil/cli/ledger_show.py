@@ -115,7 +115,9 @@ def _figures(account: "Account", step: "Step") -> dict[str, float | None]:
 
 def _not_listed(account: "Account", earlier: "Sequence[Step]") -> str:
     """Say what is not listed."""
-    count = "1 earlier release" if len(earlier) == 1 else f"{len(earlier):,} earlier releases"
+    from graphveil.privacy.figures import counted
+
+    count = counted(len(earlier), "earlier release")
     together = shown(finite(earlier[-1].total.epsilon(delta_of(account))))
     return f"Not listed: {count}, together epsilon {together} (--last N, or `graphveil ledger export`)"
 

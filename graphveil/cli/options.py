@@ -129,7 +129,7 @@ UnknownIds = Annotated[
     _name(
         "--unknown-ids",
         "Edges to ids that no node has: refuse (the default), drop, or add those nodes (--unit none, or with "
-        "--node-ids).",
+        "--node-ids; `prepare` adds none).",
     ),
 ]
 NodeIds = Annotated[
@@ -238,6 +238,15 @@ Ledger = Annotated[
         metavar="NAME|URL|URL#NAME",
         help="The data set whose budget is charged: a name in your own ledger, or a database's URL and a "
         "name in it. Without it your own ledger recognises the data, and says what they have cost so far.",
+        rich_help_panel=_PRIVACY,
+    ),
+]
+CallersLedger = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="NAME|URL|URL#NAME",
+        help="Who pays for --allow-releases: a name in your own ledger, or a database's URL and a name.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -353,6 +362,12 @@ Runs = Annotated[
 Seed = Annotated[
     int,
     typer.Option("--seed", help="Of splits, weights and batches; never of the noise.", rich_help_panel=_RUN),
+]
+FractionSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed", help="Of the edges that --private-fraction takes; never of the noise.", rich_help_panel=_RUN
+    ),
 ]
 NoBaseline = Annotated[
     bool,

@@ -46,7 +46,7 @@ def perturb(
     engine: options.Engine = None,
     address: options.Address = None,
     set: options.Set = None,
-    seed: options.Seed = 0,
+    seed: options.FractionSeed = 0,
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
@@ -54,6 +54,7 @@ def perturb(
     from graphveil.experiment.inputs.public_flags import PublicFlags
     from graphveil.perturb import release_graph
     from graphveil.privacy import ledger_of
+    from graphveil.privacy.figures import counted
     from graphveil.release.engines.named import engine_for, named, using
 
     engine_chosen = named(engine, address)
@@ -83,7 +84,7 @@ def perturb(
             perturbed = release_graph(graph, chosen, **asked)
         perturbed.save(out, source=source or "source", target=target or "target")
         count = perturbed.num_edges
-        screen.say(f"{count:,} edges, their guarantee and a page in words are in {out}")
+        screen.say(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
         screen.say("")
         screen.prose(perturbed.guarantee.statement())
         screen.prose(f"In the ledger: {account.after()}.")
@@ -133,6 +134,12 @@ def _domain(graph: "Graph", asked: "Asked") -> "tuple[Unit, Domain]":
     return unit, domain_of(graph, unit, asked.get("public_edges"), asked.get("private_nodes"))
 
 
+_ALL_DELTA = (
+    "its delta is all of this release's: an account at the same delta has none left for another; "
+    "--set delta=D takes less"
+)
+
+
 def _facts(
     mechanism: "GraphMechanism", graph: "Graph", asked: "Asked", guarantee: "Guarantee"
 ) -> list[tuple[str, str]]:
@@ -145,6 +152,7 @@ def _facts(
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", at_delta(guarantee.epsilon, guarantee.delta)),
+        *([("", _ALL_DELTA)] if guarantee.delta_booked > guarantee.delta / 2 else []),
         *mechanism.facts(_domain(graph, asked)[1]),
         ("attacker", attackers_rate(guarantee)),
         *(("deviation", deviation) for deviation in guarantee.deviations),

@@ -70,6 +70,8 @@ def prepare(
 
 def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> None:
     """Say what was written."""
+    from graphveil.privacy.figures import counted
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     facts = {
         "internal": True,
@@ -80,5 +82,5 @@ def show(screen: Screen, path: Path, nodes: int, edges: int, seconds: float) -> 
         "peak_rss_mb": round(peak, 1),
     }
     screen.say(_INTERNAL, style="bold")
-    screen.say(f"{path}: {nodes:,} nodes, {edges:,} edges, {seconds:.1f} s")
+    screen.say(f"{path}: {counted(nodes, 'node')}, {counted(edges, 'edge')}, {seconds:.1f} s")
     screen.emit(facts)

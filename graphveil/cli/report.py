@@ -33,15 +33,16 @@ def report(
     from graphveil.experiment.finished_run import FinishedRun
     from graphveil.experiment.pages.compared import compared_page
     from graphveil.experiment.pages.figures import interactive_available
+    from graphveil.privacy.figures import counted
 
     if out.is_dir():
         raise ConfigError(f"--out {out} is a folder; give a file, for example {out / 'report.html'}")
     if out.is_file() and not out.read_bytes()[:15].lower().startswith(b"<!doctype html"):
         raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
-    found = [FinishedRun.read(run) for run in runs]
+    found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
     interactive = interactive_available() and not static
     page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
     write_atomic(out, page.encode())
     screen = Screen(as_json=json)
-    screen.say(f"{out}: {len(found)} run(s) side by side; internal, do not publish it")
+    screen.say(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
     screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})

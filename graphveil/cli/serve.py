@@ -60,7 +60,7 @@ def serve(
             rich_help_panel=_SERVER,
         ),
     ] = None,
-    ledger: options.Ledger = None,
+    ledger: options.CallersLedger = None,
     json: options.Json = False,
 ) -> None:
     """Answer questions about finished runs over HTTP, from what is released: it costs no budget."""

@@ -32,11 +32,12 @@ def plan_facts(
 ) -> list[Fact]:
     """Return names and values of the plan, in the order in which they are shown."""
     from graphveil.artifacts.cards import all_deviations
+    from graphveil.privacy.figures import counted
 
     experiment, guarantee = plan.experiment, plan.guarantee
     size = f"{plan.nodes:,} nodes, {plan.features:,} features, {plan.classes} classes"
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
-    runs = "1 run" if experiment.runs == 1 else f"{experiment.runs} runs"
+    runs = counted(experiment.runs, "run")
     rows = [
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
         *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
@@ -79,7 +80,7 @@ def _columns(plan: "Preview") -> list[Fact]:
 
 def _budget(plan: "Preview") -> list[Fact]:
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.experiment.accounts.budget_breakdown import unequal
+    from graphveil.experiment.accounts.budget_breakdown import unequal, unspent
 
     guarantee, runs = plan.guarantee, plan.experiment.runs
     reports = [(row.kind, row.words) for row in plan.releases if row.words]
@@ -91,8 +92,10 @@ def _budget(plan: "Preview") -> list[Fact]:
         return [("budget", f"nothing more: the edges were released at {_epsilon(guarantee)}")]
     if not plan.releases:
         return [("budget", "epsilon 0: the edges are never read")]
+    left = unspent(plan.experiment.parameters.get("epsilon"), guarantee.epsilon)
     rows = [
         ("budget", f"{_epsilon(guarantee)} ({plan.delta_source})"),
+        *([("", left)] if left else []),
         *reports,
         *(("release", _stage(stage)) for stage in plan.stages),
         *([("", words)] if (words := unequal(plan.stages)) else []),
@@ -187,12 +190,12 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     from graphveil.experiment.results import Cost, baseline_cost
 
     interval = "" if metrics["runs"] == 1 else " [95 % CI]"
-    counted = " from noisy counts" if metrics["private_accuracy"] else ""
-    mark = f" ({NOT_COVERED})" if _tells(metrics) and not counted else ""
+    noisy = " from noisy counts" if metrics["private_accuracy"] else ""
+    mark = f" ({NOT_COVERED})" if _tells(metrics) and not noisy else ""
     rows = [_row(metrics, metrics["method"], "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row(metrics, "mlp (no graph)", "mlp_", baseline_cost(metrics)))
-    accuracy = f"test accuracy{counted}, %{interval}{mark}"
+    accuracy = f"test accuracy{noisy}, %{interval}{mark}"
     return ("method", accuracy, "epsilon", "delta", "TPR at 1 % FPR"), rows
 
 

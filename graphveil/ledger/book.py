@@ -34,7 +34,7 @@ from graphveil.ledger.rows import (
 )
 from graphveil.ledger.store import Store, data_sets, lock_names
 from graphveil.ledger.verify import Break, breaks_of
-from graphveil.privacy.unit import Unit
+from graphveil.privacy.unit import NoUnit, Unit
 
 
 class Ledger:
@@ -102,10 +102,15 @@ class Ledger:
                 releases add to the same limits.
 
         Raises:
-            ConfigError: the unit is registered already with another limit, or the figures are no budget.
+            ConfigError: the unit is registered already with another limit or protects nothing, or the figures
+                are no budget.
         """
         _check_name(name)
         unit, limit = unit_key(unit), limit_of(epsilon, delta)
+        if unit == NoUnit.name:
+            raise ConfigError(
+                "unit 'none' protects nothing, so nothing is booked under it; name another unit"
+            )
 
         def task(line: sa.Connection) -> None:
             chain = Chain.locked(line, name, make=True)

@@ -10,7 +10,7 @@ from graphveil._notebook import card
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.models.predictor import Predictor
 from graphveil.privacy import NoUnit
-from graphveil.privacy.figures import at_delta
+from graphveil.privacy.figures import at_delta, counted
 
 
 class Manners(Predictor):
@@ -44,7 +44,7 @@ class Manners(Predictor):
         size = f"fitted on {sizes.nodes:,} nodes, {sizes.classes} classes"
         if promise.unit == NoUnit.name:
             return [("fit", size), ("guarantee", "no guarantee: nothing is protected")]
-        releases = "1 release" if promise.releases == 1 else f"{promise.releases:,} releases"
+        releases = counted(promise.releases, "release")
         void = "" if promise.valid else "; void, for its known deviations"
         figure = at_delta(promise.epsilon, promise.delta)
         return [("fit", size), ("guarantee", f"{promise.unit}: {figure}, {releases}{void}")]

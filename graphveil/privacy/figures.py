@@ -1,4 +1,4 @@
-"""Figures as they are printed: what is printed as a bound has to be one, so every figure is rounded up."""
+"""Figures as they are printed: what is printed as a bound has to be one, so each of those is rounded up."""
 
 import math
 
@@ -30,6 +30,15 @@ def at_delta(epsilon: float, delta: float) -> str:
     'epsilon 5.993 at delta 1e-07'
     """
     return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return how many there are of something, in words.
+
+    >>> counted(1, "release"), counted(2000, "release")
+    ('1 release', '2,000 releases')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _up(value: float, digits: int, *, excess: float) -> str:

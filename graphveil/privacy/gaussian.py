@@ -40,7 +40,7 @@ def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.fl
     mu = max(mu, _LEAST)
     a = log_ndtr(mu / 2 - epsilons / mu)
     b = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
-    return np.exp(a) * np.maximum(0.0, -np.expm1(b - a))
+    return np.exp(a) * -np.expm1(np.minimum(0.0, b - a))
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -75,7 +75,12 @@ def mu_of(epsilon: float, delta: float) -> float:
     if excess(low) > 0 or excess(high) < 0:
         raise CalibrationError(
             f"no Gaussian noise gives epsilon={epsilon:g} at delta={delta:g}: mu would fall outside "
-            f"[{MU_RANGE[0]:g}, {MU_RANGE[1]:g}]; choose an epsilon between 0.01 and 50 and a delta below 1"
+            f"[{MU_RANGE[0]:g}, {MU_RANGE[1]:g}]; "
+            + (
+                "choose a smaller epsilon or delta"
+                if excess(high) < 0
+                else "choose a larger epsilon or delta"
+            )
         )
     root = brentq(excess, low, high, xtol=1e-13, rtol=1e-14)
     return math.exp(root) * (1 - _ROUND_DOWN)

@@ -401,8 +401,19 @@ class Guarantee:
         parts = [part for case in cases_of(self.event) for part in case.events]
         if parts and all(isinstance(part, PureDP) for part in parts):
             return wording.PURE.format(pure=figure_up(self.curve.epsilon(0.0)))
+        if self.delta_booked:
+            return wording.BOTH_ADD_UP
         budgets = any(isinstance(part, ApproximateDP | PureDP) for part in parts)
         return wording.EPSILON_ADDS_UP if budgets else wording.ADDS_UP
+
+    @property
+    def delta_booked(self) -> float:
+        """The part of delta that adds up with that of others: what no epsilon, however large, buys."""
+        cases = (case.events for case in cases_of(self.event))
+        return max(
+            (sum(part.delta for part in parts if isinstance(part, ApproximateDP)) for parts in cases),
+            default=0.0,
+        )
 
     @property
     def _left(self) -> float:

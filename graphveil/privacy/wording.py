@@ -132,6 +132,9 @@ REPLACED = "To differ means here that q has two different records in the two, wh
 SAMPLED = "Sampled training steps have no mu: equal runs of them compose their distributions of privacy loss."
 ADDS_UP = "Other runs on the same data add up: r equal releases have mu sqrt(r)."
 EPSILON_ADDS_UP = "Other releases of the same data add up: r equal ones have r times the epsilon."
+BOTH_ADD_UP = (
+    "Other releases of the same data add up: r equal ones have r times the epsilon, at r times the delta."
+)
 ONE_GRAPH = (
     "One graph is released per budget: to read it again is free, and to draw another is a new release."
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from graphveil._workers import Ask, Workers
-from graphveil.errors import ArtifactError
+from graphveil.errors import ArtifactError, InputError, MissingDependencyError
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
 from graphveil.reproduce.cells import Asked, Cell, Work, cells_of
 from graphveil.reproduce.measures import measure
@@ -77,10 +77,15 @@ class Grid:
             ConfigError: the folder belongs to something else, or to another process.
             RunError: a cell failed; what is finished is kept.
         """
-        begun = self.folder.lock.is_file()
+        begun, fresh = self.folder.lock.is_file(), not self.folder.root.exists()
         self.folder.check(self.configuration(), resume=begun)
         with self.folder.opened(self.configuration(), resume=begun):
-            return self._run(watch or Unwatched())
+            try:
+                return self._run(watch or Unwatched())
+            except (InputError, MissingDependencyError):
+                if not begun and not (self.folder.root / CELLS).exists():  # nothing came of it
+                    self.folder.drop(root=fresh)
+                raise
 
     def _run(self, watch: Watch) -> tuple[tuple[Cell, Found], ...]:
         cells = cells_of(self.target, self.asked)

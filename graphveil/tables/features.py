@@ -29,7 +29,7 @@ class Features:
         """Take what the caller chose, or the rules of another table, which then decide everything."""
         self._choices, self._private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
-        self._dropped, self._encoded = list[str](), list[str]()
+        self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
         self._missing: str | None = None
         self._unknown = False
         self.mended = 0  # complaints that another choice would mend
@@ -54,6 +54,7 @@ class Features:
         wanted += [name for name in categories if name not in wanted] if self._given is None else []
         if not wanted:
             raise GraphError(f"{title} has no feature column; add at least one column of numbers")
+        self._wanted = wanted
         return wanted
 
     def as_written(self, chosen: Sequence[str]) -> list[str]:
@@ -88,9 +89,11 @@ class Features:
         """Note that the edges to unknown nodes are to be dropped."""
         self._unknown, self.mended = True, self.mended + 1
 
-    def suggestion(self) -> Choices:
-        """Return the choices that would pass."""
+    def suggestion(self) -> Choices | None:
+        """Return the choices that would pass, None if no feature would be left."""
         old = self._choices
+        if self._wanted and set(self._wanted) <= set(self._dropped):
+            return None
         kept = None
         if old.features is not None:
             kept = tuple(name for name in old.features if name not in self._dropped)

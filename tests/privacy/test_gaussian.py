@@ -56,9 +56,11 @@ def test_tiny_deltas_keep_their_digits() -> None:
     assert 0 < gaussian.delta_of(30.0, 1.0) < 1e-180
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-9, 1e-12), (5000.0, 1e-5)])
-def test_a_budget_out_of_reach_is_a_typed_error(epsilon: float, delta: float) -> None:
-    with pytest.raises(CalibrationError, match="no Gaussian noise"):
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "way"), [(1e-9, 1e-12, "larger"), (5000.0, 1e-5, "smaller"), (1e5, 1e-5, "smaller")]
+)
+def test_a_budget_out_of_reach_is_a_typed_error(epsilon: float, delta: float, way: str) -> None:
+    with pytest.raises(CalibrationError, match=f"no Gaussian noise.*choose a {way} epsilon"):
         gaussian.mu_of(epsilon, delta)
 
 

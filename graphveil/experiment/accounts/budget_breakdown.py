@@ -13,6 +13,7 @@ from graphveil.release import Query, ReleasePlan
 
 _UNEQUAL = "no edge pays for all of these in full: what it pays depends on the public groups of its ends"
 _ROUNDING = 1e-6
+_WHOLE = 0.98  # of a budget: a search for the noise may leave less than the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,21 @@ def unequal(stages: Sequence[Stage]) -> str:
     """
     of_records = any(stage.pays for stage in stages)
     return _UNEQUAL if not of_records and sum(stage.share for stage in stages) > 1 + _ROUNDING else ""
+
+
+def unspent(given: float | None, spent: float) -> str:
+    """Return that a plan asks for less than its budget, which some do where more would gain nothing.
+
+    >>> unspent(20.0, 16.0)
+    'this plan has no use for all of the epsilon 20 that was given; what it leaves stays unspent'
+    >>> unspent(1.0, 0.9999), unspent(None, 3.0)
+    ('', '')
+    """
+    if given is None or spent >= _WHOLE * given:
+        return ""
+    return (
+        f"this plan has no use for all of the epsilon {given:g} that was given; what it leaves stays unspent"
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from graphveil.experiment.accounts.graph_tags import parts_of
 from graphveil.experiment.artifacts import read_json, write_json
 from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee, NodePromise, attach_ledger, parse_unit
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -127,7 +127,7 @@ class RunAccount:
         where = f"ledger of {self.ledger.name!r}"
         if not spent.releases:
             return f"nothing of these {self._about} was released before ({where})"
-        count = "1 release" if spent.releases == 1 else f"{spent.releases:,} releases"
+        count = counted(spent.releases, "release")
         when = "so far, any of this run among them" if resumed else "before this one"
         return f"{count} {when}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
 

@@ -13,7 +13,7 @@ from graphveil.experiment.pages._style import STYLE
 from graphveil.experiment.pages.charts import Line, Point
 from graphveil.experiment.pages.figures import figure, line_styles, log_names, script
 from graphveil.experiment.results import ABSENT, Cost, Summary
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 
 _STEPS = 60  # points of an attacker's curve
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)
@@ -42,7 +42,7 @@ def compared_page(runs: Sequence[FinishedRun], *, today: date, interactive: bool
     title = "Runs side by side" if len(runs) > 1 else f"{runs[0].group} on {runs[0].metrics['dataset']}"
     versions = sorted({run.versions.get("graphveil", "?") for run in runs})
     made = f"graphveil {', '.join(versions)} · {today.isoformat()}"
-    lede = f"{len(runs)} run folder(s) · {made} · internal: do not publish"
+    lede = f"{counted(len(runs), 'run folder')} · {made} · internal: do not publish"
     sections = [
         ("Results", _remarks(runs) + _results(runs)),
         ("Accuracy over epsilon", _utility(runs, interactive)),

@@ -23,6 +23,7 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.training.private import Training, fit_sums
 from graphveil.privacy import NodeUnit, PoissonRoots
+from graphveil.privacy.figures import counted
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calibrate_plan
 from graphveil.release.steps.bounded_trees import BoundedTrees
@@ -96,7 +97,7 @@ class TreeGnn(Method):
 
     def notes(self, graph: Graph) -> tuple[str, ...]:
         """Return what the statement has to add."""
-        how_many = "1 layer" if self.layers == 1 else f"{self.layers} layers"
+        how_many = counted(self.layers, "layer")
         return (*super().notes(graph), f"the module was trained for {how_many} of messages")
 
     def built(self, sizes: PublicSizes, streams: PublicStreams) -> nn.Module:
