@@ -15,12 +15,13 @@ was used at one time, so that pieces which are used in turns stay, and those of 
 """
 
 import ctypes
+import itertools
 import math
 import mmap
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from threading import RLock
 
@@ -61,6 +62,17 @@ def aligned(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         "typestr": kind,
     }
     return torch.from_numpy(np.asarray(_Lent(interface, memory, None if small else _kept.give)))
+
+
+class Pieces:
+    """Memory for several things, each of so many bytes and on lines of the cache of its own."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        """Take what nobody has written yet."""
+        ends = list(itertools.accumulate(-(-size // _LINE) * _LINE for size in sizes))
+        self._memory = torch.empty(ends[-1] + _LINE, dtype=torch.uint8)
+        first = -(-self._memory.data_ptr() // _LINE) * _LINE
+        self.places = [first, *(first + end for end in ends[:-1])]  # addresses, as long as this object lives
 
 
 class _Lent:

@@ -225,8 +225,8 @@ def host_features() -> dict[str, bool]:
     return {str(name): bool(there) for name, there in llvm.get_host_cpu_features().items()}
 
 
-def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
-    """Compile a program's function ``run`` of some 64-bit numbers and then some addresses."""
+def compile_for_host(program: str, numbers: int, addresses: int, name: str = "run") -> Compiled:
+    """Compile a program, and return its function of that name, of some 64-bit numbers and then addresses."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -244,5 +244,5 @@ def compile_for_host(program: str, numbers: int, addresses: int) -> Compiled:
     engine: Any = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * numbers, *[ctypes.c_void_p] * addresses)
-    address = engine.get_function_address("run")
+    address = engine.get_function_address(name)
     return Compiled(address, engine, kind(address))

@@ -97,9 +97,14 @@ def all_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def number_of(most: int) -> int:
+    """Return how many threads exact work may have: those outside of :func:`one_thread`, at most so many."""
+    return max(1, min(_threads.outside or torch.get_num_threads(), most))
+
+
 def in_parts(part: Callable[[int, int], None], count: int, least: int) -> None:
     """Do work on rows from one to another, shared by all threads; at least so many rows for each."""
-    threads = max(1, min(_threads.outside or torch.get_num_threads(), count // least))
+    threads = number_of(count // least)
     if threads == 1:
         part(0, count)
         return
@@ -118,8 +123,8 @@ def together(work: Callable[[], None], most: int) -> None:
 
     The caller's thread begins at once. One that has not begun when the caller is done need not.
     """
-    threads = max(1, min(_threads.outside or torch.get_num_threads(), most))
-    others = [_pool(threads).submit(work) for _ in range(threads - 1)]
+    threads = number_of(most)
+    others = [pool(threads).submit(work) for _ in range(threads - 1)]
     try:
         work()
     finally:  # all of them end before any is heard: what they work on is the caller's
@@ -130,9 +135,10 @@ def together(work: Callable[[], None], most: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _pool(threads: int) -> ThreadPoolExecutor:
+def pool(threads: int) -> ThreadPoolExecutor:
+    """Return threads of Python's, which sleep when there is nothing to do."""
     return ThreadPoolExecutor(threads)
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied
+    os.register_at_fork(after_in_child=pool.cache_clear)  # threads are not copied

@@ -21,6 +21,8 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_escape",
         "_random",
         "_sealed",
+        "_row_pass",
+        "_team",
         "_files",
         "_aes",
         "_llvm",

@@ -149,7 +149,7 @@ def test_a_thread_that_begins_late_is_not_waited_for_and_one_that_fails_is_heard
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     busy, met = Event(), Barrier(3)
     for _ in range(3):
-        sharing._pool(3).submit(busy.wait)  # all of the pool's threads
+        sharing.pool(3).submit(busy.wait)  # all of the pool's threads
     calls: list[int] = []
     together(lambda: calls.append(1), 3)
     assert calls == [1]

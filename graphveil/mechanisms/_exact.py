@@ -22,6 +22,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from graphveil._random import Integers, RowStream, Words
 from graphveil.mechanisms._exact_compiled import Drawing, Tables, compiled_pass
@@ -147,7 +148,14 @@ class _Strips:
         numbers = np.array([DENOMINATOR / self.numerator, 2.0**-self.bits, self.ambiguous])
         _, first, strip = np.unique(self.start, return_index=True, return_inverse=True)
         strips = np.stack([self.start[first].astype(np.int32), self.sure[first].view(np.int32)], axis=1)
-        return strip.astype(np.uint16), strips, self.share[first], self.more[first].astype(np.int32), numbers
+        arrays = (
+            strip.astype(np.uint16),
+            strips,
+            self.share[first],
+            self.more[first].astype(np.int32),
+            numbers,
+        )
+        return tuple(map(torch.from_numpy, arrays))
 
     @property
     def bits(self) -> int:

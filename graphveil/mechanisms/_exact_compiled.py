@@ -22,11 +22,11 @@ import numpy.typing as npt
 import torch
 
 from graphveil._aes import blocks_at_once, encrypted
-from graphveil._aligned import aligned
+from graphveil._aligned import Pieces, aligned
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host, host_features
 from graphveil._random import Integers
 
-Tables = tuple[npt.NDArray[np.generic], ...]
+Tables = tuple[torch.Tensor, ...]  # of NumPy's arrays, whose addresses take ten times as long to ask for
 
 _LN2 = float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")  # its first bits, the rest
 _DEGREE = 13  # of the polynomial for exp on [-ln 2 / 2, ln 2 / 2]
@@ -46,8 +46,9 @@ class Drawing:
     """The pass for one stream and law: another compiled function may call it, a strip of rows at a time.
 
     It takes how many rows there are, the dimension, :attr:`rows` and :attr:`place_bits`, and the addresses of
-    the rows' numbers, of the samples (:attr:`room` of them), of :attr:`shared`, :meth:`memory`, and of a byte
-    that becomes another than 0 if the samples are to be drawn again.
+    the rows' numbers, of the samples (:attr:`room` of them), of :attr:`shared`, of memory of :attr:`sizes`,
+    which two threads need twice, and of a byte that becomes another than 0 if the samples are to be drawn
+    again.
     """
 
     compiled: Compiled
@@ -61,11 +62,11 @@ class Drawing:
         """The samples of a strip, and what is written beyond them."""
         return self.rows * self.dim + _LANES
 
-    def memory(self) -> Tables:
-        """Return what a strip is drawn in; two threads need two."""
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of each piece of memory that a strip is drawn in."""
         strip, beyond = self.rows * _width(self.dim), 4 * _REGISTERS * _MOST_BLOCKS
-        words, asked = (np.empty(size + beyond, dtype=np.uint32) for size in (strip, 4 * strip))
-        return words, np.empty(strip // 8 + 8, np.uint8), np.empty(strip + _LANES, np.int32), asked
+        return 4 * (strip + beyond), strip // 8 + 8, 4 * (strip + _LANES), 4 * (4 * strip + beyond)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Pass:
     ) -> Drawing:
         """Return the pass as others call it, with strips of at most so many rows; see :meth:`draw`."""
         width = _width(dim)
-        shared: Tables = (keys, _pattern(width // 4), *tables)
+        shared: Tables = (torch.from_numpy(keys), _pattern(width // 4), *tables)
         return Drawing(self.compiled, dim, max(1, min(_STRIP // width, most)), place_bits, shared)
 
     def draw(
@@ -101,8 +102,10 @@ class Pass:
         count = drawing.rows
         out = aligned(len(rows) * dim + _LANES, dtype=torch.int32).numpy()
         ties = np.zeros(-(-len(rows) // count), dtype=np.uint8)
-        arrays = np.ascontiguousarray(rows), out, *drawing.shared, *drawing.memory(), ties
-        self.compiled(len(rows), dim, count, place_bits, *(array.ctypes.data for array in arrays))
+        numbers, memory = np.ascontiguousarray(rows), Pieces(drawing.sizes)
+        shared = (table.data_ptr() for table in drawing.shared)
+        places = numbers.ctypes.data, out.ctypes.data, *shared, *memory.places, ties.ctypes.data
+        self.compiled(len(rows), dim, count, place_bits, *places)
         again = [slice(k * count, (k + 1) * count) for k in np.flatnonzero(ties).tolist()]
         return out[: len(rows) * dim].reshape(len(rows), dim), again
 
@@ -113,11 +116,11 @@ def _width(dim: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _pattern(blocks: int) -> Integers:
+def _pattern(blocks: int) -> torch.Tensor:
     """Return what the counters of a row's first blocks differ in: their number, bytes reversed."""
     pattern = np.zeros((blocks, 2), dtype=np.uint64)
     pattern[:, 1] = np.arange(blocks, dtype=np.uint32).byteswap().astype(np.uint64) << np.uint64(32)
-    return pattern.view(np.int64)
+    return torch.from_numpy(pattern.view(np.int64))
 
 
 def compiled_pass() -> Pass | None:

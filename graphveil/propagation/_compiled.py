@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
-from graphveil._threads import in_parts
+from graphveil._llvm import Code, can_compile
+from graphveil._row_pass import RowPass, row_pass
 
 MAX_WIDTH = 128  # columns that stay in registers
 _STEP = 8  # columns are filled up to a multiple of so many
-_ROWS_A_THREAD = 1 << 14
+_ROWS_A_THREAD = 1 << 11
 _STRIP, _LANES = 256, 8  # rows that stay in the cache, rows whose factors are computed together
 _BELOW = 29  # bits of float64 below float32's last,
 _MIDDLE = 1 << _BELOW - 1  # which are this halfway between two floats
@@ -43,21 +43,15 @@ def shrunk(rows: Tensor, noise: float, margin: float) -> tuple[Tensor, Tensor]:
     out = aligned(count, dim)
     unsure = np.empty(count, dtype=np.uint8)
     numbers = np.array([noise, margin, 4 * dim + 32])
-    run = _shrinking(dim)
-
-    given, written, flags = rows.data_ptr(), out.data_ptr(), unsure.ctypes.data
-
-    def part(first: int, last: int) -> None:
-        place = first * dim * rows.itemsize
-        run(last - first, given + place, written + place, flags + first, numbers.ctypes.data)
-
-    in_parts(part, count, _ROWS_A_THREAD)
+    row = dim * rows.itemsize
+    columns = (rows.data_ptr(), row), (out.data_ptr(), row), (unsure.ctypes.data, 1), (numbers.ctypes.data, 0)
+    _shrinking(dim)(count, (), columns, count // _ROWS_A_THREAD)
     return out, torch.from_numpy(np.flatnonzero(unsure)) if 1 in unsure.tobytes() else _NONE
 
 
 @lru_cache(maxsize=16)
-def _shrinking(dim: int) -> Compiled:
-    return compile_for_host(_program(dim), 1, 4)
+def _shrinking(dim: int) -> RowPass:
+    return row_pass(_program(dim), 1, 4)
 
 
 def _program(dim: int) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from graphveil._aligned import aligned
 from graphveil._caches import second_level
 from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
-from graphveil._threads import in_parts
+from graphveil._row_pass import RowPass, row_pass
 from graphveil.graph.blocks import Edges
 from graphveil.weights.compiled.edge_loop import Names, over_edges
 from graphveil.weights.compiled.layout import power_of_two
@@ -33,7 +33,7 @@ _NEAR = (
     second_level() // 2
 )  # bytes of a table that is likely there already, beside all else that a hop touches
 _SUM_BITS = 30  # sums stay below, so that noise of 24 bits can be added in 32
-_ROWS_A_THREAD = 1 << 15
+_ROWS_A_THREAD = 1 << 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,16 +80,14 @@ class CompactRows:
         vectors = vectors.to(torch.float64 if double else torch.float32).contiguous()
         (count, dim), bounds = vectors.shape, bounds.contiguous()
         own = bounds if kinds is None else kinds.contiguous()  # not read if there is one kind
-        run = _filling(self.rows.shape[1], self.dim, double, kinds is not None)
-        given, weights, chosen, written = (part.data_ptr() for part in (vectors, bounds, own, self.rows))
-        steps = dim * vectors.itemsize, own.itemsize, self.rows.shape[1] * self.rows.itemsize
-
-        def part(first: int, last: int) -> None:
-            places = [first * step for step in steps]
-            addresses = given + places[0], weights, chosen + places[1], written + places[2]
-            run(last - first, count, bounds.shape[1], *addresses)
-
-        in_parts(part, count, _ROWS_A_THREAD)
+        fill = _filling(self.rows.shape[1], self.dim, double, kinds is not None)
+        columns = (
+            (vectors.data_ptr(), dim * vectors.itemsize),
+            (bounds.data_ptr(), 0),
+            (own.data_ptr(), own.itemsize),
+            (self.rows.data_ptr(), self.rows.shape[1] * self.rows.itemsize),
+        )
+        fill(count, (count, bounds.shape[1]), columns, count // _ROWS_A_THREAD)
 
     def add_sums(self, edges: Edges, shift: Tensor | None, noise: Tensor, scale: float, out: Tensor) -> bool:
         """Write the sums over a block's edges with their noise; whether it did: not if a row is too long.
@@ -133,9 +131,9 @@ def _summing(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> Comp
 
 
 @lru_cache(maxsize=64)
-def _filling(width: int, dim: int, double: bool, kinds: bool) -> Compiled:
+def _filling(width: int, dim: int, double: bool, kinds: bool) -> RowPass:
     """Return what fills rows of some width from vectors of a type, and of one kind or several."""
-    return compile_for_host(_fill_program(width, dim, "double" if double else "float", kinds), 3, 4)
+    return row_pass(_fill_program(width, dim, "double" if double else "float", kinds), 3, 4)
 
 
 def _sum_program(width: int, dim: int, bits: int, shifted: bool, ahead: int) -> str:

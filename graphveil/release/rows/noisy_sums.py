@@ -12,19 +12,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphveil._aligned import Pieces
 from graphveil._llvm import Code, Compiled, compile_for_host
 from graphveil._random import RowStream
-from graphveil._threads import together
+from graphveil._team import in_threads
+from graphveil._threads import number_of
 from graphveil.graph.blocks import Edges
 from graphveil.mechanisms import IntegerNoise
-from graphveil.mechanisms._exact_compiled import Tables
+from graphveil.mechanisms._exact_compiled import Drawing
 from graphveil.release.rows.compact import CompactRows
 
 _ROWS_A_THREAD = 1 << 10
+_STRIPS, _ROWS = (
+    64,
+    64,
+)  # strips of a thread at least, so that all end together, unless they get shorter than so
 _NUMBERS = ("rows", "dim", "strip", "place_bits", "first", "nothing", "scale", "last")
 _SHARED = ("keys", "pattern", "slots", "strips", "share", "more", "numbers")  # what noise is drawn from
 _EDGES = ("offsets", "sources", "shifts", "table", "out")
-_TURNS = ("draw", "add", "next", "ties")
+_TURNS = ("draw", "add", "ties")
 _OWN = ("own", "noise", "words", "flags", "pending", "asked")  # memory of a thread
 
 
@@ -48,44 +54,36 @@ def write_noisy_sums(
         scale: what noisy sums are multiplied by, a power of two.
         out: the noisy sums, float32 (rows, dim), each rounded once.
     """
-    add, drawing = rows.adding(edges, shifted=shift is not None), law.drawing(stream, rows.dim, len(edges))
+    threads = number_of(len(edges) // _ROWS_A_THREAD)
+    add, most = rows.adding(edges, shifted=shift is not None), max(_ROWS, len(edges) // (_STRIPS * threads))
+    drawing = law.drawing(stream, rows.dim, most if threads > 1 else len(edges))
     if add is None or drawing is None or not len(edges):
         return False
-    following, ties = np.zeros(1, np.int64), np.zeros(-(-len(edges) // drawing.rows), np.uint8)
+    ties = torch.zeros(-(-len(edges) // drawing.rows), dtype=torch.uint8)
+    own = Pieces(_sizes(drawing) * threads)
     last, bits = len(edges.sources) - 1, int(np.float32(scale).view(np.int32))
     numbers = len(edges), rows.dim, drawing.rows, drawing.place_bits, edges.start, rows.count, bits, last
-    tables = edges.offsets, edges.sources, edges.offsets if shift is None else shift, rows.rows, out
-    given = np.array(
-        [
-            *numbers,
-            *(array.ctypes.data for array in drawing.shared),
-            *(table.data_ptr() for table in tables),
-            drawing.compiled.address,
-            add.address,
-            following.ctypes.data,
-            ties.ctypes.data,
-        ]
-    )
-    run = _turns()
-
-    def take_turns() -> None:
-        own: Tables = (np.empty(drawing.rows, np.int64), np.empty(drawing.room, np.int32))
-        own += drawing.memory()
-        addresses = np.array([array.ctypes.data for array in own])
-        run(given.ctypes.data, addresses.ctypes.data)
-
-    together(take_turns, len(edges) // _ROWS_A_THREAD)
-    for strip in np.flatnonzero(ties).tolist() if any(ties.tobytes()) else ():  # hardly ever
+    shifts = edges.offsets if shift is None else shift
+    tables = *drawing.shared, edges.offsets, edges.sources, shifts, rows.rows, out
+    places = [table.data_ptr() for table in tables]
+    deeds = drawing.compiled.address, add.address, ties.data_ptr()
+    in_threads(_turns(), [0, *numbers, *places, *deeds, *own.places], threads)
+    for strip in ties.nonzero().flatten().tolist() if bool(ties.any()) else ():  # hardly ever
         first, stop = strip * drawing.rows, min(len(edges), (strip + 1) * drawing.rows)
         drawn = law.draw(stream, np.arange(edges.start + first, edges.start + stop), rows.dim)
-        shifts = None if shift is None else shift[first:stop]
-        rows.add_sums(edges.rows(first, stop), shifts, torch.from_numpy(drawn), scale, out[first:stop])
+        own_shift = None if shift is None else shift[first:stop]
+        rows.add_sums(edges.rows(first, stop), own_shift, torch.from_numpy(drawn), scale, out[first:stop])
     return True
+
+
+def _sizes(drawing: Drawing) -> tuple[int, ...]:
+    """Return the bytes in which a thread draws a strip: rows' numbers, their noise, what the draw wants."""
+    return 8 * drawing.rows, 4 * drawing.room, *drawing.sizes
 
 
 @cache
 def _turns() -> Compiled:
-    return compile_for_host(_program(), 0, 2)
+    return compile_for_host(_program(), 1, 1)
 
 
 def _program() -> str:
@@ -94,11 +92,12 @@ def _program() -> str:
     names = [*_NUMBERS, *_SHARED, *_EDGES, *_TURNS]
     given = {
         name: code.load("i64" if name in _NUMBERS else "ptr", code.at("%given", "i64", place))
-        for place, name in enumerate(names)
+        for place, name in enumerate(names, start=1)  # after the number of strips that are taken
     }
-    own = {name: code.load("ptr", code.at("%memory", "i64", place)) for place, name in enumerate(_OWN)}
+    memory = code.at(code.at("%given", "i64", 1 + len(names)), f"[{len(_OWN)} x i64]", "%seat")
+    own = {name: code.load("ptr", code.at(memory, "i64", place)) for place, name in enumerate(_OWN)}
     strip = given["strip"]
-    take = f"atomicrmw add ptr {given['next']}, i64 1 monotonic"
+    take = "atomicrmw add ptr %given, i64 1 monotonic"
     up = code(f"add i64 {given['rows']}, {code(f'sub i64 {strip}, 1')}")
     with code.loop("ult", code(f"udiv i64 {up}, {strip}"), ("i64", code(take))) as turn:
         begin = code(f"mul nuw i64 {turn.values[0]}, {strip}")
@@ -129,7 +128,7 @@ def _program() -> str:
     declared = "\n".join(sorted(code.declared))
     return f"""
 {declared}
-define void @run(ptr %given, ptr %memory) {{
+define void @run(i64 %seat, ptr %given) {{
 start:
   {code}
   ret void

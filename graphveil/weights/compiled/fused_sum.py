@@ -19,7 +19,6 @@ comparison bit by bit with the slow way. Measurements: ``docs/decisions/013-comp
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -27,7 +26,8 @@ import torch
 from torch import Tensor
 
 from graphveil._aligned import aligned
-from graphveil._llvm import Code, Compiled, can_compile, compile_for_host
+from graphveil._llvm import Code, can_compile
+from graphveil._row_pass import RowPass, row_pass
 from graphveil.graph.blocks import Edges
 from graphveil.weights.compiled.edge_loop import Names, over_edges
 from graphveil.weights.compiled.kernels import MAX_WIDTH, TOGETHER, Kernel, Target
@@ -47,7 +47,7 @@ class FusedSum:
     keyed: Keyed
     sources: Tensor  # int16, (rows, at least key + vector)
     dim: int
-    compiled: Compiled
+    compiled: RowPass
 
     def __call__(self, edges: Edges, sources: Tensor) -> Tensor:
         """Return the sums of a block's rows, int32 (rows, dim), which must fit.
@@ -58,21 +58,15 @@ class FusedSum:
         """
         width = power_of_two(self.dim)
         out = aligned(len(edges), width, dtype=torch.int32)
-        parts = min(torch.get_num_threads(), 1 + len(sources) // _EDGES_A_THREAD)
-        cuts = [len(edges) * part // parts for part in range(parts + 1)]
-
-        def run(part: int) -> None:
-            first, last = cuts[part], cuts[part + 1]
-            own = self.keyed.targets[edges.start + first : edges.start + last]
-            fixed = (self.sources, self.keyed.levels, self.keyed.given)
-            tables = (edges.offsets[first:], sources, own, *fixed, out[first:])
-            self.compiled(last - first, len(sources), *(table.data_ptr() for table in tables))
-
-        if parts == 1:
-            run(0)
-        else:
-            with ThreadPoolExecutor(parts) as pool:
-                list(pool.map(run, range(parts)))
+        own = self.keyed.targets[edges.start :]
+        columns = (
+            (edges.offsets.data_ptr(), edges.offsets.itemsize),
+            (sources.data_ptr(), 0),
+            (own.data_ptr(), own.stride(0) * own.itemsize),
+            *((table.data_ptr(), 0) for table in (self.sources, self.keyed.levels, self.keyed.given)),
+            (out.data_ptr(), width * out.itemsize),
+        )
+        self.compiled(len(edges), (len(sources),), columns, 1 + len(sources) // _EDGES_A_THREAD)
         return out[:, : self.dim]
 
 
@@ -109,9 +103,9 @@ def _length(columns: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _compiled(kernel: Kernel, width: int) -> Compiled:
+def _compiled(kernel: Kernel, width: int) -> RowPass:
     """Return the pass of a kernel for vectors of some width."""
-    return compile_for_host(_program(kernel, width), 2, 7)
+    return row_pass(_program(kernel, width), 2, 7)
 
 
 def _program(kernel: Kernel, width: int) -> str:
