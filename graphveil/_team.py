@@ -27,7 +27,7 @@ _LOOKS = 1 << 15  # for work, before a thread sleeps: half a millisecond, or lon
 _GLANCES = 1 << 14  # for those who have not ended, before the caller naps,
 _NAP = 100  # microseconds each time
 _LOST, _HICCUP = 0.2, 2e-4  # of a work's time, and seconds: threads sleep if more than their sum is lost,
-_PATIENCE = 20  # for so many times what was lost
+_PATIENCE = 10  # for so many times what was lost
 _WORDS = (
     32  # of memory between threads; what is written often has a line of the cache, eight words, for itself
 )

@@ -57,7 +57,7 @@ class ReleaseKey:
 
     def query_key(self, descriptor: bytes) -> bytes:
         """Return HMAC(master, nonce || SHA-256(descriptor)) for a descriptor as canonical JSON."""
-        return hmac.new(self.master, self.nonce + hashlib.sha256(descriptor).digest(), "sha256").digest()
+        return hmac.digest(self.master, self.nonce + hashlib.sha256(descriptor).digest(), "sha256")
 
 
 def keyed_digest(key: bytes, *arrays: torch.Tensor) -> str:

@@ -23,10 +23,8 @@ from graphveil.mechanisms._exact_compiled import Drawing
 from graphveil.release.rows.compact import CompactRows
 
 _ROWS_A_THREAD = 1 << 10
-_STRIPS, _ROWS = (
-    64,
-    64,
-)  # strips of a thread at least, so that all end together, unless they get shorter than so
+_STRIPS = 64  # of a thread at least, so that all end together,
+_ROWS = 64  # and of so many rows at least
 _NUMBERS = ("rows", "dim", "strip", "place_bits", "first", "nothing", "scale", "last")
 _SHARED = ("keys", "pattern", "slots", "strips", "share", "more", "numbers")  # what noise is drawn from
 _EDGES = ("offsets", "sources", "shifts", "table", "out")
@@ -59,16 +57,16 @@ def write_noisy_sums(
     drawing = law.drawing(stream, rows.dim, most if threads > 1 else len(edges))
     if add is None or drawing is None or not len(edges):
         return False
-    ties = torch.zeros(-(-len(edges) // drawing.rows), dtype=torch.uint8)
+    ties = np.zeros(-(-len(edges) // drawing.rows), np.uint8)
     own = Pieces(_sizes(drawing) * threads)
     last, bits = len(edges.sources) - 1, int(np.float32(scale).view(np.int32))
     numbers = len(edges), rows.dim, drawing.rows, drawing.place_bits, edges.start, rows.count, bits, last
     shifts = edges.offsets if shift is None else shift
     tables = *drawing.shared, edges.offsets, edges.sources, shifts, rows.rows, out
     places = [table.data_ptr() for table in tables]
-    deeds = drawing.compiled.address, add.address, ties.data_ptr()
+    deeds = drawing.compiled.address, add.address, ties.ctypes.data
     in_threads(_turns(), [0, *numbers, *places, *deeds, *own.places], threads)
-    for strip in ties.nonzero().flatten().tolist() if bool(ties.any()) else ():  # hardly ever
+    for strip in np.flatnonzero(ties).tolist() if any(ties.tobytes()) else ():  # hardly ever
         first, stop = strip * drawing.rows, min(len(edges), (strip + 1) * drawing.rows)
         drawn = law.draw(stream, np.arange(edges.start + first, edges.start + stop), rows.dim)
         own_shift = None if shift is None else shift[first:stop]

@@ -34,17 +34,17 @@ class RowNoise:
         """The laws that differ."""
         return {law for law in self.noise if law is not None}
 
-    @property
+    @cached_property
     def most(self) -> float:
         """What no noise exceeds, in grid steps."""
         return max(law.sigma for law in self.laws) * SIGMAS
 
-    @property
+    @cached_property
     def real(self) -> torch.dtype:
         """A float type that holds the noise exactly."""
         return torch.float32 if self.most < FLOAT32_EXACT else torch.float64
 
-    @property
+    @cached_property
     def scaled(self) -> float | None:
         """What a grid step is worth, if it is the same for all rows and each is released."""
         return self.scales[0] if len(set(self.scales)) == 1 and None not in self.noise else None
