@@ -89,6 +89,8 @@ def test_check_says_the_same_without_training(
         ("abab ab", "rrrtvrt", "undirected-edge", "no labelled val nodes"),
         ("ab b ab", "rrrrvvr", "undirected-edge", "no labelled test nodes"),
         ("ab b ab", "rrrrvvr", "node-owner", "no labelled test nodes"),
+        ("ab b ab", "rttvvvr", "undirected-edge", None),
+        ("ab b a ", "rttvvvr", "undirected-edge", "one labelled train node"),
     ],
 )
 def test_check_and_train_agree_on_what_can_be_learned(

@@ -12,7 +12,7 @@ from graphveil.cli.groups import Columns, Tables, grouped
 from graphveil.cli.passing import passing_command
 from graphveil.errors import ConfigError
 from graphveil.tables.labels import UNLABELLED
-from graphveil.tables.parts import empty_parts, refusal
+from graphveil.tables.parts import LONE, empty_parts, one_to_train, refusal
 
 if TYPE_CHECKING:
     from graphveil.tables.look import ColumnFact, Look
@@ -54,10 +54,10 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         private_records=(unit or "").startswith("node-"),
     )
     problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
-    empty = [] if problems else _empty_parts(found, unit or _DEFAULT_UNIT)
-    problems += [refusal(part) for part in empty]
+    unfit = [] if problems else _split_problems(found, unit or _DEFAULT_UNIT)
+    problems += unfit
     command = None
-    if not empty and (not found.problems or found.suggestion is not None):
+    if not unfit and (not found.problems or found.suggestion is not None):
         weights = {"--weight": tables.weight, "--max-weight": tables.max_weight}
         words = _command(nodes, edges, roles, weights, unit)
         words += ["--directed"] * columns.directed
@@ -67,14 +67,17 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
     _show(screen, found.columns, guessed, problems, command)
 
 
-def _empty_parts(found: "Look", unit: str) -> list[str]:
-    """Return the parts of the split that training would find empty; of secret labels members count alone."""
+def _split_problems(found: "Look", unit: str) -> list[str]:
+    """Return what training would refuse of the split; of secret labels members count alone."""
     assert found.y is not None
     if not unit.startswith("node-"):
-        return empty_parts(found.parts, found.y != UNLABELLED)
+        labelled = found.y != UNLABELLED
+        empty = [refusal(part) for part in empty_parts(found.parts, labelled)]
+        return empty or [LONE] * one_to_train(found.parts, labelled)
     if found.parts is None:
         return []  # ids decide, and a part without members is unlikely
-    return [part for part in empty_parts(found.parts, np.ones(found.rows, dtype=bool)) if part != "val"]
+    members = np.ones(found.rows, dtype=bool)
+    return [refusal(part) for part in empty_parts(found.parts, members) if part != "val"]
 
 
 _NO_LABEL = "no column is known to hold the labels; name it with --label, where the command says COLUMN"

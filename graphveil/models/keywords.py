@@ -92,7 +92,8 @@ class Recipe:
             clip=given.clip,
             selection=Selection("exact" if paper else given.selection),
         )
-        found.in_clear()
+        if not terms.on_records:  # whose batches may be of one record: nothing mixes them
+            found.in_clear()
         found.private()
         return found
 

@@ -21,7 +21,7 @@ from graphveil.privacy import (
 )
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
-from graphveil.tables.parts import refusal
+from graphveil.tables.parts import LONE, refusal
 
 
 class Configured(Protocol):
@@ -137,6 +137,8 @@ def check_graph(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:
     for split in ("train", "val"):
         if not bool(graph.mask(split).any()):
             raise GraphError(refusal(split))
+    if int(graph.mask("train").sum()) == 1:  # batch norm has nothing to divide by
+        raise GraphError(LONE)
 
 
 def check_unit(terms: Terms, graph: Graph, *, reads_edges: bool) -> None:

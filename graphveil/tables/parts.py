@@ -7,6 +7,10 @@ import numpy.typing as npt
 
 PARTS = ("train", "val", "test")
 SHARES = (0.75, 0.10)  # of train and val, where a table names no split and no recipe was chosen
+LONE = (
+    "the split has one labelled train node, and networks trained in the clear compare the nodes of a "
+    "batch, which takes two; label more nodes, or choose a split that has more (--split COLUMN)"
+)
 _EXCESS = 1e-9  # undoes products such as 0.29 * 100 that fall just below a whole number
 
 
@@ -36,6 +40,15 @@ def empty_parts(members: Sequence[str | None] | None, counts: npt.NDArray[np.boo
         return [part for part in PARTS if part not in there]
     sizes = np.diff(part_bounds(int(counts.sum()), *SHARES), prepend=0, append=int(counts.sum()))
     return [part for part, size in zip(PARTS, sizes.tolist(), strict=True) if size == 0]
+
+
+def one_to_train(members: Sequence[str | None] | None, counts: npt.NDArray[np.bool_]) -> bool:
+    """Return whether one node that counts is all that a named split trains on; shares leave more.
+
+    >>> one_to_train(["train", "train", "val"], np.array([True, False, True]))
+    True
+    """
+    return members is not None and np.asarray(members, dtype=object)[counts].tolist().count("train") == 1
 
 
 def refusal(part: str) -> str:

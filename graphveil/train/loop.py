@@ -39,7 +39,7 @@ class Schedule:
         _check.one_of(("constant", "cosine"), decay=self.decay)
         _check.one_of(("accuracy", "likelihood", "last"), select=self.select)
         if self.batch_size is not None:
-            _check.integer_at_least(1, batch_size=self.batch_size)
+            _check.integer_at_least(2, batch_size=self.batch_size)  # batch norm cannot take one
         if self.patience is not None:
             _check.integer_at_least(1, patience=self.patience)
 

@@ -195,6 +195,9 @@ class TestFit:
         for train, val, part in ((none, graph.val_mask, "train"), (graph.train_mask, none, "val")):
             with pytest.raises(GraphError, match=f"no labelled {part} nodes"):
                 build(method).fit(graph.with_split(train, val, none))
+        lone = torch.arange(graph.num_nodes) == 7
+        with pytest.raises(GraphError, match=r"one labelled train node, .* which takes two; label more"):
+            build(method).fit(graph.with_split(lone, graph.val_mask, none))
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_labels_of_one_class_teach_nothing(self, method, graph):

@@ -135,7 +135,7 @@ class GAP(NetworkKeywords, Estimator):
             attention=SIMILARITY if terms.protects else None,
         )
         epochs = recipe.epochs if self.encoder_epochs is None else self.encoder_epochs
-        recipe.in_clear(epochs)  # refuses what is no number of epochs
+        _check.integer_at_least(1, encoder_epochs=epochs)
         attention = self._attention(weighting)
         self._check_shares(terms)
         self._check_own(terms)
