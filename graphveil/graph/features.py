@@ -49,6 +49,19 @@ def is_finite(x: Features) -> bool:
     return all(bool(torch.isfinite(part.sum(dtype=torch.float64))) for part in parts)
 
 
+def columns_beyond(x: Features, limit: float) -> list[int]:
+    """Return the columns in which some entry is larger than a limit, either way.
+
+    >>> columns_beyond(torch.tensor([[1.0, -3.0], [2.0, 0.0]]), 2.0)
+    [1]
+    """
+    values = x if isinstance(x, Tensor) else torch.from_numpy(x.data)
+    if not values.numel() or max(map(abs, torch.aminmax(values))) <= limit:
+        return []
+    low, high = _column_range(x)
+    return np.flatnonzero((low < -limit) | (high > limit)).tolist()
+
+
 def rows(x: Features, index: Tensor) -> Features:
     """Return the rows chosen by a bool mask (N) or by int64 positions, in the same kind.
 

@@ -23,7 +23,13 @@ from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.manners import Manners
 from graphveil.models.method import Method
 from graphveil.models.promises import SEEDED
-from graphveil.models.requirements import as_graph, check_encoding, check_kind, check_parameters
+from graphveil.models.requirements import (
+    as_graph,
+    check_encoding,
+    check_kind,
+    check_magnitudes,
+    check_parameters,
+)
 from graphveil.models.session import OnProgress, Session, pick_device, silent
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
@@ -374,6 +380,8 @@ def _previewed(method: Method, graph: Graph) -> Previewed:
     private_device(method.device)
     pick_device(method.device)  # a fit would find out that it is missing after it has booked
     method.check(graph)
+    if not method.hides_features:
+        check_magnitudes(graph)
     sizes = method.sizes_of(graph)
     plan = method.plan(sizes)
     if plan is not None:

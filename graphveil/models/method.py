@@ -23,7 +23,7 @@ from graphveil.models.sizes import PublicSizes
 from graphveil.models.terms import Terms
 from graphveil.models.training.sample import MOST
 from graphveil.perturb import guarantee_of
-from graphveil.privacy import Composed, Guarantee, NoUnit
+from graphveil.privacy import Composed, Guarantee, NodeFeatures, NodeUnit, NoUnit
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import ReleasePlan
 from graphveil.train.heads import ONE_CLASS, Head
@@ -113,6 +113,11 @@ class Method(ABC):
     def samples(self) -> bool:
         """Whether networks learn from a sample where training nodes are very many."""
         return False
+
+    @property
+    def hides_features(self) -> bool:
+        """Whether features are protected, so that no error may depend on what they are."""
+        return isinstance(self.terms.unit, NodeUnit | NodeFeatures)
 
     @abstractmethod
     def plan(self, sizes: PublicSizes) -> ReleasePlan | None:

@@ -6,6 +6,7 @@ import torch
 
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Graph
+from graphveil.graph.features import columns_beyond
 from graphveil.models.membership import check_members
 from graphveil.models.terms import Terms
 from graphveil.privacy import (
@@ -22,6 +23,9 @@ from graphveil.privacy import (
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.tables.parts import LONE, refusal
+
+LARGEST = 2.0**63  # of public features: whole numbers of 64 bits are at most that
+_SHOWN = 5  # columns that a refusal names
 
 
 class Configured(Protocol):
@@ -168,6 +172,30 @@ def check_features(graph: Graph, features: int) -> None:
             f"the graph has {graph.num_features} features and the model was trained on {features}; give it "
             "the same columns"
         )
+
+
+def check_magnitudes(graph: Graph) -> None:
+    """Refuse features whose squares are beyond a float32: networks learn nothing of them, or no numbers.
+
+    Raises:
+        GraphError: some are; it names the columns.
+    """
+    beyond = columns_beyond(graph.x, LARGEST)
+    if beyond:
+        raise GraphError(
+            "features hold numbers beyond 2^63, whose squares, which training forms, do not fit float32: "
+            f"column {_columns(graph, beyond)}; scale them, such as by their largest, or drop them (--drop)"
+        )
+
+
+def _columns(graph: Graph, features: list[int]) -> str:
+    """Return features as their columns are called in the table, or by their place where there is none."""
+    rules = () if graph.encoding is None else graph.encoding.rules
+    names = [repr(rule.name) for rule in rules for _ in range(rule.columns)]
+    named = len(names) == graph.num_features
+    found = list(dict.fromkeys(names[at] if named else str(at) for at in features))
+    more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
+    return ", ".join(found[:_SHOWN] + more) + ("" if named else ", counted from 0")
 
 
 def _refuse_directed(terms: Terms, graph: Graph) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
@@ -233,6 +234,30 @@ class TestFit:
             with pytest.raises(GraphError, match="has 5 features and the model was trained on 8"):
                 ask(narrow)
         assert ledger_of(narrow.edge_set).entries == ()
+
+    @pytest.mark.parametrize("as_sparse", [False, True])
+    def test_features_whose_squares_overflow_are_refused_by_column(self, method, make_graph, as_sparse):
+        other = make_graph(seed=1)
+
+        def with_column_five(scale: float) -> gv.Graph:
+            x = other.x.numpy() * np.where(np.arange(8) == 5, -scale, 1).astype(np.float32)
+            return other.replace(x=sparse.csr_array(x) if as_sparse else x)
+
+        loud, model = with_column_five(3e38), build(method).fit(make_graph(as_sparse=as_sparse))
+        for ask in (model.predict_proba, model.price, build(method).fit, build(method).preview):
+            with pytest.raises(GraphError, match=r"beyond 2\^63, .* column 5, counted from 0; scale them"):
+                ask(loud)
+        assert ledger_of(loud.edge_set).entries == ()
+        assert build(method).fit(with_column_five(2.0**63)).predict_proba().isfinite().all()
+
+    def test_a_column_whose_squares_overflow_is_named_as_in_its_table(self, method):
+        nodes = {"user": [0, 1, 2, 3], "team": [*"abab"], "far": [[1.0, 3e38]] * 4, "age": [1, 2, 3, 4]}
+        nodes |= {"fold": ["train", "train", "val", "test"]}
+        roles = {"id": "user", "label": "team", "split": "fold", "source": "a", "target": "b"}
+        graph = gv.Graph.from_frames(nodes, {"a": [0], "b": [1]}, **roles)
+        with pytest.raises(GraphError, match="do not fit float32: column 'far'; scale") as refusal:
+            build(method).fit(graph)
+        assert "e38" not in str(refusal.value)
 
     def test_another_graph_is_predicted(self, method, graph, make_graph):
         little_noise = {"epsilon": 50.0, "unsafe_noise_seed": 0} if method in PRIVATE else {}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphveil import HeteroRR, load_model
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, GraphError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
@@ -70,6 +71,14 @@ def test_what_is_not_protected_is_said() -> None:
         assert words in guarantee.not_covered
     assert "features have a guarantee of their own" in guarantee.not_covered
     assert "Labels, edges and who is in the data are not hidden" in guarantee.beside[0].statement()
+
+
+@pytest.mark.parametrize(("eps_x", "refused"), [(4.0, False), (math.inf, True)])
+def test_no_error_depends_on_features_that_are_protected(eps_x: float, refused: bool) -> None:
+    graph = tiny()
+    loud = graph.replace(x=torch.full_like(graph.x, 3e38))
+    with pytest.raises(GraphError, match=r"beyond 2\^63") if refused else nullcontext():
+        made(eps_x=eps_x).preview(loud)
 
 
 def test_runs_add_up_each_for_itself() -> None:

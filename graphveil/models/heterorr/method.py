@@ -1,5 +1,6 @@
 """HeteroRR as a frozen method: what is told of features, what is released of edges, a network on both."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -31,6 +32,11 @@ class HeteroFullGraph(PerturbedFullGraph):
     sees: ClassVar[str] = SEES_BOTH
 
     teller: Teller
+
+    @property
+    def hides_features(self) -> bool:
+        """Whether features are randomised before anybody reads them."""
+        return not math.isinf(self.teller.reporting.epsilon)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
         """Return what is promised of private edges, and beside it what is promised of features."""

@@ -13,7 +13,7 @@ from graphveil.models.inference.cache import Answer, PredictionCache
 from graphveil.models.inference.ledger import PredictionLedger
 from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.inference.requests import Books, PredictionRequest, Requesting, Words, check_words
-from graphveil.models.requirements import check_features, check_unit
+from graphveil.models.requirements import check_features, check_magnitudes, check_unit
 from graphveil.models.session import Session
 from graphveil.privacy import Guarantee
 
@@ -123,5 +123,7 @@ class Predictions:
             return []
         check_unit(terms, graph, reads_edges=fitted.method.reads_edges)
         check_features(graph, fitted.sizes.width)
+        if not fitted.method.hides_features:
+            check_magnitudes(graph)
         fitted.trained.check(graph, fitted.class_names)
         return self._requesting(self._books, graph, words)
