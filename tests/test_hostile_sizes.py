@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -204,6 +205,22 @@ def test_predictions_that_do_not_fit_are_refused_before_anything_is_spent(
         GraphError, match=r"predictions of 300 classes for 900 nodes take .* merge rare classes"
     ):
         model(unit="undirected-edge", epsilon=1.0).fit(graph)
+
+
+@pytest.mark.parametrize(("classes", "refused"), [(500, True), (50, False)])
+def test_covariances_of_classes_that_do_not_fit_are_refused_before_anything_is_spent(
+    classes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_nothing(monkeypatch)
+    rng = np.random.default_rng(0)
+    y = np.arange(1_000) % classes
+    graph = Graph.from_edges(rng.normal(size=(1_000, 2)), y, *some(1_000, rng), directed=True)
+    graph = split(graph, unit="node-owner")
+    model = gv.ClassCode(unit="node-owner", epsilon=4.0, delta=1e-4, degree_budget=2)
+    monkeypatch.setattr(_memory, "free", lambda: 16 << 30)
+    words = r"predictions of 500 classes for 1,000 nodes take 37\.\d GiB .* merge rare classes"
+    with pytest.raises(GraphError, match=words) if refused else nullcontext():
+        model.preview(graph)
 
 
 def test_a_dense_copy_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

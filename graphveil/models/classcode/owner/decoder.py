@@ -5,7 +5,9 @@ class is known from the codes that the nodes sent.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,6 +17,10 @@ _SPAN = (-2.2, 1.4)  # of the strengths' logarithms
 _LENGTH, _SPREAD = 0.5, 0.03  # of the start: mean profiles rho0 M_k with covariance 0.03 I
 _TIES = 50.0  # pseudo-nodes that hold profiles, covariances and class shares at the start
 _BLOCK = 1 << 14  # rows at a time: their joint posteriors stay in the cache
+_LEAST_BLOCK = 1 << 8  # below that a block's products wait for the weights that it is multiplied with
+_NEAR = 1 << 22  # bytes of one array of some classes' covariances at all strengths
+_HELD = 1 << 28  # bytes of rows' moments that are there at once
+_COPIES = 4  # of what there is a moment of for each component: its weights, and sums while they add up
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ def decode(rows: Tensor, sigma: float, codes: Tensor, iterations: int = 12) -> D
     [0, 1, 2]
     """
     mixture = _Mixture.start(rows, sigma, codes)
-    blocks = [_moments(block) for block in torch.split(rows.to(torch.float64), _BLOCK)]
+    blocks = _Moments.of(rows.to(torch.float64))
     for _ in range(iterations):
         mixture = mixture.updated(sum((mixture.joint(block).T @ block for block in blocks), torch.zeros(())))
     parts = [mixture.read(block) for block in blocks]
@@ -83,16 +89,37 @@ class _Mixture:
 
     def log_densities(self, block: Tensor) -> Tensor:
         """Return log N(row; strength, class), shape (n, J, C): one product with the rows' moments."""
-        dim = self.codes.shape[1]
-        s = self.strengths[:, None, None, None]
-        total = self.variance * torch.eye(dim, dtype=torch.float64) + s**2 * self.covariances  # (J, C, d, d)
-        inverse = total.inverse()
-        mean = self.strengths[:, None, None] * self.profiles
-        linear = (inverse @ mean[..., None])[..., 0]
-        constant = -0.5 * ((linear * mean).sum(dim=-1) + total.logdet() + dim * math.log(2 * math.pi))
-        weights = torch.cat([constant[..., None], linear, -0.5 * inverse.flatten(2)], dim=-1)
-        densities: Tensor = block @ weights.flatten(0, 1).T
+        densities: Tensor = block @ self.weights.flatten(0, 1).T
         return densities.reshape(-1, STRENGTHS, len(self.codes))
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """What each component's log-density is of a row's moments, shape (J, C, 1 + d + d^2)."""
+        classes, dim = self.codes.shape
+        weights = self.codes.new_empty(STRENGTHS, classes, moments_of(dim))
+        for part in self.parts:
+            total = self.totals(part)
+            inverse = total.inverse()
+            mean = self.strengths[:, None, None] * self.profiles[part]
+            linear = (inverse @ mean[..., None])[..., 0]
+            constant = (linear * mean).sum(dim=-1) + total.logdet() + dim * math.log(2 * math.pi)
+            weights[:, part, 0] = -0.5 * constant
+            weights[:, part, 1 : dim + 1] = linear
+            weights[:, part, dim + 1 :] = -0.5 * inverse.flatten(2)
+        return weights
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        """Some classes at a time: what is computed of each on its own then stays near the processor."""
+        classes, dim = self.codes.shape
+        each = max(1, _NEAR // (STRENGTHS * 8 * dim**2))
+        return tuple(slice(first, first + each) for first in range(0, classes, each))
+
+    def totals(self, part: slice) -> Tensor:
+        """Return the covariance of a row of each strength and class, noise included, (J, part, d, d)."""
+        s = self.strengths[:, None, None, None]
+        eye = torch.eye(self.codes.shape[1], dtype=torch.float64)
+        return self.variance * eye + s**2 * self.covariances[part]
 
     def joint(self, block: Tensor) -> Tensor:
         """Return the posterior of strength and class, shape (n, J C)."""
@@ -114,38 +141,42 @@ class _Mixture:
 
     def updated(self, moments: Tensor) -> "_Mixture":
         """Return the parameters after one EM step, from the rows' weighted moments, (J C, 1 + d + d^2)."""
-        classes, dim = self.codes.shape
-        shaped = moments.reshape(STRENGTHS, classes, -1)
-        n, first, second = shaped[..., 0], shaped[..., 1 : dim + 1], shaped[..., dim + 1 :]
-        latent = _latent_moments(self, n, first, second.reshape(STRENGTHS, classes, dim, dim))
-        count, total, square = (part.sum(dim=0) for part in latent)
-        start = _LENGTH * self.codes
-        weight = (count + _TIES)[:, None]
-        h = (total + _TIES * start) / weight
-        cross = h[:, :, None] * total[:, None, :]
-        around = square - cross - cross.mT + count[:, None, None] * h[:, :, None] * h[:, None, :]
-        flat = _SPREAD * torch.eye(dim, dtype=torch.float64)
-        covariances = (around + _TIES * flat) / weight[..., None]
+        shaped = moments.reshape(STRENGTHS, len(self.codes), -1)
+        each = [self._updated(part, shaped[:, part]) for part in self.parts]
+        count, profiles, covariances = (torch.cat(kind) for kind in zip(*each, strict=True))
         return _Mixture(
             self.codes,
             self.variance,
             self.strengths,
-            h,
-            (covariances + covariances.mT) / 2,
-            _log_shares(n.sum(dim=1) + 1),
+            profiles,
+            covariances,
+            _log_shares(shaped[..., 0].sum(dim=1) + 1),
             _log_shares(count + _TIES),
         )
 
+    def _updated(self, part: slice, moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return some classes' counts, profiles and covariances after the step."""
+        count, total, square = (sums.sum(dim=0) for sums in _latent_moments(self, part, moments))
+        weight = (count + _TIES)[:, None]
+        h = (total + _TIES * _LENGTH * self.codes[part]) / weight
+        cross = h[:, :, None] * total[:, None, :]
+        around = square - cross - cross.mT + count[:, None, None] * h[:, :, None] * h[:, None, :]
+        flat = _SPREAD * torch.eye(h.shape[1], dtype=torch.float64)
+        covariances = (around + _TIES * flat) / weight[..., None]
+        return count, h, (covariances + covariances.mT) / 2
 
-def _latent_moments(mixture: _Mixture, n: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
+
+def _latent_moments(mixture: _Mixture, part: slice, moments: Tensor) -> tuple[Tensor, ...]:
     """Return the moments of the nodes' own profiles f, given their rows: counts, sums and squares.
 
     Given a row z, f is N(h + G (z - s h), S - s G S) with the gain G = s S (s^2 S + sigma^2 I)^-1.
     """
     s = mixture.strengths[:, None, None]
-    h, S = mixture.profiles, mixture.covariances
-    eye = torch.eye(h.shape[1], dtype=torch.float64)
-    gain = s[..., None] * S @ (mixture.variance * eye + s[..., None] ** 2 * S).inverse()
+    h, S = mixture.profiles[part], mixture.covariances[part]
+    dim = h.shape[1]
+    n, first = moments[..., 0], moments[..., 1 : dim + 1]
+    second = moments[..., dim + 1 :].reshape(*n.shape, dim, dim)
+    gain = s[..., None] * S @ mixture.totals(part).inverse()
     mean = s * h
     off = first - n[..., None] * mean  # sum of z - s h
     cross = first[..., :, None] * mean[..., None, :]
@@ -156,10 +187,48 @@ def _latent_moments(mixture: _Mixture, n: Tensor, first: Tensor, second: Tensor)
     return n, n[..., None] * h + moved, left + cross + cross.mT + gain @ spread @ gain.mT
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """The moments of rows, a block at a time: kept if they are few bytes, else made whenever they are read.
+
+    There are d^2 numbers for each row, so that all of them would be far more than what they are made of.
+    """
+
+    blocks: tuple[Tensor, ...]
+    made: tuple[Tensor, ...] | None
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "_Moments":
+        """Choose the blocks by public sizes."""
+        each = rows.element_size() * moments_of(rows.shape[1])
+        blocks = torch.split(rows, min(_BLOCK, max(_LEAST_BLOCK, _HELD // each)))
+        return cls(blocks, tuple(map(_moments, blocks)) if each * len(rows) <= _HELD else None)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.made) if self.made is not None else map(_moments, self.blocks)
+
+
+def room(classes: int) -> float:
+    """Return about how many bytes decoding takes besides its rows, by public sizes.
+
+    >>> round(room(500) / 2**30)
+    37
+    """
+    return 8 * _COPIES * STRENGTHS * classes * moments_of(classes - 1) + _HELD
+
+
+def moments_of(dim: int) -> int:
+    """Return how many moments a row of so many numbers has."""
+    return 1 + dim + dim**2
+
+
 def _moments(rows: Tensor) -> Tensor:
     """Return [1, z, z z^T] of every row, shape (n, 1 + d + d^2)."""
-    squares = (rows[:, :, None] * rows[:, None, :]).flatten(1)
-    return torch.cat([torch.ones(len(rows), 1, dtype=torch.float64), rows, squares], dim=1)
+    dim = rows.shape[1]
+    found = rows.new_ones(len(rows), moments_of(dim))
+    found[:, 1 : dim + 1] = rows
+    torch.mul(rows[:, :, None], rows[:, None, :], out=found[:, dim + 1 :].view(len(rows), dim, dim))
+    return found
 
 
 def _log_shares(counts: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Graph
+from graphveil.models.classcode.owner import decoder
 from graphveil.models.classcode.owner.fit import fit_owner
 from graphveil.models.classcode.owner.plan import OwnerPlan
 from graphveil.models.classcode.owner.targets import Targets, released_rows
@@ -37,6 +38,10 @@ class ClassCodeOwner(Method):
     unlabelled_send: bool = True
     encoder_share: float | None = None
     degree_budget: int = 1
+
+    def room(self, graph: Graph) -> float:
+        """Return about how many bytes a fit takes: decoding has covariances of each class, of C^2 entries."""
+        return super().room(graph) + decoder.room(graph.num_classes)
 
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, pushes and counts."""

@@ -7,6 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from graphveil.models.classcode.codes import simplex_codes
+from graphveil.models.classcode.owner import decoder
 from graphveil.models.classcode.owner.decoder import decode
 
 CODES = simplex_codes(3)
@@ -110,10 +111,37 @@ def test_noise_alone_says_little() -> None:
 def test_rows_in_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _, _ = drawn(100)
     whole = decode(rows, 0.5, CODES)
-    monkeypatch.setattr("graphveil.models.classcode.owner.decoder._BLOCK", 7)
+    monkeypatch.setattr(decoder, "_BLOCK", 7)
     pieces = decode(rows, 0.5, CODES)
     torch.testing.assert_close(pieces.log_likelihoods, whole.log_likelihoods)
     torch.testing.assert_close(pieces.strengths, whole.strengths)
+
+
+def test_rows_whose_moments_are_not_kept_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _, _ = drawn(600)
+    monkeypatch.setattr(decoder, "_BLOCK", 256)
+    kept, made, make = decode(rows, 0.5, CODES), list[int](), decoder._moments
+
+    def noting(block: torch.Tensor) -> torch.Tensor:
+        made.append(len(block))
+        return make(block)
+
+    monkeypatch.setattr(decoder, "_moments", noting)
+    monkeypatch.setattr(decoder, "_HELD", 256 * 8 * 7)
+    again = decode(rows, 0.5, CODES)
+    assert made == [256, 256, 88] * 13  # once for each step, and once to read
+    for name in ("log_likelihoods", "strengths", "doubts"):
+        assert torch.equal(getattr(kept, name), getattr(again, name))
+
+
+def test_classes_a_few_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = simplex_codes(7)
+    rows = 3 * codes.repeat(20, 1) + 0.1 * torch.sin(torch.arange(840.0).double()).reshape(140, 6)
+    whole = decode(rows, 0.5, codes)
+    monkeypatch.setattr(decoder, "_NEAR", 2 * 10 * 8 * 36)  # two classes
+    pieces = decode(rows, 0.5, codes)
+    for name in ("log_likelihoods", "strengths", "doubts"):
+        torch.testing.assert_close(getattr(pieces, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize("classes", [2, 5])
