@@ -1,8 +1,12 @@
 """Argument checks: each prints ``name=value`` and the range expected, and raises :class:`ConfigError`."""
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
 
 from graphveil.errors import ConfigError
 
@@ -65,6 +69,26 @@ def _at_most(most: int, why: str, named: dict[str, int]) -> None:
     for name, value in named.items():
         if value > most:
             raise ConfigError(f"{name}={_shown(value)} must be at most {most:,}: {why}; choose fewer")
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's number that it is, and anything else as it was.
+
+    Arithmetic of float32 would round what a guarantee is computed from, and files have no word for it.
+
+    >>> import numpy as np
+    >>> plain(np.float32(0.5)), plain(np.uint8(3)), plain(np.longdouble(2)), plain("auto")
+    (0.5, 3, 2.0, 'auto')
+    """
+    if isinstance(value, np.longdouble):
+        return float(value)
+    return value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value
+
+
+def plain_fields(of: Any) -> None:
+    """Replace numbers of NumPy among a dataclass's fields (:func:`plain`); it may be frozen."""
+    for part in dataclasses.fields(of):
+        object.__setattr__(of, part.name, plain(getattr(of, part.name)))
 
 
 def switch(**named: bool) -> None:

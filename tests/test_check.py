@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from graphveil import _check
@@ -88,3 +89,13 @@ def test_numbers_without_measure_are_refused_in_few_words(digits: int) -> None:
             refused(epsilon=10**digits)
     with pytest.raises(ConfigError, match="hops=a number of more than 30 digits must"):
         _check.integer_at_least(1, hops=-(10**digits))
+
+
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float16(0.5), np.longdouble(0.5), np.float64(0.5)])
+def test_numbers_of_numpy_are_the_numbers_that_they_are(number: object) -> None:
+    assert (_check.plain(number), type(_check.plain(number))) == (0.5, float)
+
+
+@pytest.mark.parametrize("value", [*NOT_NUMBERS, 3, 0.5, np.ones(1), np.array(1.0)])
+def test_what_is_no_number_of_numpy_stays_as_it_is(value: object) -> None:
+    assert _check.plain(value) is value

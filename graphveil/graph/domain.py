@@ -45,13 +45,13 @@ class Domain:
 
         Args:
             public: the public edges, undirected.
-            listed: which nodes may have private edges, bool (N). It is public, and never read from the edges.
+            listed: which nodes may have private edges, as :class:`PublicPart` takes them. It is
+                public, and never read from the edges.
 
         Raises:
             GraphError: the list does not fit, or the public edges are directed.
         """
-        PublicPart(public, listed)  # refuses what does not fit
-        nodes = np.flatnonzero(listed.numpy())
+        nodes = np.flatnonzero(PublicPart(public, listed).private_nodes.numpy())
         rank = np.full(public.num_nodes, -1)
         rank[nodes] = np.arange(len(nodes))
         empty = cls(Slots(len(nodes), directed=False), nodes, rank)

@@ -450,11 +450,8 @@ class Graph:
             )
         if self.num_features < 1:
             raise GraphError("the nodes have no features; add at least one column, a constant one if need be")
-        if self.public is not None and len(self.public.private_nodes) != self.num_nodes:
-            raise GraphError(
-                f"the public edges are of {len(self.public.private_nodes)} nodes and the graph has "
-                f"{self.num_nodes}; number nodes alike in both"
-            )
+        if self.public is not None:
+            self.public.check_nodes(self.num_nodes)
         if self.ids is not None and len(self.ids) != self.num_nodes:
             raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
 
@@ -491,6 +488,19 @@ class Graph:
                 raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
         if bool((torch.stack(masks).sum(dim=0) > 1).any()):
             raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
+
+
+def check_kind(graph: object) -> None:
+    """Refuse anything but a graph, such as another library's.
+
+    >>> check_kind("karate")
+    Traceback (most recent call last):
+    graphveil.errors.GraphError: a graph is needed, not a str; load_dataset, read_graph or from_pyg makes one
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(
+            f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
+        )
 
 
 def label_sets_of(given: Any, nodes: int) -> Tensor:

@@ -20,9 +20,11 @@ import numpy.typing as npt
 
 from graphveil import _check
 from graphveil._random import Integers, RowStream, Words
+from graphveil.errors import ConfigError
 
 _WORD = 1 << 64
 _REACH = 43  # e^-43 > 2^-63: the rarest value in the table still has words
+_LEAST = 1e-16  # of epsilon: two words decide at most 89 / epsilon
 _DIGITS = 20  # decimal digits in a word
 
 
@@ -38,7 +40,7 @@ class DiscreteLaplace:
         epsilon: positive.
 
     Raises:
-        ConfigError: epsilon is not positive.
+        ConfigError: epsilon is not positive, or below 1e-16.
 
     >>> noise = DiscreteLaplace(1.0)
     >>> round(noise.sigma, 4)
@@ -53,6 +55,11 @@ class DiscreteLaplace:
     def __post_init__(self) -> None:
         """Check epsilon."""
         _check.positive(epsilon=self.epsilon)
+        if self.epsilon < _LEAST:
+            raise ConfigError(
+                f"epsilon={self.epsilon:g} is below {_LEAST:g}: so much noise does not fit into whole "
+                "numbers of 64 bits; take a larger epsilon"
+            )
 
     @property
     def sigma(self) -> float:

@@ -84,7 +84,10 @@ class EdgeResponse:
         0.959517
         """
         q = self.flip
-        return float((q * (1 - q)) ** 0.5 / (1 - 2 * q))
+        told = (
+            1 - 2 * q
+        )  # below epsilon 1e-16 it has no digits left, and the limit of the formula is 1 / epsilon
+        return float((q * (1 - q)) ** 0.5 / told) if told else 1 / self.epsilon
 
     def draw(self, stream: RowStream, edges: Integers, start: int, stop: int) -> Integers:
         """Return the slots of start .. stop - 1 that are edges afterwards, ascending.

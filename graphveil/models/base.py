@@ -16,7 +16,7 @@ from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
-from graphveil.graph.graph import NO_FOLDS
+from graphveil.graph.graph import NO_FOLDS, check_kind
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
 from graphveil.models.inference.own_graph import OwnGraph
@@ -26,7 +26,6 @@ from graphveil.models.promises import SEEDED
 from graphveil.models.requirements import (
     as_graph,
     check_encoding,
-    check_kind,
     check_magnitudes,
     check_parameters,
 )
@@ -118,6 +117,7 @@ class Estimator(Manners, ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; a parameter is checked as the constructor checks it."""
+        value = _check.plain(value)
         if "_checked" in self.__dict__ and name in self.get_params():
             self.set_params(**{name: value})
         else:
@@ -144,7 +144,7 @@ class Estimator(Manners, ABC):
                 )
         type(self)(**{**known, **params})  # refuses what the constructor refuses
         for name, value in params.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _check.plain(value))
         return self
 
     @property

@@ -18,8 +18,9 @@ from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, to_dense
+from graphveil.graph.graph import check_kind
 from graphveil.models.promises import SEEDED, notes_on, stored_twice
-from graphveil.models.requirements import check_kind, check_unit
+from graphveil.models.requirements import check_unit
 from graphveil.models.session import Session
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit

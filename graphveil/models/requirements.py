@@ -7,6 +7,7 @@ import torch
 from graphveil.errors import ConfigError, GraphError, NotYetError, UnitError
 from graphveil.graph import Graph
 from graphveil.graph.features import columns_beyond
+from graphveil.graph.graph import check_kind
 from graphveil.models.membership import check_members
 from graphveil.models.terms import Terms
 from graphveil.privacy import (
@@ -234,19 +235,6 @@ def as_graph(graph: Any, *, directed: bool) -> Graph:
         return Graph.from_pyg(graph, directed=directed)
     check_kind(graph)  # which refuses it
     raise AssertionError
-
-
-def check_kind(graph: object) -> None:
-    """Refuse anything but a graph, such as another library's.
-
-    >>> check_kind("karate")
-    Traceback (most recent call last):
-    graphveil.errors.GraphError: a graph is needed, not a str; load_dataset, read_graph or from_pyg makes one
-    """
-    if not isinstance(graph, Graph):
-        raise GraphError(
-            f"a graph is needed, not a {type(graph).__name__}; load_dataset, read_graph or from_pyg makes one"
-        )
 
 
 def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:

@@ -2,16 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from graphveil import _check
 from graphveil.errors import ConfigError, NotYetError, UnitError
 from graphveil.graph import Adjacency, EdgeSet, Graph
 from graphveil.graph.domain import Domain
-from graphveil.graph.public_part import no_public_edges
+from graphveil.graph.graph import check_kind
+from graphveil.graph.public_part import PublicPart, no_public_edges
 from graphveil.graph.recipes import about_edges
 from graphveil.perturb.origin import origin_of
 from graphveil.perturb.released import Perturbed
@@ -29,15 +31,16 @@ class Asked(TypedDict, total=False):
     Keys:
         unit: ``"undirected-edge"``, for a directed graph ``"directed-edge"``, or ``"private-slot-edge"``.
         public_edges: under ``"private-slot-edge"``: edges that are public, and stay as they are.
-        private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N). It is
-            public, and never found out from the edges: who has one is what is to be hidden.
+        private_nodes: under ``"private-slot-edge"``: which nodes may have private edges, bool (N) or their
+            numbers, in a tensor, an array or a sequence. It is public, and never found out from the edges:
+            who has one is what is to be hidden.
         unsafe_noise_seed: makes the noise reproducible, which voids the guarantee.
         mode: ``"paper"`` releases by the published code's own algorithm, flaws included, without a guarantee.
     """
 
     unit: str | None
     public_edges: Adjacency | None
-    private_nodes: Tensor | None
+    private_nodes: Tensor | npt.ArrayLike | None
     unsafe_noise_seed: int | None
     mode: Mode
 
@@ -60,6 +63,7 @@ class GraphMechanism(ABC):
 
     def __post_init__(self) -> None:
         """Check every field."""
+        _check.plain_fields(self)
         _check.positive(epsilon=self.epsilon)
         _check.integer_at_least(1, max_edges=self.max_edges)
 
@@ -139,7 +143,7 @@ def release_graph(
     *,
     unit: str | None = None,
     public_edges: Adjacency | None = None,
-    private_nodes: Tensor | None = None,
+    private_nodes: Tensor | npt.ArrayLike | None = None,
     unsafe_noise_seed: int | None = None,
     mode: Mode = "strict",
 ) -> Perturbed:
@@ -149,6 +153,7 @@ def release_graph(
     neither public nor between listed nodes are left out, whatever the graph has of them. Which edges are
     public is said here, or by the graph itself (``Graph.with_public``).
     """
+    check_kind(graph)
     protected, mechanism = parse_unit(unit), mechanism.in_mode(mode)
     domain = domain_of(graph, protected, public_edges, private_nodes)
     known = public_edges_of(graph, protected) if private_nodes is None else public_edges
@@ -191,7 +196,7 @@ def domain_of(
     graph: Graph,
     unit: Unit,
     public_edges: Adjacency | None = None,
-    private_nodes: Tensor | None = None,
+    private_nodes: Tensor | npt.ArrayLike | None = None,
 ) -> Domain:
     """Return the slots that a unit protects; what is public the graph may say itself.
 
@@ -214,8 +219,11 @@ def domain_of(
             "since a graph with one private edge would then differ from one with none for certain; list "
             "everybody if in doubt"
         )
-    none = no_public_edges(graph.num_nodes)
-    return Domain.within(none if public_edges is None else public_edges, private_nodes)
+    public = no_public_edges(graph.num_nodes) if public_edges is None else public_edges
+    listed: Any = private_nodes  # which the part makes a mask
+    part = PublicPart(public, listed)
+    part.check_nodes(graph.num_nodes)
+    return Domain.within(public, part.private_nodes)
 
 
 def adjacency_of(found: Tensor, domain: Domain, public: Adjacency | None, origin: str) -> Adjacency:

@@ -19,6 +19,9 @@ from graphveil.errors import CalibrationError
 MU_RANGE = (1e-6, 60.0)
 _MOST = 1e6  # a larger mu has an epsilon of over 10^11, in which float64 loses its way: none is told
 _LEAST = 1e-100  # and a smaller one costs as much as this, whose squares float64 still holds
+_FAR = (
+    1e50  # an epsilon at which every delta is 0 for a mu that is told; float64 has no squares of larger ones
+)
 _ROUND_DOWN = 1e-9  # relative; calibration errs towards more noise
 
 
@@ -37,7 +40,7 @@ def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.fl
     >>> deltas_of(np.array([-1.0, 1.0]), 1.0).round(9).tolist()
     [0.678817975, 0.126936738]
     """
-    mu = max(mu, _LEAST)
+    mu, epsilons = max(mu, _LEAST), np.minimum(epsilons, _FAR)
     a = log_ndtr(mu / 2 - epsilons / mu)
     b = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
     return np.exp(a) * -np.expm1(np.minimum(0.0, b - a))

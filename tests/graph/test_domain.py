@@ -1,6 +1,7 @@
 """Which slots are protected: between listed nodes, without public edges, whatever block asks."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,13 @@ from graphveil.errors import GraphError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import blocks
 from graphveil.graph.domain import Domain
+from graphveil.graph.public_part import PublicPart
 
 LISTED = torch.tensor([True, False, True, True, False, True])
+LISTS = [LISTED.tolist(), LISTED.numpy(), [0, 2, 3, 5], (5, 3, 2, 0), torch.tensor([0, 2, 3, 5])]
+LISTS += [np.array([0, 2, 3, 5], dtype=np.uint8)]
+NO_LISTS = [torch.ones(5, dtype=torch.bool), torch.ones(6), [1, 0, 1, 1, 0, 1], [0, 6], [-1, 2], [0.0, 2.0]]
+NO_LISTS += ["all", {0, 2}, [[0, 2], [3]], [[0, 2]], [None], 5, [10**30]]
 
 
 def edges(*pairs: tuple[int, int], directed: bool = False) -> Adjacency:
@@ -27,6 +33,14 @@ def test_slots_are_pairs_of_listed_nodes() -> None:
         (0, 2), (0, 3), (2, 3), (0, 5), (2, 5), (3, 5),
     ]  # fmt: skip
     assert domain.protects(np.arange(6)).tolist() == [False, True, True, True, True, True]
+
+
+@pytest.mark.parametrize("listed", LISTS)
+def test_a_list_is_a_mask_or_numbers_of_nodes(listed: Any) -> None:
+    assert Domain.within(edges(), listed).nodes.tolist() == [0, 2, 3, 5]
+    assert PublicPart(edges(), listed).private_nodes.tolist() == LISTED.tolist()
+    assert PublicPart(edges(), range(6)).num_private_nodes == 6  # type: ignore[arg-type]  # it takes more
+    assert PublicPart(edges(), []).num_private_nodes == 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 6])
@@ -52,7 +66,10 @@ def test_without_a_list_every_pair_is_a_slot() -> None:
 
 
 def test_a_list_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(GraphError, match="private_nodes must be bool"):
-        Domain.within(edges(), torch.ones(5, dtype=torch.bool))
+    for listed in NO_LISTS:
+        with pytest.raises(GraphError, match=r"private_nodes must be bool .* or numbers of nodes from 0 to"):
+            Domain.within(edges(), listed)
     with pytest.raises(GraphError, match="directed=False"):
         Domain.within(edges(directed=True), LISTED)
+    with pytest.raises(GraphError, match="must be an Adjacency, not a list"):
+        PublicPart([(0, 1)], LISTED)  # type: ignore[arg-type]

@@ -72,13 +72,13 @@ def test_golden_deviations() -> None:
     assert [round(sigma_of(epsilon), 4) for epsilon in (0.5, 1.0, 4.0)] == [2.7992, 1.357, 0.195]
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan, 9e-17, 1e-300])
 def test_a_budget_is_positive(epsilon: float) -> None:
     with pytest.raises(ConfigError, match="epsilon"):
         DiscreteLaplace(epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-5, 50.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [1e-16, 1e-9, 1e-5, 50.0, 1000.0])
 def test_any_epsilon_is_drawn(epsilon: float) -> None:
     law = DiscreteLaplace(epsilon)
     drawn = law.draw(RowStream(bytes(32)), np.arange(60))

@@ -79,6 +79,11 @@ def test_no_answer_loses_more_than_epsilon(epsilon: float, share: float) -> None
     keeps_its_budget(epsilon, share)
 
 
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-17, 1e-6])
+def test_estimates_at_a_tiny_epsilon_deviate_by_its_inverse(epsilon: float) -> None:
+    assert EdgeResponse(epsilon).estimate_deviation() == pytest.approx(1 / epsilon)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 20.0])
 def test_all_of_epsilon_is_used(epsilon: float) -> None:
     assert float(largest_loss(EdgeResponse(epsilon))) == pytest.approx(epsilon, rel=1e-9)

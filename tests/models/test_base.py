@@ -93,6 +93,22 @@ class TestConfiguration:
         with pytest.raises(ConfigError, match=message):
             build(method, **wrong)
 
+    def test_numbers_of_numpy_are_taken_as_the_numbers_that_they_are(self, method):
+        given = {
+            "seed": np.int64(3),
+            "epochs": np.uint8(3),
+            "delta": np.float32(2**-20),
+            "dropout": np.float16(0),
+        }
+        given |= {"epsilon": np.longdouble(2)} if method in PRIVATE else {}
+        model = build(method, **given)
+        assert not any(isinstance(value, np.generic) for value in model.get_params().values())
+        plain = build(method, **{name: value.item() for name, value in given.items()} | {"delta": 2**-20})
+        assert model.get_params() == plain.get_params()
+        model.set_params(seed=np.int32(7))
+        model.epochs = np.int16(9)
+        assert (type(model.seed), type(model.epochs)) == (int, int)
+
     def test_a_unit_of_released_graphs_is_named_as_such(self, method):
         if method == "mlp":  # which reads no edge, so that none has to be told from another
             assert build(method, unit="private-slot-edge").tells_slots is False

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphveil import perturb
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, GraphError, InputError, UnitError
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.domain import Domain
 from graphveil.perturb import MECHANISMS, GraphMechanism, release_graph
@@ -55,6 +55,46 @@ def test_public_edges_stay_and_nobody_else_gets_any(name: str) -> None:
         assert all(v < 16 for _, v in found)  # the path goes on to 23, and none of it is in the list
         added |= found - pairs(PUBLIC)
     assert added
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("listed", [range(16), list(range(16)), np.arange(16), LISTED.tolist()])
+def test_a_list_of_nodes_may_be_any_sequence_of_numbers(name: str, listed: object) -> None:
+    found = []
+    for nodes in (listed, LISTED):
+        asked = PRIVATE | {"private_nodes": nodes, "unsafe_noise_seed": 1}
+        found.append(pairs(release_graph(graph_of(), mechanism(name), **asked).graph.adjacency))  # type: ignore[arg-type]
+    assert found[0] == found[1]
+
+
+FEW = Adjacency.from_edges([0], [1], num_nodes=5, directed=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        *((name, {**PRIVATE, "private_nodes": "all"}, "private_nodes must be bool") for name in NAMES),
+        *((name, {**PRIVATE, "public_edges": FEW, "private_nodes": [0]}, "are of 5 nodes") for name in NAMES),
+        *((name, {**PRIVATE, "public_edges": [(0, 1)]}, "must be an Adjacency") for name in NAMES),
+        *((name, {"unsafe_noise_seed": "x"}, "unsafe_noise_seed='x' must be a whole") for name in NAMES),
+        *((name, {"epsilon": 1e-300}, "does not fit") for name in NAMES if name != "edge-rand"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_booked(
+    name: str, changes: dict[str, object], words: str
+) -> None:
+    graph, asked = graph_of(), {"unit": "undirected-edge", "epsilon": 2.0} | changes
+    epsilon = asked.pop("epsilon")
+    with pytest.raises(InputError, match=words):
+        release_graph(graph, MECHANISMS[name](epsilon=epsilon), **asked)  # type: ignore[arg-type]
+    assert ledger_of(graph.edge_set).entries == ()
+
+
+def test_only_a_graph_is_released_and_numbers_of_numpy_are_numbers() -> None:
+    with pytest.raises(GraphError, match="a graph is needed, not a ndarray"):
+        perturb.edge_rand(np.eye(3), epsilon=1.0, unit="undirected-edge")  # type: ignore[arg-type]
+    made = [mechanism("edge-rand", epsilon) for epsilon in (np.float32(0.5), np.float16(0.5), 0.5)]  # type: ignore[arg-type]
+    assert made[0] == made[1] == made[2] and type(made[0].epsilon) is float
 
 
 @pytest.mark.parametrize("name", NAMES)

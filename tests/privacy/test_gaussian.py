@@ -31,6 +31,13 @@ def test_the_curve_is_the_tradeoff_of_two_normals() -> None:
     assert gaussian.delta_of(epsilon, mu) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", [1e50, 1e160, 1e308, 1.7976931348623157e308])
+def test_an_epsilon_beyond_all_has_no_delta_and_no_noise(epsilon: float) -> None:
+    assert [gaussian.delta_of(epsilon, mu) for mu in (1e-100, 1e-6, 60.0, 1e6)] == [0.0] * 4
+    with pytest.raises(CalibrationError, match="choose a smaller epsilon"):
+        gaussian.mu_of(epsilon, 1e-5)
+
+
 def test_without_a_difference_nothing_leaks() -> None:
     assert gaussian.delta_of(0.0, 0.0) == 0.0
     assert gaussian.epsilon_of(0.0, 1e-9) == 0.0

@@ -105,6 +105,8 @@ def calibrate(
     >>> [round(sigma, 3) for sigma in calibrate("gap", "directed-edge", 1.0, 1e-5, hops=2).noise_std]
     [5.276, 5.276]
     """
+    epsilon, delta, noise_std = map(_check.plain, (epsilon, delta, noise_std))
+    nodes, classes, dim, training, labelled = map(_check.plain, (nodes, classes, dim, training, labelled))
     if isinstance(parse_unit(unit, max_degree=config.get("assured_max_degree")), NoUnit):
         raise UnitError(
             "unit 'none' adds no noise, so there is nothing to calibrate; name the unit to protect"
