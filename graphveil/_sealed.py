@@ -21,7 +21,7 @@ from graphveil.errors import ReleaseError
 Bytes = npt.NDArray[np.uint8]
 
 SLACK = 16  # bytes that must follow where something is opened into: the cipher may touch them
-_DAMAGED = "a message between processes is damaged, or was sealed by another"
+DAMAGED = "a message between processes is damaged, or was sealed by another"
 _KEY, _NONCE, _TAG, _PUBLIC = 32, 12, 16, 32
 
 
@@ -79,7 +79,7 @@ class Box:
             cipher.update_into(body.data, out.data)
             cipher.finalize()
         except (InvalidTag, ValueError):
-            raise ReleaseError(_DAMAGED) from None
+            raise ReleaseError(DAMAGED) from None
         return len(body)
 
 
@@ -106,7 +106,7 @@ class Lock:
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(theirs))
         except ValueError:  # no public half at all
-            raise ReleaseError(_DAMAGED) from None
+            raise ReleaseError(DAMAGED) from None
         return _box_of(shared, theirs, self.public).open(_LOCK, body)
 
 

@@ -47,7 +47,7 @@ def data_root() -> Path:
 @pytest.fixture
 def ray_here(ray_folder: Path) -> Iterator[Path]:
     """Join a cluster of Ray on this machine, with room for two workers; give the folder that it writes to."""
-    from graphveil.release.engines.cluster.crew import imported
+    from graphveil.release.engines.cluster.joining import imported
 
     ray = imported()
     if not ray.is_initialized():

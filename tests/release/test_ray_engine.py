@@ -1,6 +1,11 @@
 """The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
 
 import re
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +15,17 @@ import torch
 import graphveil as gv
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import Adjacency
+from graphveil.graph.blocks import Edges
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
+from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.cluster import crew
 from graphveil.release.engines.on_ray import RayEngine
 from graphveil.release.engines.row_range import RowRange
+from graphveil.release.rows.own_lists import OutDegrees
 from release import on_ray
 from release.test_disk_engine import drawn, stored
-from release.test_engines import ASKED, THREE, asked, star, works
+from release.test_engines import ASKED, NODES, THREE, asked, star, works
 
 pytest.importorskip("ray", reason="Ray is not installed (extra 'ray')")
 
@@ -89,6 +97,64 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
     assert torch.equal(asked("steered", engine), asked("steered", InMemoryEngine()))  # who is left goes on
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Slow(BlockWork):
+    """Work that takes its time."""
+
+    inner: BlockWork
+
+    def __call__(self, edges: Edges) -> torch.Tensor:
+        time.sleep(0.2)
+        return self.inner(edges)
+
+
+def test_a_query_that_is_left_changes_nothing_of_the_next_one(ray_here: Path) -> None:
+    pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
+    engine, graph, work = RayEngine(**TWO, block_rows=1), star(15), OutDegrees(16)
+    here = torch.cat(list(InMemoryEngine(1).run(work, graph)))
+    left = engine.run(Slow(work), graph)
+    assert torch.equal(next(left), here[:16])
+    later = engine.run(work, graph)
+    first = next(later)
+    left.close()  # the end of what was left comes in the middle of the next one
+    assert torch.equal(torch.cat([first, *later]), here)
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt) as kept:
+        list(engine.run(Slow(work), graph))
+    assert torch.equal(torch.cat(list(engine.run(work, graph))), here)
+    del kept
+
+
+def test_a_query_does_not_go_on_behind_another_one(ray_here: Path) -> None:
+    engine, graph = RayEngine(**TWO, block_rows=1), star(15)
+    other = drawn().adjacency
+    for begun in (lambda: list(engine.run(OutDegrees(NODES), other)), lambda: engine.check(other)):
+        left = engine.run(OutDegrees(16), graph)
+        next(left)
+        begun()
+        with pytest.raises(ReleaseError, match="another query was begun"):
+            list(left)
+
+
+def test_engines_share_workers_or_release_them_and_another_cluster_is_refused(ray_here: Path) -> None:
+    first, graph = RayEngine(**TWO), star(5)
+    first.check(graph)
+    crew_there = first._crew()
+    for other in (RayEngine(workers=1), RayEngine(workers=2, wait=90.0, block_rows=2), RayEngine()):
+        assert other._crew() is crew_there and len(other._crew().members(other.workers)) <= 2
+    begun = time.monotonic()
+    more = RayEngine(workers=3, wait=300.0)  # there is room for two, and the third may come
+    assert more._crew() is crew_there and len(list(more.run(OutDegrees(6), graph))) == 1
+    with pytest.raises(ConfigError, match=r"joined to the cluster.*ray\.shutdown"):
+        RayEngine(address="192.0.2.77:1").check(graph)
+    assert time.monotonic() - begun < 60
+    thick = RayEngine(workers=1, threads=2, wait=300.0)
+    assert len(list(thick.run(OutDegrees(6), graph))) == 1
+    assert thick._crew() is not crew_there
+    thick.stop()
+
+
 def test_a_fit_has_the_same_bytes(ray_here: Path) -> None:
     graph = gv.load_dataset("synthetic/tiny")
     settings = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-5, "seed": 3, "unsafe_noise_seed": 4}
@@ -113,8 +179,12 @@ def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_spent(
 
 def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "__version__", "9.9")
-    with pytest.raises(ConfigError, match=r"and this is 9\.9"):
+    RayEngine().stop()
+    with pytest.raises(ConfigError, match=r"and this is 9\.9") as kept:
         RayEngine(workers=1, wait=300.0).check(star(3))
+    monkeypatch.undo()  # whoever was refused is let go, though the error that is kept knows the crew
+    RayEngine(**TWO).check(star(3))
+    assert kept and len(RayEngine(**TWO)._crew().members()) == 2
 
 
 def test_the_page_about_clusters_runs(ray_here: Path) -> None:

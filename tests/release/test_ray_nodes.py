@@ -22,7 +22,7 @@ from graphveil.graph import Adjacency
 from graphveil.privacy import MemoryLedger, UndirectedEdge
 from graphveil.release import InMemoryEngine, NeighborSumData, Release, ReleaseKey, ReleasePlan
 from graphveil.release.engines.base import Engine
-from graphveil.release.engines.cluster.crew import imported
+from graphveil.release.engines.cluster.joining import imported
 from graphveil.release.plan import hops
 from release import on_ray
 

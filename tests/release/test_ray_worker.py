@@ -17,8 +17,9 @@ from graphveil.graph.blocks import Edges, block_of
 from graphveil.graph.stored.checked import StoredEdges
 from graphveil.graph.stored.manifest import SOURCES, read_manifest
 from graphveil.release.engines.base import BlockWork
-from graphveil.release.engines.cluster import crew, parcels
+from graphveil.release.engines.cluster import joining, parcels
 from graphveil.release.engines.cluster.parcels import Parcel, packed, unpacked
+from graphveil.release.engines.cluster.worker import _NO_WORK as NO_WORK
 from graphveil.release.engines.cluster.worker import Worker
 from graphveil.release.engines.named import engine_for
 from graphveil.release.engines.on_ray import RayEngine
@@ -56,12 +57,27 @@ def test_values_arrive_as_they_were_and_parts_tell_nothing(
     box = Box()
     parcel = sent("work", value, box)
     assert all(secret not in one.tobytes() for one in parcel.parts)
-    assert len(parcel.parts) == -(-sum(-(-size // 64) * 64 for size in parcel.sizes) // part)
+    assert len(parcel.parts) == -(-parcel.size // part)
     back = unpacked(parcel, box, parcel.parts)
     assert back["key"] == secret and torch.equal(back["rows"], value["rows"])  # type: ignore[arg-type]
     assert back["codes"].tolist() == [0, 1, 2] and back["none"] is None
     assert back["rows"].data_ptr() % 64 == 0
     back["rows"][0] = 1.0  # memory of its own
+
+
+@needs_ray
+def test_the_size_of_a_block_tells_no_degree() -> None:
+    box, sizes = Box(), set()
+    for edges in (0, 1, 9, 500, 15_000):  # of one row, in a block of its own
+        block = Edges(
+            0, 1, torch.tensor([0, edges], dtype=torch.int32), torch.zeros(edges, dtype=torch.int32)
+        )
+        parcel = sent("edges", block, box)
+        sizes.add((parcel.size, *map(len, parcel.parts)))
+        assert len(unpacked(parcel, box, parcel.parts).sources) == edges
+    assert len(sizes) == 1
+    large = {parcels._coarse(size) for size in range(1 << 20, 1 << 21)}
+    assert large == {1 << 20, 5 << 18, 6 << 18, 7 << 18, 1 << 21}  # to the next quarter step
 
 
 @needs_ray
@@ -72,8 +88,11 @@ def test_parts_that_change_places_are_refused(monkeypatch: pytest.MonkeyPatch) -
     for wrong in (parcel.parts[::-1], (parcel.parts[0],) * len(parcel.parts)):
         with pytest.raises(ReleaseError, match="damaged"):
             unpacked(parcel, box, wrong)
+    for other in (parcel._replace(name="other"), parcel._replace(size=parcel.size + 64)):
+        with pytest.raises(ReleaseError, match="damaged"):
+            unpacked(other, box, parcel.parts)
     with pytest.raises(ReleaseError, match="damaged"):
-        unpacked(parcel._replace(name="other"), box, parcel.parts)
+        unpacked(parcel, box, parcel.parts[:-1])
 
 
 # -- workers -----------------------------------------------------------------------------------------------
@@ -85,9 +104,9 @@ def test_a_worker_does_every_kind_of_work_on_blocks_that_are_sent() -> None:
     one = worker(box)
     assert one.see("star", None) == ""
     for work in works():
-        one.begin("star", sent("work", work, box))
+        one.begin("star", sent("query", work, box))
         edges = block_of(graph, 0, 6)
-        got = one.block((0, 6), sent("edges", edges, box))
+        got = one.block("query", (0, 6), sent("edges", edges, box))
         assert not isinstance(got, str) and torch.equal(torch.from_numpy(got), work(edges)), type(work)
 
 
@@ -96,14 +115,31 @@ def test_blocks_are_remembered_for_one_graph() -> None:
     box, graph = Box(), star(5)
     one = worker(box)
     one.see("star", None)
-    one.begin("star", sent("work", SourceIds(), box))
-    first = one.block((0, 2), sent("edges", block_of(graph, 0, 2), box))
-    again = one.block((0, 2), None)
+    one.begin("star", sent("query", SourceIds(), box))
+    first = one.block("query", (0, 2), sent("edges", block_of(graph, 0, 2), box))
+    again = one.block("query", (0, 2), None)
     assert not isinstance(first, str) and not isinstance(again, str) and (first == again).all()
     one.see("another", None)
-    assert str(one.block((0, 2), None)) == "it failed with AssertionError"
-    one.begin("star", sent("work", SourceIds(), box))
-    assert str(one.block((0, 2), None)) == "it cannot read the graph"
+    one.begin("another", sent("query", SourceIds(), box))
+    assert str(one.block("query", (0, 2), None)) == "it failed with AssertionError"
+    one.begin("star", sent("query", SourceIds(), box))
+    assert str(one.block("query", (0, 2), None)) == "it cannot read the graph"
+
+
+@needs_ray
+def test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it() -> None:
+    box, graph = Box(), star(5)
+    one, block = worker(box), sent("edges", block_of(graph, 0, 6), box)
+    one.see("star", None)
+    one.begin("star", sent("left", works()[0], box))
+    one.begin("star", sent("query", SourceIds(), box))
+    assert str(one.block("left", (0, 6), block)) == NO_WORK
+    one.end("left")  # late, as from an error's frame that somebody kept
+    got = one.block("query", (0, 6), block)
+    assert not isinstance(got, str)
+    assert torch.equal(torch.from_numpy(got), SourceIds()(block_of(graph, 0, 6)))
+    one.see("another", None)  # and no work is done on a graph that it was not asked about
+    assert str(one.block("query", (0, 6), block)) == NO_WORK
 
 
 class Spoken(BlockWork):
@@ -118,14 +154,16 @@ def test_what_goes_wrong_is_said_without_a_value() -> None:
     box, graph = Box(), star(5)
     one = worker(box)
     one.see("star", None)
-    assert one.block((0, 2), None) == "it was given no work"
-    one.begin("star", sent("work", Spoken(), box))
-    assert one.block((0, 2), sent("edges", block_of(graph, 0, 2), box)) == "it failed with ValueError"
-    one.begin("star", sent("work", SourceIds(), Box()))
-    assert "damaged" in str(one.block((0, 2), None))
-    one.begin("star", sent("work", SourceIds(), box))
-    one.end()
-    assert isinstance(one.block((0, 2), None), str)
+    assert one.block("query", (0, 2), None) == NO_WORK
+    one.begin("star", sent("query", Spoken(), box))
+    assert (
+        one.block("query", (0, 2), sent("edges", block_of(graph, 0, 2), box)) == "it failed with ValueError"
+    )
+    one.begin("star", sent("query", SourceIds(), Box()))
+    assert "damaged" in str(one.block("query", (0, 2), None))
+    one.begin("star", sent("query", SourceIds(), box))
+    one.end("query")
+    assert isinstance(one.block("query", (0, 2), None), str)
 
 
 # -- edges on shared storage -------------------------------------------------------------------------------
@@ -139,9 +177,9 @@ def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_pat
     box = Box()
     one = worker(box)
     assert one.see("folder", sent("folder", StoredEdges(tmp_path, manifest), box)) == ""
-    one.begin("folder", sent("work", SourceIds(), box))
+    one.begin("folder", sent("query", SourceIds(), box))
     for rows in ((0, 5), (5, 16), (16, graph.num_nodes)):
-        got = one.block(rows, None)
+        got = one.block("query", rows, None)
         want = SourceIds()(block_of(graph, *rows))
         assert not isinstance(got, str) and torch.equal(torch.from_numpy(got), want)
     assert "missing" in one.see("none", sent("f", StoredEdges(tmp_path / "none", manifest), box))
@@ -149,9 +187,9 @@ def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_pat
     bytes_there[-4] ^= 1
     (tmp_path / SOURCES).write_bytes(bytes_there)
     assert one.see("changed", sent("folder", StoredEdges(tmp_path, manifest), box)) == ""
-    one.begin("changed", sent("work", SourceIds(), box))
-    assert not isinstance(one.block((0, 5), None), str)  # of a block that is as it was
-    assert f"block {len(manifest.blocks) - 1}" in str(one.block((16, graph.num_nodes), None))
+    one.begin("changed", sent("query", SourceIds(), box))
+    assert not isinstance(one.block("query", (0, 5), None), str)  # of a block that is as it was
+    assert f"block {len(manifest.blocks) - 1}" in str(one.block("query", (16, graph.num_nodes), None))
 
 
 # -- refusals ----------------------------------------------------------------------------------------------
@@ -190,7 +228,7 @@ def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, worke
 
 
 def test_ray_is_told_to_report_to_nobody() -> None:
-    assert crew._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert joining._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
 # -- seeded bugs -------------------------------------------------------------------------------------------
@@ -201,7 +239,15 @@ def a_failure_is_told_with_its_values(patch: Patch) -> None:
 
 
 def a_worker_keeps_its_work_and_its_key(patch: Patch) -> None:
-    patch.setattr(Worker, "end", lambda self: None)
+    patch.setattr(Worker, "end", lambda self, query: None)
+
+
+def a_late_end_ends_whatever_is_done_by_then(patch: Patch) -> None:
+    patch.setattr(Worker, "end", lambda self, query: setattr(self, "_work", None))
+
+
+def values_are_as_long_as_they_are(patch: Patch) -> None:
+    patch.setattr(parcels, "_coarse", lambda size: size)
 
 
 def a_worker_answers_from_blocks_of_another_graph(patch: Patch) -> None:
@@ -230,6 +276,11 @@ BUGS = (
             ),
             (a_failure_is_told_with_its_values, test_what_goes_wrong_is_said_without_a_value),
             (a_worker_keeps_its_work_and_its_key, test_what_goes_wrong_is_said_without_a_value),
+            (
+                a_late_end_ends_whatever_is_done_by_then,
+                test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it,
+            ),
+            (values_are_as_long_as_they_are, test_the_size_of_a_block_tells_no_degree),
             (a_worker_answers_from_blocks_of_another_graph, test_blocks_are_remembered_for_one_graph),
             (
                 a_folder_that_has_changed_is_believed,

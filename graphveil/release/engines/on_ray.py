@@ -20,7 +20,7 @@ from graphveil.release.engines.cluster.crew import RayCrew, Wanted
 
 _MOST, _LEAST = 1 << 22, 1 << 10  # rows of a block: each block costs milliseconds
 
-_standing: dict[int, tuple[Wanted, RayCrew]] = {}  # by process: the workers that it has
+_standing: dict[int, RayCrew] = {}  # by process: the workers that it has
 _lock = RLock()  # one query at a time
 
 
@@ -89,7 +89,7 @@ class RayEngine(Engine):
         """
         with _lock:
             crew = self._crew()
-            count, workers = adjacency.num_nodes - first, max(1, len(crew.members()))
+            count, workers = adjacency.num_nodes - first, max(1, len(crew.members(self.workers)))
             step = self.block_rows or self._step(count, workers)
             rows = list(ranges(adjacency, step, first))
             for result in crew.run(work, adjacency, rows, self.losses):
@@ -107,17 +107,16 @@ class RayEngine(Engine):
         with _lock:
             known = _standing.pop(os.getpid(), None)
             if known is not None:
-                known[1].dismiss()
+                known.dismiss()
 
     def _crew(self) -> RayCrew:
-        """Return this process's workers on the cluster; they stay until it ends, or asks for others."""
+        """Return this process's workers on the cluster, which engines of as many threads share."""
         wanted = Wanted(address=self.address, workers=self.workers, threads=self.threads, wait=self.wait)
         known = _standing.get(os.getpid())
-        if known is not None and known[0] == wanted and known[1].stands:
-            return known[1]
+        if known is not None and known.serves(wanted):
+            return known
         self.stop()  # they would hold the processors that others wait for
-        crew = RayCrew(wanted)
-        _standing[os.getpid()] = wanted, crew
+        crew = _standing[os.getpid()] = RayCrew(wanted)
         return crew
 
 

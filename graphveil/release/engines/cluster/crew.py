@@ -1,10 +1,9 @@
 """Workers on a cluster of Ray: started, given keys and work, replaced when they are lost.
 
 Ray starts processes, finds them room, and carries sealed parcels; it repeats nothing by itself. What it
-writes down of a call are a method's name and the numbers of rows.
+writes down of a call are a method's name, the numbers of rows, and random names.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,21 +13,16 @@ from weakref import WeakKeyDictionary
 
 from graphveil import __version__
 from graphveil._sealed import Box, seal_to
-from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
+from graphveil.errors import ConfigError, ReleaseError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import block_of
 from graphveil.graph.stored.checked import StoredEdges
 from graphveil.graph.stored.opened import manifest_of
 from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.cluster.dealing import Dealer, LostError
+from graphveil.release.engines.cluster.joining import connected, imported, joined_as, owned
 from graphveil.release.engines.cluster.parcels import Parcel, packed
 from graphveil.release.engines.cluster.worker import Result, Rows, Worker
-
-_QUIET = {  # read by Ray when it is imported or started
-    "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +55,8 @@ class Laid:
 class RayCrew:
     """The workers of one process on one cluster, which stay until the process ends.
 
-    All parcels are sealed under one key, which each worker is sent sealed to its own lock.
+    All parcels are sealed under one key, which each worker is sent sealed to its own lock. Engines share a
+    crew: it grows to what the greediest of them wants, and each query is dealt to as many as its own does.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -70,26 +65,40 @@ class RayCrew:
         Raises:
             ConfigError: the cluster is not there, has no room, or has another version of this library.
         """
-        self._ray, self._wanted, self._box = connected(wanted), wanted, Box()
-        self._joined = self._ray.get_runtime_context().get_worker_id()
+        self._ray, self._wanted, self._box = connected(wanted.address), wanted, Box()
+        self._joined = joined_as(self._ray)
         self._laid: WeakKeyDictionary[Adjacency, Laid] = WeakKeyDictionary()
         self._here: list[Member] = []
         self._coming: dict[Any, Member] = {}
         self._graph: Laid | None = None
-        self._work: Parcel | None = None
-        self._call: tuple[list[Rows], dict[Rows, Parcel]] = ([], {})
+        self._query: Asked | None = None
         try:
-            self._gather(wanted.workers or self._room())
+            self._gather()
         except BaseException:
             self.dismiss()
             raise
 
-    def _gather(self, workers: int) -> None:
-        """Wait for so many workers, or for those that come in time."""
-        wanted = self._wanted
-        for _ in range(workers):
+    def serves(self, wanted: Wanted) -> bool:
+        """Whether this crew can do what is wanted now; if so, see that enough workers are there.
+
+        Raises:
+            ConfigError: another cluster is wanted than this process is joined to.
+        """
+        if not self.stands or wanted.threads != self._wanted.threads:
+            return False
+        connected(wanted.address)
+        self._wanted = wanted
+        self._gather()
+        return True
+
+    def _gather(self) -> None:
+        """Ask for the workers that are missing, and wait for those that the cluster has processors for."""
+        wanted, room = self._wanted, self._room()
+        workers = wanted.workers or room
+        missing = workers - len(self._here) - len(self._coming)
+        for _ in range(missing):
             self._start()
-        while self._coming:
+        while self._coming and (not self._here or (missing > 0 and len(self._here) < min(workers, room))):
             if not self._admit(wanted.wait):
                 break
         if not self._here:
@@ -101,10 +110,13 @@ class RayCrew:
     @property
     def stands(self) -> bool:
         """Whether this process is still joined to the cluster as it was."""
-        ray = self._ray
-        return bool(ray.is_initialized() and ray.get_runtime_context().get_worker_id() == self._joined)
+        return bool(self._ray.is_initialized() and joined_as(self._ray) == self._joined)
 
     # -- what an engine asks -------------------------------------------------------------------------------
+
+    def members(self, workers: int | None = None) -> list[Member]:
+        """Return the workers that are there, or so many of them."""
+        return self._here[:workers]
 
     def look(self, adjacency: Adjacency) -> None:
         """Show the workers a graph; refuse one that they cannot read.
@@ -115,82 +127,83 @@ class RayCrew:
         laid = self._laid_of(adjacency)
         if self._graph is laid:
             return
-        self._graph = laid
+        self._graph = self._query = None  # until all have seen it, whatever happens meanwhile
         answers = [member.handle.see.remote(laid.name, laid.stored) for member in self._here]
         for words in self._all(answers):
             if words:
-                self._graph = None
                 raise ConfigError(
                     f"a worker cannot read the prepared graph: {words}; keep the folder on storage that "
                     "every machine has under the same path"
                 )
+        self._graph = laid
 
     def run(self, work: BlockWork, adjacency: Adjacency, rows: list[Rows], losses: int) -> Iterator[Result]:
-        """Yield what a work makes of blocks of rows, in their order."""
+        """Yield what a work makes of blocks of rows, in their order.
+
+        Raises:
+            ReleaseError: too many workers were lost, or another query was begun meanwhile.
+        """
         self.look(adjacency)
         laid = self._laid_of(adjacency)
         if laid.stored is None:
             for each in rows:
                 if each not in laid.blocks:
-                    laid.blocks[each] = self._put(
-                        f"{laid.name}/{each[0]}-{each[1]}", block_of(adjacency, *each)
-                    )
-        self._work = self._put(token_hex(8), work)
-        self._call = rows, laid.blocks
-        for member in self._here:
-            member.handle.begin.remote(laid.name, self._work)
+                    name = f"{laid.name}/{each[0]}-{each[1]}"
+                    laid.blocks[each] = self._put(name, block_of(adjacency, *each))
         homes = laid.homes.setdefault((len(rows), rows[0][0] if rows else 0), {})
+        query = self._query = Asked(self, self._wanted, laid, rows, self._put(token_hex(8), work))
         try:
-            yield from Dealer(self, len(rows), homes, losses).run()
+            yield from Dealer(query, len(rows), homes, losses).run()
         finally:
-            self._work = None
-            for member in self._here:
-                member.handle.end.remote()
+            query.end()
 
-    def dismiss(self) -> None:
-        """End all workers, if this process is still on the cluster."""
-        members = [*self._here, *self._coming.values()]
-        self._here, self._coming = [], {}
-        if self.stands:
-            for member in members:
-                self._ray.kill(member.handle)
+    def asks(self, query: "Asked") -> bool:
+        """Whether a query is the one that is being answered: none was begun after it."""
+        return self._query is query
 
-    # -- what a dealer asks --------------------------------------------------------------------------------
+    def next_of(self, tickets: list[object], wait: float) -> object | None:
+        """Wait for a ticket of these, or for a worker that joins (None).
 
-    def members(self) -> list[Member]:
-        """Return the workers that are there."""
-        return list(self._here)
-
-    def ask(self, member: Member, block: int) -> object:
-        """Ask a worker for a block."""
-        rows, parcels = self._call
-        return member.handle.block.remote(rows[block], parcels.get(rows[block]))
-
-    def first(self, tickets: list[object]) -> object | None:
-        """Wait for a block, or for a worker that joins."""
+        Raises:
+            ReleaseError: nobody is there, and nobody came in time.
+        """
         if not self._here and not tickets:
-            if not self._coming or not self._admit(self._wanted.wait):
+            if not self._coming or not self._admit(wait):
                 raise ReleaseError(
-                    f"every worker is lost and none came within {self._wanted.wait:g} seconds; the release "
-                    "stays booked: resume the run where it had a folder, and it draws the same noise"
+                    f"every worker is lost and none came within {wait:g} seconds; the release stays booked: "
+                    "resume the run where it had a folder, and it draws the same noise"
                 )
             return None
         ready, _ = self._ray.wait([*tickets, *self._coming], num_returns=1, fetch_local=False)
         if ready[0] not in self._coming:
-            return ready[0]  # type: ignore[no-any-return]
+            return ready[0]  # type: ignore[no-any-return]  # Ray says nothing of its tickets
         self._admit(0)
         return None
 
-    def take(self, ticket: object) -> Result:
-        """Fetch a result."""
-        result: Result = self._fetched(ticket)
-        return result
+    def fetched(self, ticket: Any) -> Any:
+        """Return a call's answer.
+
+        Raises:
+            LostError: it never came: the worker, its machine, or the answer is gone.
+        """
+        try:
+            return self._ray.get(ticket)
+        except self._ray.exceptions.RayError:
+            raise LostError from None
 
     def leave(self, member: Member) -> None:
         """Let a worker go for good, and start another one."""
         self._here.remove(member)
         self._ray.kill(member.handle)
         self._start()
+
+    def dismiss(self) -> None:
+        """End all workers, if this process is still on the cluster."""
+        members = [*self._here, *self._coming.values()]
+        self._here, self._coming, self._query = [], {}, None
+        if self.stands:
+            for member in members:
+                self._ray.kill(member.handle)
 
     # -- workers -------------------------------------------------------------------------------------------
 
@@ -202,20 +215,24 @@ class RayCrew:
         """Ask for a worker, which joins when it says hello."""
         threads = self._wanted.threads
         kind = _remote_worker().options(
-            num_cpus=threads, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+            num_cpus=0 if owned(self._ray) else threads,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy="SPREAD",
         )
         member = Member(kind.remote(threads))
         self._coming[member.handle.hello.remote()] = member
 
     def _admit(self, wait: float) -> bool:
-        """Take in one worker that has said hello; whether one did. One that died is asked for anew."""
+        """Take in one worker that has said hello; whether one did. One that died is not waited for again."""
         ready, _ = self._ray.wait(list(self._coming), num_returns=1, timeout=wait)
         if not ready:
             return False
-        member = self._coming.pop(ready[0])
+        member = self._coming[ready[0]]
         try:
-            version, public = self._fetched(ready[0])
+            version, public = self.fetched(ready[0])
         except LostError:
+            del self._coming[ready[0]]
             return False
         if version != __version__:
             raise ConfigError(
@@ -225,9 +242,8 @@ class RayCrew:
         member.handle.take_key.remote(seal_to(public, self._box.key))
         if self._graph is not None:
             member.handle.see.remote(self._graph.name, self._graph.stored)
-            if self._work is not None:
-                member.handle.begin.remote(self._graph.name, self._work)
         self._here.append(member)
+        del self._coming[ready[0]]  # last: whoever is in neither list is not let go with the others
         return True
 
     # -- parcels -------------------------------------------------------------------------------------------
@@ -244,67 +260,18 @@ class RayCrew:
 
     def _put(self, name: str, value: object) -> Parcel:
         """Seal a value and keep it where every worker gets it."""
-        sizes, parts = packed(name, value, self._box)
-        return Parcel(name, sizes, tuple(self._ray.put(part) for part in parts))
+        size, parts = packed(name, value, self._box)
+        return Parcel(name, size, tuple(self._ray.put(part) for part in parts))
 
     def _all(self, tickets: list[Any]) -> list[Any]:
         """Return all answers; a worker that is lost has none, and is missed when it is asked for a block."""
         answers = []
         for ticket in tickets:
             try:
-                answers.append(self._fetched(ticket))
+                answers.append(self.fetched(ticket))
             except LostError:
                 continue
         return answers
-
-    def _fetched(self, ticket: Any) -> Any:
-        """Return a call's answer.
-
-        Raises:
-            LostError: it never came: the worker, its machine, or the answer is gone.
-        """
-        try:
-            return self._ray.get(ticket)
-        except self._ray.exceptions.RayError:
-            raise LostError from None
-
-
-def connected(wanted: Wanted) -> Any:
-    """Return Ray, joined to the cluster at the address; without one, to where this process or RAY_ADDRESS is.
-
-    Where there is none a cluster of this machine alone is started, without a dashboard.
-
-    Raises:
-        MissingDependencyError: Ray is not installed.
-        ConfigError: there is no cluster at the address.
-    """
-    ray = imported()
-    if not ray.is_initialized():
-        local = wanted.address is None and "RAY_ADDRESS" not in os.environ
-        given: dict[str, Any] = {"include_dashboard": False} if local else {"address": wanted.address}
-        if local and wanted.workers is not None:
-            given["num_cpus"] = max(os.cpu_count() or 1, wanted.workers * wanted.threads)
-        try:
-            ray.init(**given, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(
-                f"there is no cluster of Ray at address={wanted.address!r} (--address) that this process can "
-                f"join ({type(error).__name__}); start one with ray start --head, or leave the address out"
-            ) from None
-    return ray
-
-
-def imported() -> Any:
-    """Import Ray, which is told to report to nobody."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError:
-        raise MissingDependencyError(
-            "engine='ray' (--engine ray) needs Ray; install the extra: pip install 'graphveil[ray]'"
-        ) from None
-    return ray
 
 
 @lru_cache(maxsize=1)
@@ -319,3 +286,56 @@ def _remote_worker() -> Any:
             super().__init__(threads, ray.get)
 
     return ray.remote(RayWorker)
+
+
+class Asked:
+    """One query of a crew: its blocks are asked for under its own name, until another query is begun.
+
+    A query may be left where it stands, by an error or an interruption. What workers still do for it nobody
+    takes, and its end, however late, ends nothing of the next one's.
+    """
+
+    def __init__(self, crew: RayCrew, wanted: Wanted, laid: Laid, rows: list[Rows], work: Parcel) -> None:
+        """Take what is asked about which graph."""
+        self._crew, self._wanted, self._laid, self._rows, self._work = crew, wanted, laid, rows, work
+        self._told: list[Member] = []
+
+    def members(self) -> list[Member]:
+        """Return who may be asked.
+
+        Raises:
+            ReleaseError: another query was begun.
+        """
+        if not self._crew.asks(self):
+            raise ReleaseError(
+                "another query was begun on the cluster before all of this one was read, which ended it; the "
+                "release stays booked: resume the run where it had a folder, and it draws the same noise"
+            )
+        return self._crew.members(self._wanted.workers)
+
+    def ask(self, member: Member, block: int) -> object:
+        """Ask a worker for a block; who is asked for the first time gets the work before."""
+        name, rows = self._work.name, self._rows[block]
+        if member not in self._told:
+            member.handle.begin.remote(self._laid.name, self._work)
+            self._told.append(member)
+        return member.handle.block.remote(name, rows, self._laid.blocks.get(rows))
+
+    def first(self, tickets: list[object]) -> object | None:
+        """Wait for a block, or for a worker that joins."""
+        return self._crew.next_of(tickets, self._wanted.wait)
+
+    def take(self, ticket: object) -> Result:
+        """Fetch a result."""
+        result: Result = self._crew.fetched(ticket)
+        return result
+
+    def leave(self, member: Member) -> None:
+        """Let a worker go for good, and start another one."""
+        self._crew.leave(member)
+
+    def end(self) -> None:
+        """Have the workers forget this query's work, and none that they were given since."""
+        for member in self._told:
+            if member in self._crew.members():
+                member.handle.end.remote(self._work.name)

@@ -19,6 +19,7 @@ from graphveil.release.engines.base import BlockWork
 from graphveil.release.engines.cluster.parcels import Parcel, unpacked
 
 Rows = tuple[int, int]
+_NO_WORK = "it was given no work for this query"
 Result = npt.NDArray[Any] | str  # noisy numbers, or words that say why there are none
 
 
@@ -35,8 +36,8 @@ class Worker:
         self._fetch, self._lock, self._box = fetch, Lock(), Box(b"")
         self._graph: tuple[str, StoredEdges | None] = ("", None)
         self._kept: dict[Rows, Edges] = {}
-        self._work: BlockWork | None = None
-        self._wrong = "it was given no work"
+        self._work: tuple[str, BlockWork] | None = None  # and the name of the query that it is of
+        self._wrong = _NO_WORK
 
     def hello(self) -> tuple[str, bytes]:
         """Return the version that works here, and the public half of the lock."""
@@ -55,7 +56,7 @@ class Worker:
         """
         if self._graph[0] == name:
             return ""
-        self._graph, self._kept = ("", None), {}
+        self._graph, self._kept, self._work, self._wrong = ("", None), {}, None, _NO_WORK
         try:
             found: StoredEdges | None = None if stored is None else self._opened(stored)
             if found is not None:
@@ -66,27 +67,30 @@ class Worker:
         return ""
 
     def begin(self, graph: str, work: Parcel) -> None:
-        """Take the work that is done from now on, about the graph that was seen last."""
+        """Take the work, named like its query, that is done from now on about the graph seen last."""
         self._work = None  # the last one's table goes before there is memory for another
         try:
             self._wrong = "it cannot read the graph"
             if self._graph[0] == graph:
-                self._work = self._opened(work)
+                self._work = work.name, self._opened(work)
         except Exception as error:
             self._wrong = _words(error)
 
-    def block(self, rows: Rows, edges: Parcel | None) -> Result:
-        """Return what the work makes of some rows."""
+    def block(self, query: str, rows: Rows, edges: Parcel | None) -> Result:
+        """Return what a query's work makes of some rows, if no other work was given since."""
         if self._work is None:
             return self._wrong
+        if self._work[0] != query:
+            return _NO_WORK
         try:
-            return self._work(self._edges(rows, edges)).numpy()
+            return self._work[1](self._edges(rows, edges)).numpy()
         except Exception as error:
             return _words(error)
 
-    def end(self) -> None:
-        """Forget the work, its tables and its key."""
-        self._work = None
+    def end(self, query: str) -> None:
+        """Forget a query's work, its tables and its key; what was given for a later one stays."""
+        if self._work is not None and self._work[0] == query:
+            self._work, self._wrong = None, _NO_WORK
 
     def _edges(self, rows: Rows, edges: Parcel | None) -> Edges:
         """Return a block: read from shared storage, or sent, now or before."""
