@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphveil._aligned import aligned
 from graphveil.graph.adjacency import Adjacency
+from graphveil.graph.stored.watched import check_unchanged
 
 MAX_EDGES = 2**31 - 1  # what a 32-bit offset can address
 
@@ -70,7 +71,12 @@ class Edges:
 
 
 def blocks(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[Edges]:
-    """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them."""
+    """Yield a graph's destination blocks from row ``first`` on, in order, as :func:`ranges` cuts them.
+
+    Raises:
+        GraphError: the graph is mapped from files that have changed.
+    """
+    check_unchanged(adjacency)
     if not first and rows >= adjacency.num_nodes and (whole := _whole.get(adjacency)) is not None:
         yield whole
         return
@@ -82,7 +88,11 @@ def ranges(adjacency: Adjacency, rows: int, first: int = 0) -> Iterator[tuple[in
     """Yield where blocks start and stop, from row ``first`` on, in order.
 
     Each has ``rows`` rows, or fewer where 32-bit offsets would overflow.
+
+    Raises:
+        GraphError: the graph is mapped from files that have changed.
     """
+    check_unchanged(adjacency)
     for start, stop in _cuts(adjacency.indptr[first:], rows, MAX_EDGES):
         yield first + start, first + stop
 
@@ -117,6 +127,7 @@ def in_edges(adjacency: Adjacency, nodes: Ids) -> tuple[Ids, Ids]:
     >>> sources.tolist(), counts.tolist()
     ([1, 0, 2], [1, 2])
     """
+    check_unchanged(adjacency)
     indptr, indices = adjacency.indptr.numpy(), adjacency.indices.numpy()
     starts, counts = indptr[nodes], np.diff(indptr)[nodes]
     within = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)

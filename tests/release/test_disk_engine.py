@@ -1,5 +1,6 @@
 """The engine is a choice of where edges lie: every query answers with the same bytes."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 import graphveil as gv
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, open_graph
 from graphveil.graph.blocks import Edges
 from graphveil.graph.stored.folder import first_manifest, held
+from graphveil.graph.stored.manifest import OFFSETS, SOURCES
 from graphveil.graph.stored.writing import write_blocks
 from graphveil.privacy import MemoryLedger, ledger_of
 from graphveil.release import InMemoryEngine, Release, ReleaseKey, ReleasePlan
@@ -80,6 +82,57 @@ def test_edges_in_memory_are_refused_before_anything_is_spent() -> None:
     assert not ledger_of(graph.edge_set).entries
     with pytest.raises(ConfigError, match="graphveil prepare"):
         engine_for(RowRange(3, DiskEngine()), graph.adjacency)
+
+
+def changed(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    path.chmod(0o600)
+    if how == "cut":
+        os.truncate(path, 8)
+    elif how == "written":  # as many bytes, in place
+        with path.open("r+b") as file:
+            file.write(content[:-1] + b"\x7f")
+    elif how == "replaced":
+        (path.parent / "other").write_bytes(content)
+        (path.parent / "other").replace(path)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("name", [SOURCES, OFFSETS, "x.npy"])
+@pytest.mark.parametrize("how", ["cut", "written", "replaced", "removed"])
+def test_files_that_change_under_an_open_graph_are_refused_before_a_pass(
+    tmp_path: Path, name: str, how: str
+) -> None:
+    found = stored(tmp_path, drawn())
+    edges = found.adjacency
+    list(DiskEngine().blocks(edges))  # a graph that is one block is kept, and must not be believed either
+    list(InMemoryEngine().blocks(edges))
+    unit, query, data = ASKED["push"]
+    plan, ledgers = ReleasePlan(unit, (query, query), delta=1e-3), (MemoryLedger(), MemoryLedger())
+    release = Release(plan, edges, THREE, budget=ledgers[0])
+    release.ask(data)
+    changed(tmp_path / name, how)
+    asks: list[Callable[[], object]] = [
+        lambda: release.ask(data),
+        lambda: Release(plan, edges, THREE, budget=ledgers[1]),
+        lambda: list(DiskEngine().blocks(edges)),
+        lambda: list(InMemoryEngine().blocks(edges)),
+        lambda: InMemoryEngine().in_edges(edges, np.array([1, 2])),
+        lambda: gv.GAP(unit="none", epochs=1).fit(gv.split(found)),
+    ]
+    for ask in asks:
+        with pytest.raises(GraphError, match=f"{name} was changed, replaced or removed"):
+            ask()
+    assert not ledgers[1].entries
+
+
+def test_a_folder_may_be_opened_by_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(tmp_path / "graph", drawn())
+    monkeypatch.chdir(tmp_path)
+    found = open_graph("graph").adjacency
+    monkeypatch.chdir("/")
+    assert sum(map(len, DiskEngine(5).blocks(found))) == NODES
 
 
 def test_names_are_of_a_closed_table(tmp_path: Path) -> None:

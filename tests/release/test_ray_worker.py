@@ -1,5 +1,6 @@
 """A worker's process: what it opens, what it remembers, and what it says when something is wrong."""
 
+import os
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -182,6 +183,9 @@ def test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened(tmp_pat
         got = one.block("query", rows, None)
         want = SourceIds()(block_of(graph, *rows))
         assert not isinstance(got, str) and torch.equal(torch.from_numpy(got), want)
+    stat = (tmp_path / SOURCES).stat()
+    os.utime(tmp_path / SOURCES, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))  # of a file that was checked
+    assert "was changed" in str(one.block("query", (0, 5), None))
     assert "missing" in one.see("none", sent("f", StoredEdges(tmp_path / "none", manifest), box))
     bytes_there = bytearray((tmp_path / SOURCES).read_bytes())
     bytes_there[-4] ^= 1

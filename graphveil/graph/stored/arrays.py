@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def read_arrays(folder: Path, sums: dict[str, str], facts: dict[str, Any], key: 
         shape = len(indptr) - 1, int(facts["columns"])
         fields["x"] = sparse.csr_array((data, indices, indptr), shape=shape)
     return fields | {name: _own(part) for name, part in parts.items()}
+
+
+def mapped_files(names: Iterable[str]) -> list[str]:
+    """Return which of these files are mapped, not loaded: those of features."""
+    mapped = {f"{part}.npy" for part in ("x", *_SPARSE)}
+    return [name for name in names if name in mapped]
 
 
 def _write_ids(path: Path, ids: npt.NDArray[Any]) -> None:

@@ -16,6 +16,7 @@ import torch
 from graphveil.graph.blocks import Edges
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Manifest
 from graphveil.graph.stored.opened import check_block, mapped
+from graphveil.graph.stored.watched import Stamp, check_stamps
 
 
 @dataclass(eq=False, repr=False)
@@ -36,6 +37,7 @@ class StoredEdges:
         Raises:
             GraphError: one is missing, or of another length.
         """
+        self._stamps = [Stamp.of(self.folder / name) for name in (OFFSETS, SOURCES)]
         self._indptr: npt.NDArray[np.integer] = mapped(self.folder / OFFSETS, "<i8", self.manifest.nodes + 1)
         self._sources: npt.NDArray[np.integer] = mapped(self.folder / SOURCES, "<i4", self.manifest.edges)
 
@@ -43,8 +45,9 @@ class StoredEdges:
         """Return the edges into some rows.
 
         Raises:
-            GraphError: a block that they lie in is not as it was written.
+            GraphError: a block that they lie in is not as it was written, or a file has changed since.
         """
+        check_stamps(self._stamps)
         for number, block in enumerate(self.manifest.blocks):
             first = self.manifest.blocks[number - 1].stop if number else 0
             if first < stop and start < block.stop and number not in self._checked:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,4 +142,8 @@ def finished(folder: Path, manifest: Manifest, inputs: Inputs) -> Manifest:
             f"a table has changed while {folder} was made of it, which is of no use now; remove the folder, "
             "and prepare the graph again when the tables are whole"
         )
-    return manifest.completed(folder)
+    whole = manifest.completed(folder)
+    for path in (folder / name for name in (SOURCES, OFFSETS, *manifest.arrays)):
+        with suppress(OSError):  # where the file system has no such modes
+            path.chmod(0o400)  # open graphs are mapped from them: nobody changes them in passing
+    return whole

@@ -16,8 +16,9 @@ from graphveil.errors import GraphError
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
-from graphveil.graph.stored.arrays import read_arrays
+from graphveil.graph.stored.arrays import mapped_files, read_arrays
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES, Manifest, damaged, keyed_sum, read_manifest
+from graphveil.graph.stored.watched import Stamp, watch
 
 _edge_sets: WeakValueDictionary[str, EdgeSet] = WeakValueDictionary()  # by the folder's own key
 _manifests: WeakKeyDictionary[Adjacency, Manifest] = WeakKeyDictionary()
@@ -30,6 +31,9 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     in memory what there is room for: what a fit reads of edges are pages of files, block by block. Opened
     twice in one process, the graph has one edge set, and so one budget.
 
+    Files that are changed, replaced or removed while the graph is open are refused, by name, before the next
+    pass over its edges; a change within a pass may end the process.
+
     Raises:
         GraphError: there is no prepared graph, it is not finished, or a file of it is damaged, cut short or
             missing, which is named.
@@ -40,6 +44,8 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
         raise GraphError(f"{path} holds no prepared graph; make one with graphveil prepare --out {path}")
     if not manifest.complete:
         raise GraphError(f"{path} is not finished; give the same graphveil prepare again, which goes on")
+    absolute = path.absolute()  # wherever the process goes
+    stamps = [Stamp.of(absolute / name) for name in (OFFSETS, SOURCES, *mapped_files(manifest.arrays))]
     fields = read_arrays(path, manifest.arrays, manifest.facts, manifest.key)
     indptr = mapped(path / OFFSETS, "<i8", manifest.nodes + 1)
     indices = mapped(path / SOURCES, "<i4", manifest.edges)
@@ -48,8 +54,9 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
     if edge_set is None:
         edge_set = _edge_sets[manifest.key] = EdgeSet(released=manifest.released)
     adjacency = Adjacency._in_order(
-        torch.from_numpy(indptr), torch.from_numpy(indices), manifest.directed, edge_set, folder=path
+        torch.from_numpy(indptr), torch.from_numpy(indices), manifest.directed, edge_set, folder=absolute
     )
+    watch(adjacency, stamps)
     _manifests[adjacency] = manifest
     return Graph(adjacency=adjacency, **fields)
 

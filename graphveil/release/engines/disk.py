@@ -8,6 +8,7 @@ from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, blocks
 from graphveil.graph.stored.opened import read_ahead, sources_of
+from graphveil.graph.stored.watched import check_unchanged
 from graphveil.release.engines.base import Engine
 
 
@@ -36,6 +37,7 @@ class DiskEngine(Engine):
     def blocks(self, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
         """Yield views of the mapped edges."""
         self.check(adjacency)
+        check_unchanged(adjacency)
         with sources_of(adjacency) as file:
             for block in blocks(adjacency, self.block_rows, first):
                 read_ahead(file, adjacency, block.stop, self.block_rows)

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency
+from graphveil.graph.stored.watched import check_unchanged
 from graphveil.release.engines.base import Engine
 from graphveil.release.engines.disk import DiskEngine
 from graphveil.release.engines.in_memory import InMemoryEngine
@@ -78,7 +79,9 @@ def engine_for(engine: Engine | str | None, adjacency: Adjacency) -> Engine:
 
     Raises:
         ConfigError: there is no engine of the name, or it cannot read these edges; nothing is spent.
+        GraphError: the edges are mapped from files that have changed.
     """
+    check_unchanged(adjacency)
     if engine is None:
         engine = _chosen.get()
     if engine is None:

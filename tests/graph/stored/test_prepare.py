@@ -162,6 +162,14 @@ def test_a_finished_folder_is_left_alone_and_other_tables_are_refused(tmp_path: 
         prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "mine", **COLUMNS)
 
 
+def test_nobody_writes_a_finished_file_in_passing(tmp_path: Path) -> None:
+    nodes, _ = tables(tmp_path, "numbers")
+    prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "g").glob("*.*")}
+    assert modes.pop("manifest.json") == 0o600
+    assert modes == dict.fromkeys((SOURCES, OFFSETS, "x.npy", "y.npy", "ids.parquet"), 0o400)
+
+
 @pytest.mark.parametrize("kind", ["run", "numbers", "text"])
 def test_an_unknown_end_is_refused_or_dropped(tmp_path: Path, kind: str) -> None:
     nodes, _ = tables(tmp_path, kind, parts=1)
