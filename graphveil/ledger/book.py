@@ -33,7 +33,7 @@ from graphveil.ledger.rows import (
     versions,
 )
 from graphveil.ledger.store import Store, data_sets, lock_names
-from graphveil.ledger.verify import Break, breaks_of
+from graphveil.ledger.verify import Break, breaks_of, names_kept
 from graphveil.privacy.unit import NoUnit, Unit
 
 
@@ -207,6 +207,8 @@ class Ledger:
             ConfigError: there is no reason, no such account, or the limit is below the one that holds.
         """
         key, limit = unit_key(unit), limit_of(epsilon, delta)
+        if limit is None:
+            raise ConfigError("a limit is raised to figures; give both of them (--epsilon, --delta)")
         if not reason.strip():
             raise ConfigError("a limit is raised for a reason, which is kept; give one (--reason)")
 
@@ -215,7 +217,6 @@ class Ledger:
             known = account_in(line, name, key)
             if known is None:
                 raise _no_account(name, key)
-            assert limit is not None
             if known.limit is not None and (
                 limit.epsilon < known.limit.epsilon or limit.delta < known.limit.delta
             ):
@@ -238,7 +239,9 @@ class Ledger:
 
         Every hash is computed anew, and every total and limit from the entries.
         """
-        names = self.names() if name is None else [self.data_set(name).name]
+        names = self._store.read(names_kept)
+        if name is not None:
+            names = [name] if name in names else [self.data_set(name).name]
         return [found for one in names for found in self._store.read(partial(breaks_of, name=one))]
 
 

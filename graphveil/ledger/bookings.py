@@ -182,7 +182,7 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
     }
 
     def task(line: sa.Connection) -> Receipt | None:
-        chain = Chain.locked(line, name)
+        chain = Chain.read(line, name, lock=recording)
         known = reservation(line, name, entry.release_id)
         if known is not None:
             if WITHDRAW in states_of(line, name, entry.release_id):

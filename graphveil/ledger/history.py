@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from graphveil.ledger.rows import BIND, RAISE, RESERVE, WITHDRAW, entry_of, limit_of, same_data
+from graphveil.ledger.rows import BIND, RAISE, RESERVE, WITHDRAW, entry_of, limit_from_plain, same_data
 from graphveil.ledger.totals import Limit, Total
 
 
@@ -70,7 +70,7 @@ class History:
         raised = [
             Raised(*_when(row), row["unit"], limit, row["reason"])
             for row in rows
-            if row["kind"] == RAISE and (limit := limit_of(row["epsilon"], row["delta"])) is not None
+            if row["kind"] == RAISE and (limit := limit_from_plain(row["epsilon"], row["delta"])) is not None
         ]
         return cls(tuple(_steps(rows)), tuple(raised), tuple(_versions(rows)))
 

@@ -6,54 +6,83 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import unquote
 
 from graphveil.errors import ConfigError
 
 VARIABLE = "GRAPHVEIL_LEDGER"
-_SCHEMES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
+_FILE = "sqlite:///"
+_SCHEMES = (_FILE, "postgresql://", "postgresql+psycopg://")
+_MISSPELT = ("sqlite:", "postgresql:", "postgresql+psycopg:")  # no name of a file, unless a slash is missing
 _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ncpfs", "fuse.sshfs", "davfs")
 
 
 def default_place() -> str:
     """Return where the user's own ledger lies: what GRAPHVEIL_LEDGER names, or a file in the data folder."""
     named = os.environ.get(VARIABLE)
-    return url_of(named) if named else f"sqlite:///{_data_folder() / 'graphveil' / 'ledger.sqlite'}"
+    return url_of(named or _data_folder() / "graphveil" / "ledger.sqlite")
 
 
 def url_of(place: str | Path) -> str:
     """Return the URL of a database; a path is a file of SQLite.
 
+    What stands behind ``sqlite:///`` in it is an absolute path to the letter, which :func:`file_of` reads.
+
     >>> url_of("/data/ledger.sqlite"), url_of("postgresql://db/team")
     ('sqlite:////data/ledger.sqlite', 'postgresql+psycopg://db/team')
+
+    Raises:
+        ConfigError: it is another kind of database, or one of SQLite that is no plain file.
     """
     text = str(place)
-    if "://" not in text:
-        return f"sqlite:///{Path(text).expanduser().absolute()}"
+    if "://" not in text and not text.startswith(_MISSPELT):
+        return f"{_FILE}{Path(text).expanduser().absolute()}"
+    if text.startswith(_FILE):
+        return f"{_FILE}{_named_file(text.removeprefix(_FILE))}"
     if not text.startswith(_SCHEMES):
         raise ConfigError(
-            f"a ledger lies in SQLite or PostgreSQL, and {text.partition('://')[0]}:// is neither; give "
-            "sqlite:////path/to/file, postgresql+psycopg://user@host/database, or a path"
+            "a ledger lies in SQLite or PostgreSQL: give sqlite:////path/to/file, "
+            f"postgresql+psycopg://user@host/database, or a path, and not {text.partition(':')[0]}:..."
         )
     return text.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+def _named_file(text: str) -> Path:
+    """Return the file that a URL of SQLite names.
+
+    A book in memory forgets, and options can switch off its locks or name another file: neither is one.
+    """
+    if not text or text == ":memory:" or "?" in text:
+        raise ConfigError(
+            "a ledger in SQLite lies in a file, and its URL takes no options; give sqlite:////path/to/file, "
+            "or a path"
+        )
+    return Path(unquote(text)).absolute()
 
 
 def split_name(text: str) -> tuple[str | None, str | None]:
     """Return the URL and the name in ``NAME``, ``URL`` or ``URL#NAME``; what is not there is None.
 
+    The name follows the last ``#``, unless that stands before the server: then it is a password's.
+
     >>> split_name("friends"), split_name("postgresql://db/team#friends")
     ((None, 'friends'), ('postgresql://db/team', 'friends'))
     >>> split_name("sqlite:////data/ledger.sqlite")
     ('sqlite:////data/ledger.sqlite', None)
+    >>> split_name("postgresql://me:pass#word@db/team#friends")[1]
+    'friends'
     """
-    if "://" not in text:
+    if "://" not in text and not text.startswith(_MISSPELT):
         return None, text
-    url, _, name = text.partition("#")
+    url, mark, name = text.rpartition("#")
+    if not mark or ("@" in name and "/" not in url.partition("://")[2]):
+        return text, None
     return url, name or None
 
 
 def file_of(url: str) -> Path | None:
     """Return the file of a SQLite ledger; None for a server's."""
-    return Path(url.removeprefix("sqlite:///")).absolute() if url.startswith("sqlite:///") else None
+    return Path(url.removeprefix(_FILE)) if url.startswith(_FILE) else None
 
 
 def check_locks(file: Path) -> None:

@@ -13,13 +13,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import START, canonical, link
-from graphveil.ledger.store import accounts, data_sets, entries
+from graphveil.ledger.store import accounts, data_sets, entries, lock_names
 from graphveil.ledger.totals import Limit, Total
 from graphveil.privacy import Entry, parse_unit
 from graphveil.privacy.serialization import events_from_plain
 from graphveil.privacy.unit import Unit
 
 _REPLACE = "/replace-one"
+_MOST_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
 PEOPLE = "people"  # the part of data that says who is in them, and nothing of what they are like
 INIT, BIND, RAISE, RESERVE, COMMIT, WITHDRAW = "init", "bind", "raise", "reserve", "commit", "withdraw"
 Tags = Mapping[str, str]
@@ -50,10 +51,11 @@ class Chain:
     def read(cls, line: sa.Connection, name: str, *, lock: bool = False) -> "Chain":
         """Return the chain of a registered data set; whoever adds to it locks it."""
         query = sa.select(data_sets).where(data_sets.c.name == name)
-        row = line.execute(query.with_for_update() if lock else query).one_or_none()
+        known = name.isprintable()  # others are never registered, and no database takes some of them
+        row = line.execute(query.with_for_update() if lock else query).one_or_none() if known else None
         if row is None:
-            known = line.execute(sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)).scalars()
-            listed = ", ".join(known) or "none yet"
+            names = line.execute(sa.select(data_sets.c.name).order_by(data_sets.c.name).limit(20)).scalars()
+            listed = ", ".join(names) or "none yet"
             raise ConfigError(
                 f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
                 f"ledger init {name} --unit UNIT --epsilon E --delta D`"
@@ -64,6 +66,7 @@ class Chain:
     def locked(cls, line: sa.Connection, name: str, *, make: bool = False) -> "Chain":
         """Return the chain, locked until the transaction ends; ``make`` registers a new data set."""
         if make:
+            lock_names(line)
             _insert_if_new(line, name)
         return cls.read(line, name, lock=True)
 
@@ -103,7 +106,7 @@ def account_in(line: sa.Connection, name: str, unit: str) -> Account | None:
 
 def account_of(row: Row) -> Account:
     """Return an account from its row."""
-    limit = None if row.epsilon is None else Limit(Decimal(row.epsilon), Decimal(row.delta))
+    limit = limit_from_plain(row.epsilon, row.delta)
     return Account(row.data_set, row.unit, limit, row.releases, Total.from_plain(json.loads(row.total)))
 
 
@@ -200,23 +203,41 @@ def entry_of(body: Mapping[str, Any]) -> Entry:
 
 
 def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal | None) -> Limit | None:
-    """Return a limit from figures as they were given, or none."""
+    """Return a limit from figures that are given, or none.
+
+    Raises:
+        ConfigError: they are no figures, or none that a double can be compared with.
+    """
     if (epsilon is None) != (delta is None):
         raise ConfigError(
             "a limit needs both epsilon and delta (--epsilon, --delta); give both, or neither for none"
         )
-    if epsilon is None or delta is None:
-        return None
     try:
-        limit = Limit(Decimal(str(epsilon)), Decimal(str(delta)))
+        limit = limit_from_plain(epsilon, delta)
     except InvalidOperation:
         raise ConfigError(f"epsilon={epsilon!r} and delta={delta!r} must be numbers") from None
-    finite = limit.epsilon.is_finite() and limit.delta.is_finite()  # NaN is not compared, but raises
-    if not finite or limit.epsilon < 0 or not 0 <= limit.delta < 1:
+    if limit is not None and not (_within(limit.epsilon, _MOST_EPSILON) and _within(limit.delta, 1)):
         raise ConfigError(
-            f"a limit has an epsilon of at least 0 and a delta in [0, 1), not {limit_words(limit)}"
+            f"a limit has an epsilon of at least 0 and below {_MOST_EPSILON:,} and a delta in [0, 1), each 0 "
+            f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
         )
     return limit
+
+
+def limit_from_plain(
+    epsilon: str | float | Decimal | None, delta: str | float | Decimal | None
+) -> Limit | None:
+    """Return a limit from figures that were taken once, or none."""
+    if epsilon is None or delta is None:
+        return None
+    return Limit(Decimal(str(epsilon)), Decimal(str(delta)))
+
+
+def _within(figure: Decimal, most: int) -> bool:
+    """Whether a figure is from 0 to below a bound, and no double or column is too small for it."""
+    if not figure.is_finite() or figure.is_signed() or len(str(figure)) > _LETTERS:
+        return False
+    return not figure or (figure >= _LEAST and float(figure) < most)
 
 
 def limit_plain(limit: Limit | None) -> dict[str, str | None]:

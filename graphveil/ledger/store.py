@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
-from graphveil.errors import LedgerError, MissingDependencyError
+from graphveil.errors import ConfigError, LedgerError, MissingDependencyError
 from graphveil.ledger.places import check_locks, file_of
 
 Result = TypeVar("Result")
@@ -26,6 +32,9 @@ Result = TypeVar("Result")
 _WAIT = 120  # seconds that a booking waits for others before it gives up
 _TRIES = 6  # of a transaction whose connection was lost
 _SETUP, _NAMES = 0x67726170, 0x67726171  # the server's locks under which tables, and names, are made
+# What several questions read has to be of one moment; a booking has to see what was booked while it waited.
+_ISOLATION = {False: "REPEATABLE READ", True: "READ COMMITTED"}
+_SECRETS = ("password", "secret", "_key")  # in the names of options, as libpq calls them
 
 _METADATA = sa.MetaData()
 secret = sa.Table(
@@ -64,9 +73,19 @@ entries = sa.Table(
 )
 _APPEND_ONLY = {
     "sqlite": [
-        f"CREATE TRIGGER IF NOT EXISTS graphveil_no_{verb} BEFORE {verb} ON graphveil_entries "
+        f"CREATE TRIGGER IF NOT EXISTS graphveil_no_{verb} BEFORE {event} "
         "BEGIN SELECT RAISE(ABORT, 'entries are only ever added'); END"
-        for verb in ("UPDATE", "DELETE")
+        for verb, event in (
+            ("UPDATE", "UPDATE ON graphveil_entries"),
+            ("DELETE", "DELETE ON graphveil_entries"),
+            # INSERT OR REPLACE deletes without a word to the trigger above
+            (
+                "REPLACE",
+                "INSERT ON graphveil_entries WHEN EXISTS (SELECT 1 FROM graphveil_entries "
+                "WHERE data_set = NEW.data_set "
+                "AND (number = NEW.number OR (reference = NEW.reference AND kind = NEW.kind)))",
+            ),
+        )
     ],
     "postgresql": [
         "CREATE OR REPLACE FUNCTION graphveil_only_added() RETURNS trigger AS "
@@ -74,6 +93,9 @@ _APPEND_ONLY = {
         "DROP TRIGGER IF EXISTS graphveil_no_change ON graphveil_entries",
         "CREATE TRIGGER graphveil_no_change BEFORE UPDATE OR DELETE ON graphveil_entries "
         "FOR EACH ROW EXECUTE FUNCTION graphveil_only_added()",
+        "DROP TRIGGER IF EXISTS graphveil_no_truncate ON graphveil_entries",
+        "CREATE TRIGGER graphveil_no_truncate BEFORE TRUNCATE ON graphveil_entries "
+        "FOR EACH STATEMENT EXECUTE FUNCTION graphveil_only_added()",
     ],
 }
 
@@ -82,29 +104,32 @@ class Store:
     """A database with a ledger's tables. Connections belong to one process: a fork opens its own.
 
     Args:
-        url: where it lies, as SQLAlchemy writes it.
+        url: where it lies, as :func:`~graphveil.ledger.places.url_of` writes it.
 
     Raises:
-        ConfigError: the file lies where locks do not hold.
+        ConfigError: the file lies where locks do not hold, or the URL cannot be read.
         LedgerError: the database cannot be opened.
         MissingDependencyError: the driver of PostgreSQL is not installed.
     """
 
     def __init__(self, url: str) -> None:
         """Open the database, and make its tables if it has none."""
-        self.url = url
-        self._file = file_of(url)
-        self._lines = _Lines(url)
+        self._file, self._url = file_of(url), _parsed(url)
+        self._lines = _Lines(self._url)
         weakref.finalize(self, self._lines.close)
         if self._file is not None:
             _make_folder(self)
             check_locks(self._file)
+            self._identity = _identity(self._file)
         self.write(lambda line: _make_tables(line))
 
     @property
     def shown(self) -> str:
-        """The place without a password."""
-        return str(self._file) if self._file is not None else sa.make_url(self.url).render_as_string()
+        """The place without a password, wherever in the URL it stands."""
+        if self._file is not None:
+            return str(self._file)
+        hidden = {name: "***" for name in self._url.query if any(word in name for word in _SECRETS)}
+        return self._url.update_query_dict(hidden).render_as_string().replace("=%2A%2A%2A", "=***")
 
     @property
     def shared(self) -> bool:
@@ -139,10 +164,21 @@ class Store:
         raise AssertionError("the last try returns or raises")
 
     def _once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
+        self._check_there()
         with self._lines.engine().connect() as line:
             line = line.execution_options(graphveil_writing=writing)
+            if self.shared:
+                line = line.execution_options(isolation_level=_ISOLATION[writing])
             with line.begin():
                 return task(line)
+
+    def _check_there(self) -> None:
+        """Refuse a file that was removed or replaced: who has it open would go on in it unseen."""
+        if self._file is not None and _identity(self._file) != self._identity:
+            raise LedgerError(
+                f"the ledger at {self.shown} was removed or replaced by another file while it was in use; "
+                "nothing was booked by this step, so nothing may be released. Bring it back, and start again"
+            )
 
     def close(self) -> None:
         """Close this process's connections; the next question opens new ones."""
@@ -152,7 +188,7 @@ class Store:
 class _Lines:
     """The connections of one process; a fork makes its own and leaves the parent's alone."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: sa.URL) -> None:
         self._url = url
         self._opening = threading.Lock()
         self._process = 0
@@ -186,8 +222,25 @@ def key_of(line: sa.Connection) -> bytes:
     return bytes.fromhex(line.execute(sa.select(secret.c.key)).scalar_one())
 
 
-def _engine(url: str) -> sa.Engine:
-    if file_of(url) is None:
+def _parsed(url: str) -> sa.URL:
+    """Return a URL in its parts; what is wrong with it is said without it, for a password may be inside."""
+    file = file_of(url)
+    if file is not None:
+        return sa.URL.create("sqlite", database=str(file))  # its path to the letter
+    try:
+        found = sa.make_url(url)
+    except (ArgumentError, ValueError):
+        found = None
+    if found is None or "@" in (found.host or ""):
+        raise ConfigError(
+            "the ledger's URL cannot be read; it is postgresql+psycopg://user@host:port/database, and in a "
+            "password @ : / ? # and % are written as %40 %3A %2F %3F %23 and %25"
+        )
+    return found
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    if url.get_backend_name() == "postgresql":
         try:
             # one line a process: bookings wait for each other anyway, and a server has few lines
             return sa.create_engine(url, pool_pre_ping=True, pool_size=1, max_overflow=0, pool_timeout=_WAIT)
@@ -214,12 +267,14 @@ def _make_tables(line: sa.Connection) -> None:
     dialect = line.dialect.name
     if dialect == "postgresql":
         line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
-    if sa.inspect(line).has_table(secret.name):
-        return
-    _METADATA.create_all(line)
-    for statement in _APPEND_ONLY[dialect]:
+    known = sa.inspect(line).has_table(secret.name)
+    if known and dialect == "postgresql":
+        return  # a role that may add and read need not own the tables
+    if not known:
+        _METADATA.create_all(line)
+        line.execute(secret.insert().values(id=1, key=secrets.token_hex(32)))
+    for statement in _APPEND_ONLY[dialect]:  # in a file of an earlier version, too
         line.execute(sa.text(statement))
-    line.execute(secret.insert().values(id=1, key=secrets.token_hex(32)))
 
 
 def _make_folder(store: Store) -> None:
@@ -232,6 +287,15 @@ def _make_folder(store: Store) -> None:
             f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
             "file or a database that may be written"
         ) from None
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of its name; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_file(file: Path) -> None:

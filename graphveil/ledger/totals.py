@@ -199,7 +199,8 @@ class Total:
             return math.inf
         if not self.mu_squared:
             return pure
-        return exact(_gaussian_epsilon(math.sqrt(self.mu_squared), left)) + pure if left else math.inf
+        found = _gaussian_epsilon(math.sqrt(self.mu_squared), left) if left else math.inf
+        return exact(found) + pure if found < math.inf else math.inf
 
     def _composed(self, delta: Fraction) -> Fraction | float:
         if not delta and (self.mu_squared or not self._adds_up):

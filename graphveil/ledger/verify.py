@@ -1,11 +1,12 @@
 """Whether a ledger is whole: every hash, every total and every limit, computed anew from the entries."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from graphveil.errors import GraphveilError
 from graphveil.ledger.chain import START, link
 from graphveil.ledger.rows import (
     COMMIT,
@@ -18,11 +19,14 @@ from graphveil.ledger.rows import (
     Row,
     account_of,
     entry_of,
-    limit_of,
+    limit_from_plain,
     rows_of,
 )
-from graphveil.ledger.store import accounts
+from graphveil.ledger.store import accounts, data_sets, entries
 from graphveil.ledger.totals import Limit, Total
+
+# What reading a text that was edited may raise.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, GraphveilError)
 
 
 @dataclass(frozen=True)
@@ -34,21 +38,28 @@ class Break:
     why: str
 
 
+def names_kept(line: sa.Connection) -> list[str]:
+    """Return every data set that any table knows, registered or not, in alphabetical order."""
+    columns = (data_sets.c.name, entries.c.data_set, accounts.c.data_set)
+    return sorted(
+        {name for column in columns for name in line.execute(sa.select(column).distinct()).scalars()}
+    )
+
+
 def breaks_of(line: sa.Connection, name: str) -> list[Break]:
     """Return the first entry at which the chain does not hold, and what does not follow from the entries."""
-    chain, head, books = Chain.read(line, name), START, _Recount()
+    if line.execute(sa.select(data_sets.c.name).where(data_sets.c.name == name)).one_or_none() is None:
+        return [Break(name, 1, "its entries or totals are here, and it is not registered any more")]
+    chain, head, books = Chain.read(line, name), START, _Recount(name)
     for number, row in enumerate(rows_of(line, name), 1):
         head = link(head, row.body)
-        why = _fault(row, number, head) or books.add(json.loads(row.body))
+        why = _fault(row, number, head) or books.add(row)
         if why:
             return [Break(name, number, why)]
     if (books.length, head) != (chain.length, chain.head):
         return [Break(name, books.length + 1, "the chain ends before the head that was kept")]
-    kept = {
-        row.unit: account_of(row)
-        for row in line.execute(sa.select(accounts).where(accounts.c.data_set == name))
-    }
-    counted = {unit: Account(name, unit, *figures) for unit, figures in books.figures().items()}
+    query = sa.select(accounts).where(accounts.c.data_set == name)
+    kept, counted = {row.unit: _account(row) for row in line.execute(query)}, books.accounts()
     return [
         Break(name, chain.length, f"the total kept under unit {unit!r} does not follow from the entries")
         for unit in sorted(kept.keys() | counted.keys())
@@ -61,43 +72,69 @@ def _fault(row: Row, number: int, head: str) -> str | None:
         return "an entry is missing"
     if row.hash != head:
         return "the entry was changed: its hash does not follow from its text and the entry before"
-    body = json.loads(row.body)
-    if (body["number"], body["kind"], body.get("reference", f"#{number}")) != (
-        number,
-        row.kind,
-        row.reference,
-    ):
-        return "the entry's columns do not say what its text says"
     return None
 
 
+def _account(row: Row) -> Account | None:
+    """Return what is kept of an account; None if it cannot be read."""
+    try:
+        return account_of(row)
+    except _UNREADABLE:
+        return None
+
+
+@dataclass
 class _Recount:
     """The accounts of a data set, counted from its entries."""
 
-    def __init__(self) -> None:
-        self.length = 0
-        self._limits: dict[str, Limit | None] = {}
-        self._live: dict[str, dict[str, Any]] = {}
+    name: str
+    length: int = 0
+    _limits: dict[str, Limit | None] = field(default_factory=dict)
+    _live: dict[str, tuple[str, Total]] = field(default_factory=dict)  # unit and price by reference
+    _drawn: set[str] = field(default_factory=set)
 
-    def add(self, body: dict[str, Any]) -> str | None:
+    def add(self, row: Row) -> str | None:
         """Take one more entry; why it cannot be, if so."""
         self.length += 1
-        kind, reference = body["kind"], body.get("reference")
+        try:
+            body = json.loads(row.body)
+            reference = body.get("reference", f"#{self.length}")
+            said = body["data_set"], body["number"], body["kind"], reference
+            if said != (self.name, self.length, row.kind, row.reference):
+                return "the entry's columns do not say what its text says"
+            return self._follow(row.kind, body)
+        except _UNREADABLE:
+            return "the entry's text is none that a ledger writes"
+
+    def _follow(self, kind: str, body: dict[str, Any]) -> str | None:
+        """Do what an entry says; why it could not have been done, if so."""
         if kind in (INIT, RAISE):
-            self._limits[body["unit"]] = limit_of(body["epsilon"], body["delta"])
+            if (kind == RAISE) != (body["unit"] in self._limits):
+                return "a limit is raised of an account that was not opened, or one is opened twice"
+            self._limits[body["unit"]] = limit_from_plain(body["epsilon"], body["delta"])
         elif kind == RESERVE:
-            self._live[body["reference"]] = body
+            if body["unit"] not in self._limits:
+                return "a release is booked in an account that was not opened"
+            self._live[body["reference"]] = body["unit"], Total.of(entry_of(body))
         elif kind in (COMMIT, WITHDRAW):
-            if reference not in self._live:
-                return f"a release is {kind}ed that was not booked"
-            if kind == WITHDRAW:
-                del self._live[body["reference"]]
+            return self._end(kind, body["reference"])
         return None
 
-    def figures(self) -> dict[str, tuple[Limit | None, int, Total]]:
-        """Return limit, number of releases and total by unit."""
-        found = {unit: (limit, 0, Total()) for unit, limit in self._limits.items()}
-        for body in self._live.values():
-            limit, releases, total = found[body["unit"]]
-            found[body["unit"]] = limit, releases + 1, total.plus(Total.of(entry_of(body)))
+    def _end(self, kind: str, reference: str) -> str | None:
+        if reference not in self._live:
+            return f"a release is {kind}ed that was not booked"
+        if kind == COMMIT:
+            self._drawn.add(reference)
+        elif reference in self._drawn:
+            return "a release is given back for which noise may have been drawn"
+        else:
+            del self._live[reference]
+        return None
+
+    def accounts(self) -> dict[str, Account]:
+        """Return the accounts by unit."""
+        found = {unit: Account(self.name, unit, limit, 0, Total()) for unit, limit in self._limits.items()}
+        for unit, price in self._live.values():
+            one = found[unit]
+            found[unit] = Account(self.name, unit, one.limit, one.releases + 1, one.total.plus(price))
         return found

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError
 from graphveil.ledger import Account, Ledger, Total, book, bookings, rows
-from graphveil.ledger.chain import canonical
-from graphveil.ledger.store import accounts, entries
+from graphveil.ledger.chain import START, canonical, link
+from graphveil.ledger.store import accounts, data_sets, entries
 from graphveil.privacy import Entry, MemoryLedger, NodeOwner, NodePromise, UndirectedEdge, Unit
 from graphveil.privacy.events import ApproximateDP, Event, Gaussian
 from graphveil.privacy.ledger import JointLedger
@@ -138,6 +139,8 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
     raised = {"epsilon": "0.2", "delta": "1e-7"}
     with pytest.raises(ConfigError, match="for a reason"):
         ledger.raise_limit("friends", "undirected-edge", **raised, reason=" ")
+    with pytest.raises(ConfigError, match="give both"):
+        ledger.raise_limit("friends", "undirected-edge", epsilon=None, delta=None, reason="all")  # type: ignore[arg-type]  # as a caller may
     ledger.raise_limit("friends", "undirected-edge", **raised, reason="a second study")
     friends.record(entry("b"))
     with pytest.raises(ConfigError, match="never lowered"):
@@ -146,6 +149,10 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
         ledger.raise_limit("friends", "node-owner", **raised, reason="more")
     assert [row["reason"] for row in ledger.export("friends") if row["kind"] == "raise"] == ["a second study"]
     assert ledger.verify() == []
+
+
+def _limited(ledger: Ledger, epsilon: str, delta: str) -> None:
+    ledger.init("a", "undirected-edge", epsilon=epsilon, delta=delta)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +166,18 @@ def test_a_limit_is_raised_for_a_reason(ledger: Ledger) -> None:
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta="nan"), r"in \[0, 1\)"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon="inf", delta=0), "at least 0"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta=1), r"in \[0, 1\)"),
+        *(
+            (partial(_limited, epsilon=epsilon, delta=delta), r"at least 0 and below 1,000,000,000")
+            for epsilon, delta in (
+                ("1e400", "0"),  # no double is as large, or as small, or as near to one
+                ("1e-400", "0"),
+                ("1", "1e-400"),
+                ("1", "0." + "9" * 30),
+                ("-0", "0"),
+                ("0." + "1" * 80, "0"),  # and no column as long
+            )
+        ),
+        (lambda ledger: ledger.data_set("a\udc80"), "has no data set"),
     ],
 )
 def test_misuse_is_refused_before_anything_is_written(
@@ -185,6 +204,11 @@ FORGERIES: dict[str, tuple[int, str]] = {
     "the last one's deletion": (4, "DELETE FROM graphveil_entries WHERE number = 4"),
     "a total": (4, "UPDATE graphveil_accounts SET releases = 1"),
     "a limit": (4, "UPDATE graphveil_accounts SET epsilon = '100'"),
+    "a limit that is none": (4, "UPDATE graphveil_accounts SET epsilon = 'x'"),
+    "half a limit": (4, "UPDATE graphveil_accounts SET delta = NULL"),
+    "a total that is none": (4, "UPDATE graphveil_accounts SET total = 'x'"),
+    "an account": (4, "DELETE FROM graphveil_accounts"),
+    "a data set": (1, "DELETE FROM graphveil_data_sets"),
 }
 
 
@@ -203,12 +227,90 @@ def test_a_forged_book_is_found_at_its_entry(ledger: Ledger, forgery: str) -> No
     assert (found.data_set, found.entry) == ("friends", number)
 
 
+Body = dict[str, Any]
+REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
+    "no object": (2, "none that a ledger writes", lambda bodies: bodies.__setitem__(1, [])),  # type: ignore[call-overload]  # as a forger may
+    "nothing in it": (2, "none that a ledger writes", lambda bodies: bodies[1].clear()),
+    "another data set": (2, "columns do not say", lambda bodies: bodies[1].update(data_set="foes")),
+    "another number": (2, "columns do not say", lambda bodies: bodies[1].update(number=1)),
+    "an account that was not opened": (
+        2,
+        "that was not opened",
+        lambda bodies: bodies[1].update(unit="node-owner"),
+    ),
+    "no events": (2, "none that a ledger writes", lambda bodies: bodies[1].update(events={"kind": "pure"})),
+    "no limit": (1, "none that a ledger writes", lambda bodies: bodies[0].update(epsilon="x")),
+    "a second opening": (5, "opened twice", lambda bodies: bodies.append(bodies[0] | {"number": 5})),
+    "given back after all": (
+        5,
+        "given back for which noise",
+        lambda bodies: bodies.append(_said(5, "withdraw", reference="a")),
+    ),
+    "drawn, and never booked": (
+        5,
+        "was not booked",
+        lambda bodies: bodies.append(_said(5, "commit", reference="z")),
+    ),
+}
+
+
+def _said(number: int, kind: str, **more: str) -> Body:
+    return {"data_set": "friends", "number": number, "kind": kind, "time": "now", **more}
+
+
+@pytest.mark.parametrize("rewriting", REWRITINGS)
+def test_a_chain_that_was_rewritten_says_only_what_could_have_been(ledger: Ledger, rewriting: str) -> None:
+    """All hashes are right, and so is the head: what is said is what cannot be."""
+    ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
+    ledger.data_set("friends").record(entry("a"))
+    ledger.data_set("friends").commit("a")
+    ledger.data_set("friends").record(entry("b"))
+    number, words, edit = REWRITINGS[rewriting]
+    bodies = [
+        {name: value for name, value in row.items() if name != "hash"} for row in ledger.export("friends")
+    ]
+    edit(bodies)
+    ledger._store.write(lambda line: _rewrite(line, bodies))
+    (found,) = ledger.verify()
+    assert (found.data_set, found.entry) == ("friends", number)
+    assert words in found.why
+
+
+def _rewrite(line: sa.Connection, bodies: list[Body]) -> None:
+    """Write a chain anew, as its owner could."""
+    kinds = line.execute(sa.select(entries.c.kind, entries.c.reference).order_by(entries.c.number)).all()
+    _without_guard(line, "DELETE FROM graphveil_entries")
+    head = START
+    for number, body in enumerate(bodies, start=1):
+        told = (
+            body if number > len(kinds) else dict(zip(("kind", "reference"), kinds[number - 1], strict=True))
+        )
+        text, reference = canonical(body), told.get("reference", f"#{number}")
+        head = link(head, text)
+        values = {"number": number, "kind": told["kind"], "reference": reference, "body": text, "hash": head}
+        line.execute(entries.insert().values(data_set="friends", **values))
+    line.execute(data_sets.update().values(length=len(bodies), head=head))
+
+
+OTHER_WAYS = {
+    "sqlite": "INSERT OR REPLACE INTO graphveil_entries SELECT * FROM graphveil_entries WHERE number = 1",
+    "postgresql": "TRUNCATE graphveil_entries",
+}
+
+
+def test_entries_go_in_no_other_way(ledger: Ledger, kind: str) -> None:
+    ledger.init("friends", "undirected-edge")
+    with pytest.raises(LedgerError, match="only ever added"):
+        ledger._store.write(lambda line: line.execute(sa.text(OTHER_WAYS[kind])))
+    assert ledger.verify() == []
+
+
 def _without_guard(line: sa.Connection, statement: str) -> None:
     """Forge as somebody could who owns the database."""
     if line.dialect.name == "postgresql":
         line.execute(sa.text("ALTER TABLE graphveil_entries DISABLE TRIGGER ALL"))
     else:
-        for verb in ("UPDATE", "DELETE"):
+        for verb in ("UPDATE", "DELETE", "REPLACE"):
             line.execute(sa.text(f"DROP TRIGGER graphveil_no_{verb}"))
     line.execute(sa.text(statement))
 

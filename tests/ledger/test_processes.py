@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError, MissingDependencyError
-from graphveil.ledger import Ledger, places, store
+from graphveil.ledger import Ledger, places, split_name, store
 from graphveil.privacy import Entry, UndirectedEdge
 from graphveil.privacy.events import ApproximateDP
 from ledger.conftest import KINDS
@@ -132,10 +133,98 @@ def test_a_server_that_drops_its_lines_is_asked_again(place: str) -> None:
     assert (len(friends), ledger.verify()) == (4, [])
 
 
-def test_a_server_that_is_not_there_is_said() -> None:
-    with pytest.raises(LedgerError, match="cannot be used") as refused:
-        Ledger("postgresql+psycopg://nobody:secret@127.0.0.1:1/none?connect_timeout=1")
-    assert "secret" not in str(refused.value)
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_what_is_verified_is_of_one_moment(place: str) -> None:
+    """Whoever books in between makes no break: head, entries and totals are read as they stood together."""
+    ledger, number = Ledger(place), iter(range(100))
+    ledger.init("friends", "undirected-edge", epsilon=100, delta="1e-7")
+    friends = ledger.data_set("friends")
+    other = Ledger(place)
+
+    def book_meanwhile(*_: object) -> None:
+        friends.record(entry(f"r{next(number)}"))
+
+    store.sa.event.listen(other._store._lines.engine(), "after_execute", book_meanwhile)
+    assert other.verify() == []
+    assert next(number) > 2
+
+
+SERVER = "@127.0.0.1:1/none?connect_timeout=1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://nobody:xyzzy{SERVER}",
+        f"postgresql://nobody:xy#xyzzy{SERVER}",
+        f"postgresql://nobody:xy@xyzzy{SERVER}",
+        f"postgresql://nobody{SERVER}&password=xyzzy",
+        f"postgresql://nobody{SERVER}&sslpassword=xyzzy",
+        "postgresql://nobody@127.0.0.1:xyzzy/none",
+        "postgresql:/nobody:xyzzy@127.0.0.1/none",
+        "mysql://nobody:xyzzy@127.0.0.1/none",
+    ],
+)
+def test_no_error_shows_a_password(url: str) -> None:
+    place, name = split_name(url)
+    assert name is None
+    with pytest.raises(
+        (LedgerError, ConfigError), match=r"cannot be (used|read)|SQLite or PostgreSQL"
+    ) as refused:
+        Ledger(place or url)
+    assert "xyzzy" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%41b", "a#b", "a b", "ä"])
+def test_a_file_of_any_name_is_the_one_that_is_used(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name / "ledger.sqlite"
+    ledger = Ledger(path)
+    ledger.init("friends", "undirected-edge")
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert path.stat().st_mode & 0o077 == 0
+    with sqlite3.connect(path) as line:
+        assert line.execute("SELECT name FROM graphveil_data_sets").fetchall() == [("friends",)]
+    assert Ledger(f"sqlite:///{quote(str(path))}").names() == ["friends"]
+    ledger.close()
+
+
+@pytest.mark.parametrize("rest", ["", ":memory:", "book.sqlite?mode=memory&uri=true", "book.sqlite?nolock=1"])
+def test_a_book_that_would_forget_or_not_be_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rest: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="lies in a file, and its URL takes no options"):
+        Ledger(f"sqlite:///{rest}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_went_away_takes_no_more_bookings(tmp_path: Path, replaced: bool) -> None:
+    """A process that has it open could go on in a file that no other process sees."""
+    path, other = tmp_path / "ledger.sqlite", tmp_path / "other.sqlite"
+    for ledger in (Ledger(other), Ledger(path)):
+        ledger.init("friends", "undirected-edge")
+    friends = ledger.data_set("friends")
+    friends.record(entry("a"))
+    path.rename(tmp_path / "away.sqlite")
+    if replaced:
+        other.rename(path)
+    with pytest.raises(LedgerError, match="removed or replaced"):
+        friends.record(entry("b"))
+    (tmp_path / "away.sqlite").replace(path)
+    assert len(friends) == 1
+    ledger.close()
+
+
+def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    with sqlite3.connect(path) as line:
+        line.execute("DROP TRIGGER graphveil_no_REPLACE")
+    Ledger(path).close()
+    with sqlite3.connect(path) as line:
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'"
+        assert line.execute(query).fetchone() == (3,)
 
 
 def test_a_full_disk_books_nothing(tmp_path: Path) -> None:

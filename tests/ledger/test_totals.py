@@ -102,6 +102,12 @@ def test_the_resolution_of_noise_uses_up_delta() -> None:
     assert math.isinf(Total.of(entry(Gaussian(0.1), slack=2e-7)).epsilon(1e-7))
 
 
+def test_a_total_without_a_finite_epsilon_fits_no_limit() -> None:
+    total = Total(Fraction(10) ** 14)
+    assert math.isinf(total.epsilon(1e-7))
+    assert not total.fits(Limit(Decimal(10**8), Decimal("1e-7")))
+
+
 def test_a_limit_at_delta_zero_takes_pure_releases_alone() -> None:
     allowed = Limit(Decimal(1), Decimal(0))
     assert Total.of(entry(compose(PureDP(0.5), PureDP(0.5)))).fits(allowed)
