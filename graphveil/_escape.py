@@ -14,6 +14,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # controls, marks of direction, 
 _JOINERS = "\u200c\u200d"  # Persian and Indic words are spelt with them
 _MARKUP = re.compile(r"([\\`*{}\[\]()<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")  # a _ inside a word is none
 _FORMULA = ("=", "+", "-", "@")
+_PASSWORD = re.compile(r"(:/{1,2}[^:/@\s]*:)\S+(@)|((?:password|secret|_key)=)[^&#\s]+")  # as libpq has them
 
 
 def terminal(text: str) -> str:
@@ -34,6 +35,17 @@ def one_line(text: str) -> str:
     'a b\\x07'
     """
     return terminal(" ".join(text.split()))
+
+
+def without_password(text: str) -> str:
+    """Return text, a word of a command line, without a password in a URL.
+
+    >>> without_password("postgresql://me:p@ss#1@db/team#friends"), without_password("sqlite:////a:b@c")
+    ('postgresql://me:***@db/team#friends', 'sqlite:////a:b@c')
+    >>> without_password("--ledger=postgresql://me@db/team?password=word&port=1")
+    '--ledger=postgresql://me@db/team?password=***&port=1'
+    """
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[3]}***{found[2] or ''}", text)
 
 
 def markdown(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from graphveil._escape import one_line
+from graphveil._escape import one_line, without_password
 from graphveil._memory import failed as memory_failed
 from graphveil.cli.passing import passing_command
 from graphveil.errors import (
@@ -191,10 +191,11 @@ def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     """Print why a command ended early, if it did, and return its exit code."""
     if isinstance(ending, int) or ending.kind == _PIPE:
         return ending if isinstance(ending, int) else ending.code
+    arguments = [without_password(word) for word in arguments]  # what is shown lands in logs
     again = f"; to finish it: {_resume_line(ending.folder, arguments)}" if ending.folder else ""
     known = _known_of(ending.tables, arguments)
     passes = f"; this passes: {known['command']}" if known.get("command") else ""
-    line = one_line(f"{ending}{again}{passes}")
+    line = one_line(f"{without_password(str(ending))}{again}{passes}")
     if len(known.get("problems", ())) > 1:
         _list_problems(known["problems"], known["command"])
     else:
