@@ -95,11 +95,15 @@ _QUESTION = {
     413: "Too large.",
     415: "The body does not say that it is JSON.",
     422: "Not a question.",
-    503: "The ledger cannot be reached, so there is no fresh release.",
+    503: "The ledger cannot be reached, or the run has changed: there is no fresh release.",
     429: "Too many are under way, or this key asks too often; Retry-After says when to come back.",
 }
 _FRAMEWORK: Responses = {status: {"model": Refused, "description": told} for status, told in _ALL.items()}
-PRIVACY: Responses = {200: {"model": Privacy, "description": "Guarantees and budgets."}, **_FRAMEWORK}
+PRIVACY: Responses = {
+    200: {"model": Privacy, "description": "Guarantees and budgets."},
+    503: {"model": Refused, "description": "The ledger cannot be reached, so nobody can say what is left."},
+    **_FRAMEWORK,
+}
 HEALTH: Responses = {200: {"model": Health, "description": "It does."}, **_FRAMEWORK}
 METRICS: Responses = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The counters."},

@@ -66,6 +66,13 @@ def no_ledger() -> Refusal:
     )
 
 
+def changed() -> Refusal:
+    """Return that the run is not the one whose guarantee is shown."""
+    return Refusal(
+        503, "Changed", "the run has changed since the server started, so nothing is released; start it anew"
+    )
+
+
 def may_not_release() -> Refusal:
     """Return that a key is not for fresh releases."""
     return Refusal(403, "Forbidden", "this key may not ask for fresh releases")

@@ -184,6 +184,10 @@ def test_who_asks_again_after_a_failure_pays_nothing_again(
         {"records": [{"id": "a"}]},
         {"records": [{"id": "a", "x": [SECRET] * 16}]},
         {"records": [{"id": "a", "x": [0] * 15}]},
+        {"records": [{"id": "a", "x": ["0.5"] * 16}]},
+        {"records": [{"id": "a", "x": [True] * 16}]},
+        {"records": [{"id": "a", "x": [3e38] * 16}]},  # finite, and what a network makes of it is not
+        {"records": [{"id": "a", "x": [-1e300] * 16}]},
         {"records": [{"id": "a", "x": [0] * 16, SECRET: 1}]},
         {"records": [{"id": "a", "x": [0] * 16}] * 2},
         {"records": [{"id": "a", "x": [0] * 16}, {"id": 1, "x": [0] * 16}]},
@@ -215,6 +219,22 @@ def test_a_ledger_that_cannot_be_reached_releases_nothing(
     monkeypatch.setattr(DataSetLedger, "record", away)
     status, body = served.ask(PATH)
     assert (status, SECRET.encode() in body) == (503, False)
+    monkeypatch.setattr(DataSetLedger, "accounts", property(away))
+    told = served.client.get("/v1/privacy")
+    assert (told.status_code, told.json()["error"]["kind"]) == (503, "NoLedger")
+
+
+def test_a_run_that_has_changed_makes_no_release(served: Served, tmp_path: Path) -> None:
+    """What is served, and what it costs, is said of the run as it was read when the server started."""
+    assert served.ask(PATH)[0] == 200
+    card = tmp_path / "run" / "release" / "model.json"
+    before = card.read_text()
+    card.write_text(before.replace("}", "} ", 1))
+    status, body = served.ask(OTHER)
+    assert (status, json.loads(body)["error"]["kind"]) == (503, "Changed")
+    assert (served.ask(PATH)[0], len(served.ledger)) == (200, 1)
+    card.write_text(before)
+    assert (served.ask(OTHER)[0], len(served.ledger)) == (200, 2)
 
 
 def test_a_key_spends_only_if_it_was_made_for_that(served: Served, tmp_path: Path) -> None:

@@ -76,8 +76,15 @@ class Office:
             self._waiting -= 1
 
     async def budget(self) -> dict[str, Any]:
-        """Return what is allowed, spent and left."""
-        return await asyncio.to_thread(self._books.as_plain)
+        """Return what is allowed, spent and left.
+
+        Raises:
+            Refusal: the ledger cannot be reached.
+        """
+        try:
+            return await asyncio.to_thread(self._books.as_plain)
+        except LedgerError:
+            raise refusals.no_ledger() from None
 
     def _rows(self, records: object, edges: object) -> list[dict[str, Any]]:
         directed = _UNITS[self._run.guarantee.unit]
@@ -109,6 +116,10 @@ class Office:
         from graphveil.privacy import attach_ledger
 
         model: Estimator = load_model(self._folder)
+        if (
+            _digest(find_release(self._folder)) != self._model_digest
+        ):  # after it was read, so it is of one fit
+            raise refusals.changed()
         graph = asked.graph(classes=model.named_classes, directed=directed)
         price = model.price(graph)
         if price is None:

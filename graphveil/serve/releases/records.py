@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from graphveil.serve.questions import Identity
 from graphveil.serve.refusals import as_bytes, unreadable
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from graphveil.graph import Graph
 
 Id = int | str
+_LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
+
+Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-_LARGEST, le=_LARGEST)]
 
 
 class Record(BaseModel):
@@ -21,7 +24,7 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: Identity
-    x: list[FiniteFloat]
+    x: list[Feature]
 
 
 _RECORDS = TypeAdapter(Annotated[list[Record], Field(min_length=1)])
