@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._local_words import exact_sum, in_full
 from graphveil.collect.device import DeviceWords, checked_secret
 from graphveil.collect.message import encode_all
 from graphveil.collect.nodes import Node, chosen_features, label_hashes
@@ -147,17 +148,18 @@ nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
                 "survey that randomises it, or agree by open_label=True (--open-label)"
             )
         budgets.pop()
-    if sum(budgets) > max_eps:
+    # As decimals, as they are written, 0.1 and 0.2 are 0.3; and what a claim says is allowed by naming it.
+    if exact_sum(budgets) > exact_sum([max_eps]) and sum(budgets) > max_eps:
         raise BudgetError(
-            f"the survey asks for epsilon {sum(budgets):g} of a record, and this device tells up to "
-            f"{max_eps:g}: nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)"
+            f"the survey asks for epsilon {in_full(*budgets)} of a record, and this device tells up to "
+            f"{in_full(max_eps)}: nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)"
         )
 
 
 def _reports(survey: Survey, nodes: Sequence[Node], secret: bytes, features: Real) -> Reports:
     law = survey.features
     assert law is not None  # or there were no features
-    x = law.matrix(features)
+    x = _single(law.matrix(features))
     records = [
         row.tobytes()  # as clipped, and without -0.0: what counts is what is randomised
         for part in row_blocks(len(x), law.dim)
@@ -167,6 +169,14 @@ def _reports(survey: Survey, nodes: Sequence[Node], secret: bytes, features: Rea
     if isinstance(law, MultiBit):
         return law.perturb_chosen(x, chosen_features(survey, nodes), stream=words)
     return law.perturb(x, stream=words)
+
+
+def _single(x: Real) -> Real:
+    """Return features in 32 bits, as tables hold them: who has the same record in 64 is not asked twice."""
+    if x.dtype == np.float32:
+        return x
+    most = np.finfo(np.float32).max
+    return np.where(np.isfinite(x), np.clip(x, -most, most), x).astype(np.float32)
 
 
 def _said(survey: Survey, nodes: Sequence[Node], secret: bytes, labels: Integers) -> Integers:

@@ -1,8 +1,11 @@
 """API keys: a file of their hashes, each with the subjects whose rows it may read."""
 
+import fcntl
 import hashlib
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -84,12 +87,25 @@ class Keys:
             ConfigError: the file is there and is none of keys, or a subject is too long.
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
-        known = _read(file).keys if file.exists() else []
         if any(len(str(one)) > 1000 for one in subjects):
             raise ConfigError("a subject is longer than 1,000 letters, which no id of a node is")
         key = Key(sha256=_hash(text), subjects=[str(one) for one in subjects], releases=releases)
-        write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(file.parent):
+            known = _read(file).keys if file.exists() else []
+            write_atomic(file, (_KeysFile(keys=[*known, key]).model_dump_json(indent=1) + "\n").encode())
         return text
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others from adding a key meanwhile, which would be lost: the file is read, and then replaced."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _hash(text: str) -> str:

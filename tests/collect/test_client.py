@@ -15,11 +15,21 @@ import pytest
 from mechanisms.fits import fits
 from mechanisms.sources import BAD_KEYS, keys_are_fresh
 
-from graphveil.collect import Answer, Survey, answer, answer_all, decode, device, device_secret, encode
+from graphveil.collect import (
+    Answer,
+    Survey,
+    answer,
+    answer_all,
+    check_limits,
+    decode,
+    device,
+    device_secret,
+    encode,
+)
 from graphveil.collect.nodes import label_hashes
 from graphveil.collect.summary import feature_rows, largest_share, overview
 from graphveil.errors import BudgetError, ConfigError, GraphError
-from graphveil.mechanisms import FeatureRR, LabelRR, MultiBit, Weights
+from graphveil.mechanisms import Bounds, FeatureRR, LabelRR, MultiBit, Weights
 
 from .surveys import LABEL, SECRET, SURVEYS, record
 
@@ -142,6 +152,17 @@ def test_what_is_clipped_alike_answers_alike() -> None:
     assert told(features=[-0.0] * 64) == told(features=[0.0] * 64) == told(features=[-3] * 64)
 
 
+@pytest.mark.parametrize("bounds", [Bounds(0.0, 1.0), Bounds(-0.3, 0.7)])
+def test_a_record_answers_alike_however_its_numbers_are_held(bounds: Bounds) -> None:
+    """A table has 32 bits of a number and a program 64: two answers would tell twice as much."""
+    survey = Survey(features=MultiBit(epsilon=6.0, dim=64, m="all", bounds=bounds))
+    record = np.append(np.random.default_rng(0).normal(0.5, 0.5, size=62), [1e300, -1e300])
+    with np.errstate(over="ignore"):
+        single = np.nan_to_num(record.astype(np.float32))
+    forms = (record, record.tolist(), single, single.astype(np.float64), np.clip(record, -9, 9))
+    assert len({answer(survey, node="ann", secret=SECRET, features=form) for form in forms}) == 1
+
+
 def test_two_records_of_one_id_are_refused() -> None:
     survey = Survey(label=LABEL)
     for nodes in (["a", "a"], [7, "7"]):
@@ -249,6 +270,18 @@ def test_no_more_is_told_than_the_device_s_own_limit(name: str) -> None:
     assert answer(survey, **given, max_eps=survey.claim.epsilon)
     with pytest.raises(ConfigError, match="max_eps"):
         answer(survey, **given, max_eps=math.nan)
+
+
+@pytest.mark.parametrize(
+    ("features", "label", "most"), [(0.1, 0.2, 0.3), (0.1, 0.7, 0.1 + 0.7), (8.0, 1e-8, 8.1)]
+)
+def test_budgets_add_up_to_a_limit_as_they_are_written(features: float, label: float, most: float) -> None:
+    law = LabelRR(epsilon=label, classes=3)
+    check_limits(Survey(features=MultiBit(epsilon=features, dim=3), label=law), max_eps=most)
+    with pytest.raises(
+        BudgetError, match=r"asks for epsilon (0\.3|0\.8|8\.00000001) of .* tells up to .*: nothing"
+    ):
+        check_limits(Survey(features=MultiBit(epsilon=features, dim=3), label=law), max_eps=most - 0.1)
 
 
 def test_an_open_label_is_sent_only_by_name() -> None:

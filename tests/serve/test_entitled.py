@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -125,6 +126,14 @@ def test_the_file_holds_hashes_for_its_owner_alone(tmp_path: Path) -> None:
     first = Keys.read(file).find(keys[0])
     assert first is not None
     assert (first.entitled([17]), first.entitled([17, 18]), first.entitled(["ann"])) == (True, False, False)
+
+
+def test_keys_that_are_made_at_once_are_all_kept(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "keys.json"
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(lambda _: Keys.add(file), range(40)))
+    known = Keys.read(file)
+    assert (len(known), all(known.find(key) for key in keys)) == (40, True)
 
 
 @pytest.mark.parametrize(
