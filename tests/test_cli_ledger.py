@@ -54,6 +54,12 @@ def test_a_second_name_for_the_same_data_is_said_to_begin_at_nothing(
     unit = ["--unit", "undirected-edge", "--epsilon", "2", "--delta", "1e-7"]
     made = invoke("ledger", "init", "friends", *unit, *files.flags)
     assert "registered as data-1, too" in made.out + made.err
+    assert invoke("ledger", "init", "later", *unit).code == 0  # bound by the first run that names it
+    for name in ("friends", "later"):
+        told = invoke(*gap, "--epsilon", "1", "--out", name, "--ledger", name)
+        words = " ".join((told.out + told.err).split())
+        assert "nothing of these edges was released under this name before" in words
+        assert "what the same data spent as 'data-1'" in words and "does not count here" in words
     raised = invoke("ledger", "raise", "data-1", *unit, "--reason", "a study")
     assert raised.code == 0, raised.err
     again = invoke("ledger", "init", "alone", *unit, "--json")

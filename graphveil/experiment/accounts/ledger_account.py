@@ -27,12 +27,14 @@ class RunAccount:
         unit: what the command protects, as the ledger calls it.
         delta: where totals are read off, unless the budget says where.
         earlier: bookings of this process that belong to other experiments.
+        others: further names of the same data in this ledger, whose releases do not count here.
     """
 
     ledger: DataSetLedger
     unit: str
     delta: float
     earlier: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -66,7 +68,7 @@ class RunAccount:
             return cls(book.recognised(fingerprints), unit, guarantee.delta)
         account = cls.of_name(book, name, guarantee)
         book.bind(account.ledger.name, fingerprints)
-        return account
+        return replace(account, others=tuple(book.other_names(account.ledger.name, fingerprints)))
 
     @classmethod
     def of_name(cls, book: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
@@ -124,19 +126,25 @@ class RunAccount:
     def before(self, *, resumed: bool = False) -> str:
         """Return what was released before this command, for its plan; a resumed run may have, too."""
         spent, delta = self._spent()
-        where = f"ledger of {self.ledger.name!r}"
         if not spent.releases:
-            return f"nothing of these {self._about} was released before ({where})"
+            under = " under this name" if self.others else ""
+            return f"nothing of these {self._about} was released{under} before ({self._where})"
         count = counted(spent.releases, "release")
         when = "so far, any of this run among them" if resumed else "before this one"
-        return f"{count} {when}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+        return f"{count} {when}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
 
     def after(self) -> str:
         """Return what everything released so far costs together."""
         spent, delta = self._spent()
         which = f"this is the {ordinal(spent.releases)} release on these {self._about}"
+        return f"{which}: together {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
+
+    @property
+    def _where(self) -> str:
         where = f"ledger of {self.ledger.name!r}"
-        return f"{which}: together {_epsilon(spent.total, delta)}{_allowed(spent)} ({where})"
+        if not self.others:
+            return where
+        return f"{where}; what the same data spent as {', '.join(map(repr, self.others))} does not count here"
 
     @property
     def _about(self) -> str:
