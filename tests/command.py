@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,20 @@ def other_of(files: Files) -> list[str]:
     fewer = files.edges.with_name("fewer.csv")
     write(fewer, read(files.edges)[:-1])
     return ["--nodes", str(files.nodes), "--edges", str(fewer)]
+
+
+def changed(words: Sequence[object], *more: object) -> list[object]:
+    """Return a command with more words, whose flags stand in place of its own; --set may be repeated.
+
+    >>> changed(["train", "gap", "--epsilon", 1, "--json"], "--epsilon", 8)
+    ['train', 'gap', '--json', '--epsilon', 8]
+    """
+    kept = list(words)
+    for flag in more:
+        if str(flag).startswith("--") and flag != "--set" and flag in kept:
+            place = kept.index(flag)
+            del kept[place : place + 2]
+    return [*kept, *more]
 
 
 def spend_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,9 +339,11 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
     with monkeypatch.context() as patch:
         interrupt_at(patch, stage, done)
         stopped = invoke(*base, "--out", "parts")
-    assert stopped.code == 130
+        again = invoke(*base, "--out=parts", "--resume")
+    assert stopped.code == again.code == 130
     assert "stopped; to finish it: graphveil train gap" in stopped.err
     assert "--out parts --resume" in stopped.err
+    assert again.err.rstrip().endswith("--out=parts --resume")  # a flag is not given twice
     assert not Path("parts/release").exists()
     assert invoke(*base, "--out", "parts", "--resume").code == 0
     for name in RELEASE:

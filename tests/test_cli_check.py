@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tests.command import SECRET, Answer, Files, Invoke, calling, read, spend_nothing, write
+from tests.command import SECRET, Answer, Files, Invoke, calling, changed, read, spend_nothing, write
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = ["--id", "customer_id", "--label", "segment", "--source", "from_id", "--target", "to_id"]
@@ -169,7 +169,7 @@ def test_how_many_edges_were_left_out_is_said_nowhere(invoke: Invoke, files: Fil
         rows = read(files.edges)
         edges = files.edges.with_name(f"more{number}.csv")
         write(edges, [*rows, *([rows[1][0], "nobody", SECRET] for _ in range(extra))])
-        flags = [*files.flags, "--unknown-ids", "drop", "--edges", str(edges)]
+        flags = changed(files.flags, "--unknown-ids", "drop", "--edges", edges)
         answer = invoke(
             "train", "gap", *flags, *PRIVATE, *QUICK, "--unsafe-noise-seed", 1, "--out", f"r{number}"
         )

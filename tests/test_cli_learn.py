@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import NODES, SECRET, Files, Invoke, read, write
+from command import NODES, SECRET, Files, Invoke, changed, read, write
 
 import graphveil as gv
 from graphveil.experiment.results import SAME_REPORTS
@@ -119,7 +119,7 @@ MISUSE: dict[str, tuple[list[object], str]] = {
 @pytest.mark.parametrize("case", MISUSE)
 def test_misuse_is_one_line_and_writes_nothing(invoke: Invoke, flags: list[object], case: str) -> None:
     more, why = MISUSE[case]
-    answer = invoke("collect", "learn", *flags, *QUICK, *more)
+    answer = invoke("collect", "learn", *changed([*flags, *QUICK], *more))
     assert answer.code in (1, 2)
     assert why in answer.err
     assert not Path("model").exists()
@@ -129,7 +129,7 @@ def test_a_survey_without_labels_has_nothing_to_learn_from(
     invoke: Invoke, files: Files, flags: list[object]
 ) -> None:
     invoke("collect", "survey", *ASK, "--out", "x.json")
-    answer = invoke("collect", "learn", *flags, "--survey", "x.json")
+    answer = invoke("collect", "learn", *changed(flags, "--survey", "x.json"))
     assert (answer.code, "collects no labels" in answer.err) == (2, True)
 
 
@@ -141,7 +141,7 @@ def test_labels_alone_are_learned_from_with_public_features(
     invoke("collect", "answer", "--survey", "y.json", *who, "--out", "y.csv")
     head, *rows = read(files.nodes)
     write(Path("public.csv"), [head[:3], *(row[:3] for row in reversed(rows))])  # in another order
-    of_labels = [*flags, "--survey", "y.json", "--messages", "y.csv", *QUICK]
+    of_labels = [*changed(flags, "--survey", "y.json", "--messages", "y.csv"), *QUICK]
     refused = invoke("collect", "learn", *of_labels)
     assert (refused.code, "nothing to learn them from" in refused.err) == (2, True)
     narrow = invoke("collect", "learn", *of_labels, "--nodes", "public.csv")
@@ -154,7 +154,7 @@ def test_labels_alone_are_learned_from_with_public_features(
     assert answer.json["mlp_val_agreement"] is not None
     assert invoke("predict", "model", "--out", "p.csv").code == 0
     assert [row[0] for row in read(Path("p.csv"))[1:]] == sorted(row[0] for row in rows)
-    twice = invoke("collect", "learn", *flags, *QUICK, "--nodes", "public.csv", "--out", "again")
+    twice = invoke("collect", "learn", *changed(flags, *QUICK, "--nodes", "public.csv", "--out", "again"))
     assert (twice.code, "drop --nodes" in twice.err) == (2, True)
 
 
@@ -174,14 +174,14 @@ def test_public_features_go_to_the_nodes_whose_ids_they_have(
 
     monkeypatch.setattr(gv.LPGNN, "fit_collected", watched)
     ranges = ["--set", "low=-10", "--set", "high=20", "--nodes", "public.csv"]
-    invoke("collect", "learn", *flags, "--survey", "y.json", "--messages", "y.csv", *QUICK, *ranges)
+    of_labels = changed(flags, "--survey", "y.json", "--messages", "y.csv")
+    learn = ["collect", "learn", *of_labels, *QUICK, *ranges]
+    invoke(*learn)
     features, ids = seen[0]
     own = {row[0]: [float(cell) for cell in row[1:3]] for row in rows}
     assert features.tolist() == [pytest.approx(own[name], abs=1e-5) for name in ids]
     write(Path("public.csv"), [head[:3], *(row[:3] for row in rows[1:])])
-    short = invoke(
-        "collect", "learn", *flags, "--survey", "y.json", "--messages", "y.csv", *QUICK, *ranges, "--out", "b"
-    )
+    short = invoke(*changed(learn, "--out", "b"))
     assert (short.code, "have no row in the table of public features" in short.err) == (2, True)
 
 

@@ -1,11 +1,14 @@
 """Help that lists a method's parameters, tables on narrow screens, and lines in a pipe."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from command import Invoke
 
-from graphveil.cli import console
+from graphveil.cli import app, console
 from graphveil.cli.console import Bars, Screen
 from graphveil.cli.method_help import parameters_page
 from graphveil.graph import datasets
@@ -60,6 +63,42 @@ def test_a_pipe_is_told_now_and_then(
         now[0] += 5
         bars("encoder", done, 8)
     assert capsys.readouterr().err.splitlines() == ["encoder: 4 of 8", "encoder: 8 of 8"]
+
+
+# -- flags given twice -------------------------------------------------------------------------------------
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the words that name each command, and the command."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_flag_of_one_value_is_not_given_twice(invoke: Invoke, words: tuple[str, ...]) -> None:
+    taking = [flag for flag in COMMANDS[words].params if flag.opts[0][:2] == "--" and not flag.is_flag]
+    for name in [flag.opts[0] for flag in taking if not flag.multiple]:
+        answer = invoke(*words, name, "1", f"{name}=2")
+        assert (answer.code, answer.out) == (2, "")
+        (line,) = answer.err.splitlines()
+        assert line.startswith(f"graphveil: {name} is given more than once; keep one. See `graphveil")
+
+
+def test_several_values_and_switches_may_be_repeated(invoke: Invoke) -> None:
+    many = ["--set", "hops=1", "--set", "epochs=2", "--json", "--json"]
+    answer = invoke("calibrate", "gap", "--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-7, *many)
+    assert answer.code == 0, answer.err
+    repeated = invoke("calibrate", "gap", "--unit", "undirected-edge", "--set", "hops=1", "--set", "hops=2")
+    assert (repeated.code, "--set hops is given twice; keep one" in repeated.err) == (2, True)
+
+
+# -- folders -----------------------------------------------------------------------------------------------
 
 
 def test_no_default_lies_outside_of_the_users_folders(

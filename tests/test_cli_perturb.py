@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke
+from command import Files, Invoke, changed
 
 UNIT = ("--unit", "undirected-edge")
 
@@ -12,7 +12,7 @@ UNIT = ("--unit", "undirected-edge")
 def asked(files: Files, out: Path, *more: object, epsilon: object = 5) -> list[object]:
     columns = ["--id", "user", "--source", "a", "--target", "b"]
     data = ["--nodes", files.nodes, "--edges", files.edges, *columns]
-    return ["perturb", "edge-rand", *data, *UNIT, "--epsilon", epsilon, "--out", out, *more]
+    return changed(["perturb", "edge-rand", *data, *UNIT, "--epsilon", epsilon, "--out", out], *more)
 
 
 def test_the_plan_is_shown_before_and_the_statement_after(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import SECRET, Answer, Files, Invoke, bookings, other_of, read, spend_nothing, write
+from command import SECRET, Answer, Files, Invoke, bookings, changed, other_of, read, spend_nothing, write
 from drawn import draw_otherwise
 
 from graphveil.cli.console import Bars
@@ -260,7 +260,7 @@ REFUSED = {
         "drop it (--private-metrics)",
     ),
     "flag and key": ([*OWNER, "--set", "degree_budget=5"], "given twice"),
-    "large delta": ([*OWNER, "--set", "hidden=3", *["--delta", 0.02]], "must be below 1/B"),
+    "large delta": (changed(OWNER, "--set", "hidden=3", "--delta", 0.02), "must be below 1/B"),
     "no epsilon": (["--unit", "node-owner", "--degree-budget", 5], "--epsilon"),
 }
 
@@ -405,11 +405,11 @@ SHIPPED_REFUSED = {
     "batch norm": (["gap", *OWNER, "--set", "batch_norm=true"], "batch_norm mixes the records of a batch"),
     "batch above the data": (["mlp", *OWNER[:-2], "--set", "batch_size=5000"], "a batch of 5000 is larger"),
     "no share meets it": (
-        ["gap", *OWNER, "--set", "sgd_multiplier=0.7", "--epsilon", 0.3],
+        ["gap", *changed(OWNER, "--set", "sgd_multiplier=0.7", "--epsilon", 0.3)],
         "epsilon 0.3",
     ),
     "no noise meets it": (
-        ["mlp", *OWNER[:-2], "--epsilon", 0.001, "--set", "epochs=10000000"],
+        ["mlp", *changed(OWNER[:-2], "--epsilon", 0.001, "--set", "epochs=10000000")],
         "take a larger epsilon",
     ),
     "a method for edges": (["gcn", *OWNER], "'none' only"),

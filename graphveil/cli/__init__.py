@@ -36,6 +36,7 @@ from graphveil.cli import (
     sweep,
     train,
 )
+from graphveil.cli.command import Command
 from graphveil.cli.failures import guarded
 from graphveil.cli.method_help import MethodCommand
 
@@ -83,11 +84,11 @@ app = typer.Typer(
     "The environment variable GRAPHVEIL_DATA is the default of --root.",
 )
 for _command in _COMMANDS:
-    app.command(cls=MethodCommand if _command is train.train else None)(_command)
+    app.command(cls=MethodCommand if _command is train.train else Command)(_command)
 for _name, (_help, _members) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True, help=_help)
     for _command in _members:
-        _group.command(_command.__name__.removesuffix("_"))(_command)
+        _group.command(_command.__name__.removesuffix("_"), cls=Command)(_command)
     app.add_typer(_group, name=_name)
 
 

@@ -246,7 +246,7 @@ def _let_go_of_output() -> None:
 
 def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
     words = ["graphveil", *arguments]
-    if "--out" not in arguments:
+    if not any(word.partition("=")[0] == "--out" for word in arguments):
         words += ["--out", str(folder)]
     if "--resume" not in arguments:
         words += ["--resume"]

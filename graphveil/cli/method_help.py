@@ -7,8 +7,8 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand
 
+from graphveil.cli.command import Command
 from graphveil.models import METHODS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _SKIPPED = {*_FLAGS, "replace_one", "private_metrics", "unsafe_noise_seed", "per
 _ENTRY = re.compile(r"^([a-z_][a-z_0-9, ]*): (.*)$")
 
 
-class MethodCommand(TyperCommand):
+class MethodCommand(Command):
     """A command whose help ends with the parameters of the method that it names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
