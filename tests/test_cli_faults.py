@@ -147,24 +147,65 @@ def test_an_output_that_takes_no_json_is_found_out_before_anything_is_spent(
 
 @pytest.mark.parametrize(("takes", "flags"), [(1, ["--json"]), (0, [])])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EPIPE])
-def test_a_published_run_is_done_whether_or_not_it_can_be_shown(
+def test_a_published_run_that_cannot_be_shown_is_a_failure_and_stays(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, takes: int, flags: list[str], error: int
 ) -> None:
     base = ["train", "gap", *files.flags, *PRIVATE, "--out", "r"]
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", Filling(takes, error))
         answer = invoke(*base, *flags)
-    assert answer.code == 0
+    one_line(answer, 1, f"standard output cannot be written: {os.strerror(error)}; what came out is finished")
+    assert "lies in r: --resume shows it again" in answer.err
     assert Path("r/release").is_dir()
-    assert ("the run is finished and lies in r" in answer.err) is (error == errno.ENOSPC)
     assert invoke(*base, "--resume", "--json").json["out"] == "r"
+
+
+def commands_that_save(files: Files) -> dict[str, list[Any]]:
+    """Return commands that write something and then say so, by what they write."""
+    people = ["--nodes", files.nodes, "--id", "user"]
+    graph = [*people, "--edges", files.edges, "--source", "a", "--target", "b"]
+    budget = ["--unit", "undirected-edge", "--epsilon", 1]
+    return {
+        "released": ["perturb", "edge-rand", *graph, *budget, "--out", "released"],
+        "m.csv": ["collect", "answer", "--survey", "s.json", *people, "--out", "m.csv"],
+        "p.csv": ["predict", "r", "--out", "p.csv"],
+        "report.html": ["report", "r"],
+    }
+
+
+def test_what_was_saved_stays_where_it_cannot_be_said(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert invoke("collect", "survey", "--eps-x", 1, "--columns", "age,height", "--out", "s.json").code == 0
+    assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
+    for name, command in commands_that_save(files).items():
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", Filling(1, errno.ENOSPC))  # which JSON tries before
+            one_line(invoke(*command, "--json"), 1, "standard output cannot be written: No space left")
+        assert Path(name).exists(), name
+
+
+@pytest.mark.parametrize("stream", [None, Filling(0, errno.ENOSPC)])
+def test_no_command_writes_or_registers_what_its_output_could_not_say(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, stream: io.StringIO | None
+) -> None:
+    assert invoke("train", "mlp", *files.flags, "--unit", "none", "--set", "epochs=2", "--out", "r").code == 0
+    survey = ["collect", "survey", "--eps-x", 1, "--columns", "age", "--out", "s.json"]
+    data_set = ["ledger", "init", "people", "--unit", "undirected-edge"]
+    for command in (["report", "r"], survey, data_set):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            one_line(invoke(*command, "--json"), 2, "nothing was spent")
+    assert not Path("report.html").exists() and not Path("s.json").exists()
+    assert invoke("ledger", "list", "--json").json["data_sets"] == []
 
 
 def test_results_without_a_place_are_a_failure_of_one_line(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdout", Filling(0, errno.ENOSPC))
-    one_line(invoke("datasets"), 1, "standard output cannot be written: No space left on device")
+    for stream, why in ((Filling(0, errno.ENOSPC), "No space left on device"), (None, "it is closed")):
+        monkeypatch.setattr(sys, "stdout", stream)
+        one_line(invoke("datasets"), 1, f"standard output cannot be written: {why}")
 
 
 def test_what_goes_on_is_never_worth_a_run(

@@ -10,6 +10,7 @@ import typer
 from graphveil._escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
+from graphveil.cli.failures import done_anyway
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def survey(
         settings=set or (),
     ).survey()
     check_new(out, "answers belong to one survey; choose another --out for a new one")
-    _write(out, asked.to_json(), private=False)
     screen = Screen(as_json=json)
+    _write(out, asked.to_json(), private=False)
     screen.say(f"The survey is in {out}, an answer to it has {message_bytes(asked)} bytes")
     screen.prose(asked.statement())
     _tell_refusal(screen, asked)
@@ -208,10 +209,11 @@ def answer(
             internal.unlink()
         raise
     statement = asked.statement(on_devices=False)
-    screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
-    screen.prose(f"In the ledger: {known.account.after()}.")
-    told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
-    screen.emit(_record(asked, out, statement) | told)
+    with done_anyway(out):
+        screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
+        screen.prose(f"In the ledger: {known.account.after()}.")
+        told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
+        screen.emit(_record(asked, out, statement) | told)
 
 
 def decode(

@@ -46,6 +46,8 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Write text, at once."""
+        if self._stream is None and self._needed:
+            raise unwritable(None)
         try:
             if self._stream is not None:
                 self._stream.write(text)

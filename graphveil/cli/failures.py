@@ -84,15 +84,21 @@ def unwritable(error: Exception | None) -> CommandError:
 
 
 @contextmanager
-def done_anyway(where: Path) -> Iterator[None]:
-    """Show what a finished run found: that it cannot be shown does not undo it."""
+def done_anyway(where: Path | None, *, again: bool = False) -> Iterator[None]:
+    """Show what came out: that it cannot be shown is a failure, and does not undo what was saved.
+
+    Args:
+        where: what was saved, if anything was.
+        again: whether --resume shows it again.
+    """
     try:
         yield
     except CommandError as error:
-        if error.kind not in (_UNWRITABLE, _PIPE):
+        if where is None or error.kind not in (_UNWRITABLE, _PIPE):
             raise
-        if error.kind == _UNWRITABLE:
-            _say(f"{error}; the run is finished and lies in {where}: --resume shows it again for nothing")
+        how = ": --resume shows it again for nothing" if again else ""
+        done = f"{error}; what came out is finished and lies in {where}{how}"
+        raise CommandError(FAILED, done, _UNWRITABLE) from None
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import typer
 
 from graphveil.cli import collect, options
 from graphveil.cli.console import Screen
+from graphveil.cli.failures import done_anyway
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,16 +83,17 @@ def learn(
             )
     model.save(out)
     count = received.collector.nodes
-    collect.tell(screen, received, f"the model and its predictions of {count:,} nodes are in {out}")
-    collect.warn(screen, asked)
-    found = _agreements(models, asked)
-    _show(found, screen)
-    screen.prose(model.guarantee.statement())
-    collect.tell_account(screen, booked)
-    about_ledger = {"ledger": None if booked is None else booked.as_plain()}
-    guarantee = {"guarantee": model.guarantee.as_dict()}
-    about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
-    screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
+    with done_anyway(out):
+        collect.tell(screen, received, f"the model and its predictions of {count:,} nodes are in {out}")
+        collect.warn(screen, asked)
+        found = _agreements(models, asked)
+        _show(found, screen)
+        screen.prose(model.guarantee.statement())
+        collect.tell_account(screen, booked)
+        about_ledger = {"ledger": None if booked is None else booked.as_plain()}
+        guarantee = {"guarantee": model.guarantee.as_dict()}
+        about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
+        screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
 
 
 def _agreements(models: "list[LocalEstimator]", survey: "Survey") -> dict[str, Any]:

@@ -52,12 +52,11 @@ def init(
         raise ConfigError(
             "a budget is an epsilon and a delta: pass --epsilon and --delta, or neither for no limit"
         )
-    book, tags = Ledger(place_of(ledger)), None
+    book, screen, tags = Ledger(place_of(ledger)), Screen(as_json=json), None
     if any(given is not None for given in (tables.nodes, tables.edges, origin.dataset, origin.graph)):
         tags = book.fingerprints(parts_of(_read(tables, columns, origin)))
     book.init(name, unit, epsilon=epsilon, delta=delta, tags=tags)
     (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
-    screen = Screen(as_json=json)
     known = "bound to these data" if tags else "bound by the first run that names it"
     screen.say(
         f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The book is "

@@ -7,7 +7,7 @@ from graphveil.cli import options
 from graphveil.cli.collect import check_new
 from graphveil.cli.connections import Columns, read_connections
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import spending
+from graphveil.cli.failures import done_anyway, spending
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,13 +83,14 @@ def perturb(
         with using(engine_chosen):
             perturbed = release_graph(graph, chosen, **asked)
         perturbed.save(out, source=source or "source", target=target or "target")
-        count = perturbed.num_edges
-        screen.say(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
-        screen.say("")
-        screen.prose(perturbed.guarantee.statement())
-        screen.prose(f"In the ledger: {account.after()}.")
-        about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
-        screen.emit(about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()})
+        with done_anyway(out):
+            count = perturbed.num_edges
+            screen.say(f"{counted(count, 'edge')}, their guarantee and a page in words are in {out}")
+            screen.say("")
+            screen.prose(perturbed.guarantee.statement())
+            screen.prose(f"In the ledger: {account.after()}.")
+            about = {"mechanism": chosen.name, "edges": count, "path": str(out)}
+            screen.emit(about | {"guarantee": perturbed.guarantee.as_dict(), "ledger": account.as_plain()})
 
 
 def _account(graph: "Graph", promised: "Guarantee", ledger: str | None) -> "RunAccount":

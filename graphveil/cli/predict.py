@@ -8,7 +8,7 @@ from graphveil._escape import csv_cell
 from graphveil.cli import options
 from graphveil.cli.collect import check_new
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import spending
+from graphveil.cli.failures import done_anyway, spending
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -268,12 +268,14 @@ def _deliver(
     if out is not None:
         tables.write(out, _no_formulas(table) if out.suffix == ".csv" else table)
         record["out"] = str(out)
-        screen.say(f"{table.num_rows:,} predictions are in {out}")
-    elif screen.as_json:
-        record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
-    else:
-        screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
-    screen.emit(record)
+    with done_anyway(out):
+        if out is not None:
+            screen.say(f"{table.num_rows:,} predictions are in {out}")
+        elif screen.as_json:
+            record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
+        else:
+            screen.write(tables.encode(_no_formulas(table.select([NODE, PREDICTION])), ".csv").decode())
+        screen.emit(record)
 
 
 def _no_formulas(table: "Table") -> "Table":

@@ -41,8 +41,8 @@ def report(
         raise ConfigError(f"--out {out} is there and no report; name a new file, or remove this one")
     found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
     interactive = interactive_available() and not static
+    screen = Screen(as_json=json)
     page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
     write_atomic(out, page.encode())
-    screen = Screen(as_json=json)
     screen.say(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
     screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})

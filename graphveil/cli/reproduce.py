@@ -196,7 +196,7 @@ def _reproduce(grid: "Grid", screen: Screen) -> None:
             runs = grid.run(watch)
         results = Results(target, asked, runs)
         files = results.write(grid.folder.root)
-        with done_anyway(grid.folder.root):
+        with done_anyway(grid.folder.root, again=True):
             _show(results, files, grid.folder.root, screen)
 
 

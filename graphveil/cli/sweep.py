@@ -189,7 +189,7 @@ def _sweep(
         with screen.bars() as bars:
             how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}
             result = run_sweep(plan, folder, bars, account, **how)
-        with done_anyway(folder.root):
+        with done_anyway(folder.root, again=True):
             _show(result, screen)
 
 

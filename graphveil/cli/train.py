@@ -169,9 +169,9 @@ def _train(
     with resumable(folder.root, by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)
-        with done_anyway(folder.root):
+        _track(experiment, outcome, trackers, screen)
+        with done_anyway(folder.root, again=True):
             show_summary(outcome.metrics, folder, screen)
-            _track(experiment, outcome, trackers, screen)
 
 
 def _track(
