@@ -7,6 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from graphveil.errors import ConfigError
+
+
+def name_in_utf8(path: Path) -> str:
+    """Return a path for libraries that take all names for UTF-8, whatever the locale says.
+
+    Raises:
+        ConfigError: its bytes are no UTF-8.
+
+    >>> name_in_utf8(Path("data/nodes.csv"))
+    'data/nodes.csv'
+    """
+    try:
+        return os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"the name of {path} is not UTF-8, as names of tables must be; rename it") from None
+
 
 def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import SECRET, Answer, Files, Invoke, read, spend_nothing, write
+from command import NODES, SECRET, Answer, Files, Invoke, read, spend_nothing, write
 
+from graphveil import tables
 from graphveil.cli.console import Bars
 from graphveil.errors import ConfigError
 from graphveil.experiment import run
@@ -327,19 +328,44 @@ main(sys.argv[1:])
 """
 
 
+def ascii_only(folder: Path, *words: object) -> subprocess.CompletedProcess[bytes]:
+    """Run Python where the locale knows ASCII only, in a folder."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(folder)}
+    env = {**os.environ, **plain, "XDG_DATA_HOME": str(folder)}
+    command = [sys.executable, *(os.fsencode(str(word)) for word in words)]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+
+
 def test_the_demo_passes_where_a_terminal_knows_ascii_only(tmp_path: Path) -> None:
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(tmp_path)}
-    ended = subprocess.run(
-        [sys.executable, "-c", DEMO, "demo", "--out", "r"],
-        cwd=tmp_path,
-        env={**os.environ, **plain},
-        capture_output=True,
-        check=False,
-    )
+    ended = ascii_only(tmp_path, "-c", DEMO, "demo", "--out", "r")
     assert ended.returncode == 0, ended.stderr.decode()
     assert ended.stdout.isascii()
     assert "Größe 0" in (tmp_path / "r/release/MODEL_CARD.md").read_text(encoding="utf-8")
     assert "\u2264" in (tmp_path / "r/internal/report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_files_have_any_name_where_the_locale_knows_ascii_only(
+    files: Files, tmp_path: Path, suffix: str
+) -> None:
+    from pyarrow import csv
+
+    folder = tmp_path / "größe"
+    named = Files(folder / f"knoten-ö{suffix}", folder / f"kanten-ü{suffix}")
+    for ours, theirs in ((files.nodes, named.nodes), (files.edges, named.edges)):
+        tables.write(theirs, csv.read_csv(ours))
+    train = ["train", "mlp", *named.flags, "--unit", "none", "--set", "epochs=2", "--out", "größe/r"]
+    for words in (train, ["predict", "größe/r", "--out", f"größe/p{suffix}"]):
+        ended = ascii_only(tmp_path, "-m", "graphveil", *words)
+        assert ended.returncode == 0, ended.stderr.decode()
+    assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
+    ended = ascii_only(tmp_path, "-m", "graphveil", "ledger", "show", "größe")
+    assert (ended.returncode, b"set a locale of UTF-8" in ended.stderr) == (2, True)
+
+
+def test_a_name_that_is_no_text_is_refused_as_such(invoke: Invoke, files: Files) -> None:
+    odd = files.nodes.rename(files.nodes.with_name(os.fsdecode(b"n\xff.csv")))
+    one_line(invoke("check", "--nodes", odd, "--edges", files.edges), 2, "is not UTF-8, as names of tables")
 
 
 # -- logs --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphveil import tables
+from graphveil._files import name_in_utf8
 from graphveil.errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -43,12 +44,13 @@ def read_predictions(path: Path, names: tuple[str, ...]) -> tuple[Tensor, Ids]:
 
     columns = [f"p_{name}" for name in names]
     _check_pages(path, len(columns))
-    schema = parquet.read_schema(path)
+    name = name_in_utf8(path)
+    schema = parquet.read_schema(name)
     if schema.names != [NODE, PREDICTION, *columns]:
         raise ArtifactError(f"{path.name} does not have the columns of this model's classes")
     if any(schema.field(name).type != pa.float32() for name in columns):
         raise ArtifactError(f"{path.name} must hold one float32 probability for each class")
-    table = parquet.read_table(path, columns=[NODE, *columns], read_dictionary=[NODE])
+    table = parquet.read_table(name, columns=[NODE, *columns], read_dictionary=[NODE])
     proba = np.column_stack([table.column(name).to_numpy() for name in columns])
     ids = _ids(table.column(NODE))
     if ids is None or not np.isfinite(proba).all():
@@ -62,7 +64,7 @@ def _check_pages(path: Path, columns: int) -> None:
     """Refuse a parquet file that would grow far beyond its size, before any page of it is read."""
     import pyarrow.parquet as parquet
 
-    metadata = parquet.read_metadata(path)
+    metadata = parquet.read_metadata(name_in_utf8(path))
     parts = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     codecs = {part.column(number).compression for part in parts for number in range(part.num_columns)}
     if not codecs <= _CODECS:

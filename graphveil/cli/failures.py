@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
 _CHARGED = "the release on this graph's edges was booked and stays charged"
 _MISUSE = (InputError, PrivacyError, MissingDependencyError)
+_LETTERS = (
+    "a name that was given has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8), or "
+    "choose another name"
+)
 _UNWRITABLE = "Unwritable"  # the kind of a failure to print what came out
 _PIPE = "BrokenPipeError"  # whoever read it has seen enough, and wants no more lines
 _OF_A_PATH = (errno.ENAMETOOLONG, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
@@ -152,6 +156,8 @@ def _failure_of(error: Exception) -> CommandError:
         return CommandError(MISUSE, _usage(error), "UsageError")
     if isinstance(error, BrokenPipeError):
         return unwritable(error)
+    if isinstance(error, UnicodeEncodeError):  # of words as the system gives them where it knows no UTF-8
+        return CommandError(MISUSE, _LETTERS, kind)
     if isinstance(error, OSError) and error.strerror:
         return _refused_by_the_system(error)
     name = _log_elsewhere(error)

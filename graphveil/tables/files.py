@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._files import write_atomic
+from graphveil._files import name_in_utf8, write_atomic
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = N
     """
     import pyarrow as pa
 
+    name = name_in_utf8(path)
     try:
-        table = _read_parquet(path, columns) if _is_parquet(path) else _read_csv(path, columns, types or {})
+        table = _read_parquet(name, columns) if _is_parquet(path) else _read_csv(name, columns, types or {})
         table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
     except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
         raise _unreadable(path) from None
@@ -75,8 +76,9 @@ def released(path: Path) -> str:
 
     if not _is_parquet(path):
         return ""
+    name = name_in_utf8(path)
     try:
-        metadata = pyarrow.parquet.read_schema(path).metadata or {}
+        metadata = pyarrow.parquet.read_schema(name).metadata or {}
         return bytes(metadata.get(RELEASED, b"")).decode()
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
@@ -313,22 +315,23 @@ def _read_names(path: Path) -> list[str]:
     is_parquet = _is_parquet(path)
     if not path.is_file():
         raise GraphError(f"there is no file {path}; check the path")
+    name = name_in_utf8(path)
     try:
         if is_parquet:
-            return list(pyarrow.parquet.read_schema(path).names)
-        with pyarrow.csv.open_csv(path) as reader:
+            return list(pyarrow.parquet.read_schema(name).names)
+        with pyarrow.csv.open_csv(name) as reader:
             return list(reader.schema.names)
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
 
 
-def _read_parquet(path: Path, columns: Sequence[str]) -> Table:
+def _read_parquet(name: str, columns: Sequence[str]) -> Table:
     import pyarrow.parquet
 
-    return pyarrow.parquet.read_table(path, columns=list(columns))
+    return pyarrow.parquet.read_table(name, columns=list(columns))
 
 
-def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
+def _read_csv(name: str, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -337,7 +340,7 @@ def _read_csv(path: Path, columns: Sequence[str], types: Mapping[str, Any]) -> T
         convert = csv.ConvertOptions(
             include_columns=list(columns), column_types=types, null_values=[""], strings_can_be_null=True
         )
-        return csv.read_csv(path, convert_options=convert)
+        return csv.read_csv(name, convert_options=convert)
 
     try:
         return table(types)

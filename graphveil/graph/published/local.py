@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from graphveil._files import name_in_utf8
 from graphveil.errors import GraphError
 from graphveil.graph import features
 from graphveil.graph.features import Features, Sparse
@@ -214,13 +215,13 @@ def _mask(members: npt.NDArray[Any], y: Ints) -> torch.Tensor:
 def _csv(path: Path) -> Any:
     from pyarrow import csv
 
-    return csv.read_csv(path)
+    return csv.read_csv(name_in_utf8(path))
 
 
 def _headless(path: Path) -> Any:
     from pyarrow import csv
 
-    return csv.read_csv(path, read_options=csv.ReadOptions(autogenerate_column_names=True))
+    return csv.read_csv(name_in_utf8(path), read_options=csv.ReadOptions(autogenerate_column_names=True))
 
 
 def _in_node_order(table: Any, id: str, value: str) -> npt.NDArray[Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphveil._files import name_in_utf8
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph.stored.writing import SHIFT, Keys, full_disk
 from graphveil.tables.files import CSV, PARQUET, Column, column_names
@@ -76,7 +77,7 @@ class EdgeTables:
         return {
             "threads": self.threads,
             "memory_limit": self.memory,
-            "temp_directory": str(self.scratch),
+            "temp_directory": name_in_utf8(self.scratch),
             "preserve_insertion_order": False,
         }
 
@@ -195,7 +196,7 @@ def _kind(path: Path) -> str | None:
 
 def _table_of(file: Path, columns: Sequence[str]) -> str:
     """Return one file as DuckDB reads it: by its name alone, and a CSV by nothing that rows let it guess."""
-    path = _quoted(glob.escape(str(file)), "'")
+    path = _quoted(glob.escape(name_in_utf8(file)), "'")
     if _kind(file) == "parquet":
         return f"read_parquet({path}, hive_partitioning = false)"
     kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in columns)
