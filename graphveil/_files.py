@@ -25,6 +25,12 @@ def name_in_utf8(path: Path) -> str:
         raise ConfigError(f"the name of {path} is not UTF-8, as names of tables must be; rename it") from None
 
 
+def can_be_made(path: Path) -> bool:
+    """Whether the nearest folder above a path that is not there yet can be written to."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    return above.is_dir() and os.access(above, os.W_OK)
+
+
 def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 

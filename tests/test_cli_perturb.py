@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Files, Invoke, changed
+from command import Files, Invoke, changed, spend_nothing
 
 UNIT = ("--unit", "undirected-edge")
 
@@ -91,10 +91,14 @@ def test_an_unknown_mechanism_is_refused(invoke: Invoke, tmp_path: Path) -> None
     assert done.code == 2 and "edge-rand" in done.err
 
 
-def test_a_folder_in_use_is_left_alone(invoke: Invoke, files: Files, tmp_path: Path) -> None:
+def test_a_folder_in_use_or_in_no_place_is_refused_before_anything_is_spent(
+    invoke: Invoke, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend_nothing(monkeypatch)
     (tmp_path / "out").mkdir()
-    done = invoke(*asked(files, tmp_path / "out"))
-    assert done.code == 2 and "is there already" in done.err
+    for out, words in (("out", "is there already"), (files.nodes / "out", "cannot be made there")):
+        done = invoke(*asked(files, tmp_path / out))
+        assert done.code == 2 and words in done.err
 
 
 def test_the_list_of_mechanisms_is_that_of_the_package() -> None:

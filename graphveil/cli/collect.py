@@ -349,9 +349,13 @@ def read_survey(path: Path) -> "Survey":
 
 
 def check_new(path: Path, why: str) -> None:
-    """Refuse to write over a file."""
+    """Refuse to write over a file, or where none can be made: what is written may have cost a budget."""
+    from graphveil._files import can_be_made
+
     if path.exists():
         raise ConfigError(f"{path} is there already: {why}")
+    if not can_be_made(path):
+        raise ConfigError(f"{path} cannot be made there; choose another place")
 
 
 def _write(path: Path, text: str, *, private: bool = True) -> None:

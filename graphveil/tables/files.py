@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from graphveil._files import name_in_utf8, write_atomic
+from graphveil._files import can_be_made, name_in_utf8, write_atomic
 from graphveil.errors import ConfigError, GraphError
 
 if TYPE_CHECKING:
@@ -242,8 +241,7 @@ def check_output(path: Path) -> None:
     """Refuse a path that says neither parquet nor CSV, or where no file can be written."""
     if path.suffix not in WRITTEN:
         raise ConfigError(f"{path.name} must end in {' or '.join(WRITTEN)}; rename the output file")
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+    if path.is_dir() or not can_be_made(path):
         raise ConfigError(f"cannot write {path}; choose another --out")
 
 
@@ -313,6 +311,8 @@ def _read_names(path: Path) -> list[str]:
     import pyarrow.parquet
 
     is_parquet = _is_parquet(path)
+    if path.is_dir():
+        raise GraphError(f"{path} is a folder; name the table in it")
     if not path.is_file():
         raise GraphError(f"there is no file {path}; check the path")
     name = name_in_utf8(path)

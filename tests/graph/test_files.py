@@ -216,7 +216,7 @@ class TestFiles:
     def test_a_folder(self, tmp_path):
         _, edges = write_text(tmp_path)
         (tmp_path / "folder.csv").mkdir()
-        assert "there is no file" in refused(read_graph, tmp_path / "folder.csv", edges, **self.roles)
+        assert "folder.csv is a folder" in refused(read_graph, tmp_path / "folder.csv", edges, **self.roles)
 
     @pytest.mark.parametrize("content", [b"", b"not parquet " + SECRET.encode()])
     def test_damaged_parquet(self, tmp_path, content):
