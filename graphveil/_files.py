@@ -1,5 +1,6 @@
 """Atomic writes: a killed process leaves a whole file or folder, or none."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphveil.errors import ConfigError
+
+_LONGEST_NAME = 255  # bytes of a file's name that usual file systems take
 
 
 def name_in_utf8(path: Path) -> str:
@@ -29,6 +32,61 @@ def can_be_made(path: Path) -> bool:
     """Whether the nearest folder above a path that is not there yet can be written to."""
     above = next(folder for folder in path.absolute().parents if folder.exists())
     return above.is_dir() and os.access(above, os.W_OK)
+
+
+def as_path(given: object, name: str) -> Path:
+    """Return what a caller gave as a path.
+
+    Raises:
+        ConfigError: it is none, or no file system takes its name.
+
+    >>> as_path(7, "folder")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: folder must be a path, text or a pathlib.Path, not a int
+    """
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise ConfigError(f"{name} must be a path, text or a pathlib.Path, not a {type(given).__name__}")
+    path = Path(text)
+    if "\0" in text or any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
+        raise ConfigError(f"{name} has a name that is too long, or a NUL in it; choose another")
+    return path
+
+
+@contextmanager
+def written_to(path: Path) -> Iterator[None]:
+    """Say in words what the system refuses while a folder is written.
+
+    Raises:
+        ConfigError: the folder cannot be made, written or filled; nothing of it is left behind.
+    """
+    if not path.name:
+        raise ConfigError("a folder that is written whole needs a name of its own: runs/first, not . or /")
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> ConfigError:
+    """Return the refusal of a folder that the system will not have written."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "make room, or choose another disk" if full else "choose another folder"
+    return ConfigError(f"cannot write to {path} ({error.strerror}); {remedy}")
+
+
+def check_writable(path: Path) -> None:
+    """Make a folder, and refuse one in which no file can be made.
+
+    Raises:
+        ConfigError: the system refuses.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._files import whole_folder, write_atomic
+from graphveil._files import as_path, whole_folder, write_atomic, written_to
+from graphveil.errors import ConfigError
 
 
 class Killed(BaseException):
@@ -130,3 +131,20 @@ def test_every_text_file_is_utf8_whatever_the_machine_speaks() -> None:
             if isinstance(call, ast.Call) and opens_text(call):
                 named = {keyword.arg: keyword.value for keyword in call.keywords}
                 assert "encoding" in named, f"{path.name}:{call.lineno} leaves the encoding open"
+
+
+@pytest.mark.parametrize("given", [None, 5, 1.5, b"x", ["x"], "a\0b", "a" * 256, "ok/" + "\u00e9" * 128])
+def test_what_names_no_file_is_refused(given: object) -> None:
+    with pytest.raises(ConfigError, match=r"^folder (must be a path|has a name that is too long)"):
+        as_path(given, "folder")
+    assert as_path("runs/" + "a" * 255, "folder") == as_path(Path("runs") / ("a" * 255), "folder")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EACCES, "choose another folder")],
+)
+def test_what_the_system_refuses_is_said_in_words(tmp_path: Path, error: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"cannot write to .*new \({os.strerror(error)}\); {words}"):  # noqa: SIM117
+        with written_to(tmp_path / "new"):
+            raise OSError(error, os.strerror(error))

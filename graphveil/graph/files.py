@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from graphveil import tables
+from graphveil._files import as_path
 from graphveil.errors import GraphError
 from graphveil.graph._tables import fields_of, refuse_unlabelled
 from graphveil.graph.adjacency import Adjacency
@@ -100,7 +101,7 @@ def read_graph(
     """
     if label is None and classes is None:
         refuse_unlabelled()
-    node_path, edge_path = Path(nodes), edges_file(Path(edges))
+    node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
     found = look_at_files(
         node_path,
         edge_path,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from graphveil import _check
+from graphveil._files import as_path, check_writable
 from graphveil._random import PublicStreams
 from graphveil._threads import one_thread
 from graphveil.artifacts.rows import ReleaseRow
@@ -234,6 +235,8 @@ class Estimator(Manners, ABC):
         check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
+        for folder in filter(None, (session.workspace, session.cache)):
+            check_writable(folder)
         session.plan, session.guarantee = previewed.plan, previewed.guarantee
         _log.info("%s: a fit of %d nodes begins, %s", self.method, graph.num_nodes, _asked(previewed))
         self._fit = self._predictions = None  # a fit that fails leaves no older predictions behind
@@ -347,8 +350,8 @@ class Estimator(Manners, ABC):
             noise_seed=self.unsafe_noise_seed,
             engine=engine,
             on_progress=on_progress,
-            workspace=None if workspace is None else Path(workspace),
-            cache=None if cache is None else Path(cache),
+            workspace=None if workspace is None else as_path(workspace, "workspace"),
+            cache=None if cache is None else as_path(cache, "cache"),
             configuration=self._configuration(),
             device=pick_device(self.device),
             private_device=private_device(self.device),

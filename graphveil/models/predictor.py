@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy.typing as npt
 from torch import Tensor
 
+from graphveil._files import as_path, written_to
 from graphveil._threads import one_thread
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
@@ -191,8 +192,14 @@ class Predictor:
 
         Under node units predictions are no part of it; ``per_node`` names a second folder for what is
         withheld, of which row v is only for someone entitled to v's record.
+
+        Raises:
+            ConfigError: a folder holds something, or cannot be written.
         """
-        save_fitted(self.fitted, Path(folder), per_node=None if per_node is None else Path(per_node))
+        path = as_path(folder, "folder")
+        rows = path if per_node is None else as_path(per_node, "per_node")
+        with written_to(path), written_to(rows):
+            save_fitted(self.fitted, path, per_node=None if per_node is None else rows)
 
     @property
     def fitted(self) -> Fitted:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphveil import _check
-from graphveil._files import whole_folder
+from graphveil._files import as_path, whole_folder, written_to
 from graphveil._random import PublicStreams
 from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
@@ -70,12 +70,12 @@ class ReleasedRows:
         """Write rows, guarantee and a page in words to a new folder, whole or not at all.
 
         Raises:
-            ConfigError: the folder exists.
+            ConfigError: the folder exists, or cannot be written.
         """
-        path = Path(folder)
+        path = as_path(folder, "folder")
         if path.exists():
             raise ConfigError(f"{path} exists, and released rows go to a new folder; choose another")
-        with whole_folder(path) as work:
+        with written_to(path), whole_folder(path) as work:
             tensors = {f"hop{number}": hop for number, hop in enumerate(self.hops, 1)} | {"sent": self.sent}
             save_checked(work / _ROWS, {name: part.contiguous() for name, part in tensors.items()})
             record = {"format": _FORMAT, "noise": self.noise, "guarantee": guarantee_to_plain(self.guarantee)}
@@ -90,7 +90,7 @@ class ReleasedRows:
         Raises:
             ArtifactError: the folder holds no such rows, or they are damaged.
         """
-        path = Path(folder)
+        path = as_path(folder, "folder")
         try:
             record = json.loads((path / _PROMISE).read_text(encoding="utf-8"))
             if record["format"] != _FORMAT:

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphveil._files import as_path
 from graphveil.artifacts.files import INFINITE, MAX_INTEGER, first_complaint, refusing
 from graphveil.artifacts.release_folder import (
     INTERNAL,
@@ -44,12 +45,14 @@ def load_model(folder: str | Path, *, per_node: str | Path | None = None) -> Est
     Raises:
         ArtifactError: the folder holds no model, is damaged, or does not agree with itself.
     """
-    release = find_release(folder)
-    snapshot = read_release(Path(folder), release, per_node)
+    root = as_path(folder, "folder")
+    release = find_release(root)
+    rows = None if per_node is None else as_path(per_node, "per_node")
+    snapshot = read_release(root, release, rows)
     model = _unfitted(snapshot, release / MODEL)
     if snapshot.guarantee.protected != model.protected_unit:
         raise ArtifactError(f"{MODEL} and {PRIVACY} name two units; take the folder from the original run")
-    own = OwnGraph.read(Path(folder) / INTERNAL) if release != Path(folder) else None
+    own = OwnGraph.read(root / INTERNAL) if release != root else None
     return model._take(_fitted(snapshot, model, release / WEIGHTS), own=own)
 
 

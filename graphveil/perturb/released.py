@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphveil._files import as_path, written_to
 from graphveil.errors import GraphError
 from graphveil.graph import Graph
 from graphveil.graph.files import read_edges
@@ -39,10 +40,12 @@ class Perturbed(NamedTuple):
         an undirected edge stands there once. ``read_graph`` knows that they were released.
 
         Raises:
-            ConfigError: the folder exists, or the graph was not released.
+            ConfigError: the folder exists or cannot be written, or the graph was not released.
         """
-        write_folder(self.graph, self.guarantee, Path(folder), source=source, target=target)
-        return Path(folder)
+        path = as_path(folder, "folder")
+        with written_to(path):
+            write_folder(self.graph, self.guarantee, path, source=source, target=target)
+        return path
 
 
 def load(folder: Path | str, nodes: Graph, *, source: str = "source", target: str = "target") -> Perturbed:

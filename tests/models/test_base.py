@@ -1,5 +1,7 @@
 """What every estimator promises, whatever its method."""
 
+import errno
+import os
 import re
 from typing import Any
 
@@ -282,6 +284,40 @@ class TestFit:
         unsplit = other.replace(train_mask=None, val_mask=None, test_mask=None)
         assert model.predict_proba(unsplit).shape == (90, 3)
         assert model.score(other) > 0.4
+
+
+class TestFolders:
+    def places(self, tmp_path) -> list[str]:
+        """Return folders that cannot be made, and one on a disk without room."""
+        (tmp_path / "file").write_text("taken")
+        return [str(tmp_path / "file" / "below"), str(tmp_path / ("a" * 256)), "nul\0", None, 5, b"bytes"]
+
+    def test_a_model_is_saved_or_refused_in_words(self, method, graph, tmp_path, monkeypatch):
+        model = build(method).fit(graph)
+        for place in [*self.places(tmp_path), "", "."]:
+            with pytest.raises(ConfigError, match=r"cannot write to|folder (must|has|that)"):
+                model.save(place)
+        with pytest.raises(ConfigError, match="folder must be a path"):
+            gv.load_model(None)
+
+        def full(handle: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch, pytest.raises(ConfigError, match="make room"):
+            patch.setattr(os, "fsync", full)
+            model.save(tmp_path / "new")
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]  # nothing is left of any
+        model.save(tmp_path / "new")
+        assert torch.equal(gv.load_model(tmp_path / "new").predict_proba(), model.predict_proba())
+
+    @pytest.mark.parametrize("name", ["workspace", "cache"])
+    def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_booked(
+        self, method, graph, tmp_path, name
+    ):
+        for place in filter(None, self.places(tmp_path)):
+            with pytest.raises(ConfigError, match=rf"cannot write to|{name} (must|has)"):
+                build(method).fit(graph, **{name: place})
+        assert ledger_of(graph.edge_set).entries == ()
 
 
 class TestGuarantee:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from graphveil._files import as_path
 from graphveil.errors import GraphError
 from graphveil.graph.adjacency import Adjacency
 from graphveil.graph.graph import Graph
@@ -38,7 +39,7 @@ def open_graph(folder: str | PathLike[str]) -> Graph:
         GraphError: there is no prepared graph, it is not finished, or a file of it is damaged, cut short or
             missing, which is named.
     """
-    path = Path(folder)
+    path = as_path(folder, "folder")
     manifest = read_manifest(path)
     if manifest is None:
         raise GraphError(f"{path} holds no prepared graph; make one with graphveil prepare --out {path}")
