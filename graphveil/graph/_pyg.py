@@ -81,8 +81,11 @@ def fields_of(data: Data, split: Mapping[str, Any] | None = None) -> dict[str, A
 def _edges_of(data: Data) -> tuple[object, Tensor, Tensor]:
     """Return what holds the edges, and their two ends; ``adj_t`` has a row for each target."""
     if getattr(data, "edge_index", None) is not None:
-        source, target = data.edge_index.cpu()
-        return data.edge_index, source, target
+        held = data.edge_index
+        if not isinstance(held, Tensor) or held.ndim != 2 or len(held) != 2:
+            raise GraphError("the Data object's 'edge_index' is no tensor (2, edges); make it one first")
+        source, target = held.cpu()
+        return held, source, target
     adjacency = getattr(data, "adj_t", None)
     if adjacency is None:
         raise GraphError(
@@ -135,6 +138,8 @@ def _masks(data: Data, split: Mapping[str, Any] | None) -> dict[str, Tensor]:
     """Return the masks; where only some are set, the others are empty."""
     count = len(data.y)
     if split is not None:
+        if not isinstance(split, Mapping):
+            raise GraphError("split must be a mapping of indices by train, valid (or val) and test")
         named = {f"{PARTS.get(str(part), part)}_mask": index for part, index in split.items()}
         unknown = set(named) - set(MASKS)
         if unknown:

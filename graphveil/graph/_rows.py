@@ -1,9 +1,12 @@
 """Compressed rows, worked on in pieces that stay in the cache: a triangle becomes a symmetric pattern."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy import sparse
 
 Offsets = npt.NDArray[np.int64]
@@ -52,3 +55,16 @@ def mirrored(indptr: Offsets, sources: Ids32) -> tuple[Offsets, Ids32]:
         some[is_lower] = sources[indptr[first] : indptr[last]]
         some[~is_lower] = upper.indices[above[first] : above[last]]
     return both, out
+
+
+def as_mask(given: Any) -> Any:
+    """Return a list or an array of bools as the tensor that it stands for, anything else as it was.
+
+    >>> as_mask([True, False])
+    tensor([ True, False])
+    """
+    with suppress(ValueError):  # lists of different lengths are no mask
+        bools = np.asarray(given) if isinstance(given, list | tuple | np.ndarray) else None
+        if bools is not None and bools.dtype == np.bool_:
+            return torch.tensor(bools)
+    return given

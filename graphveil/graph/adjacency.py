@@ -319,7 +319,7 @@ class Adjacency:
         return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.indptr.numpy()))
 
     def _node_mask(self, mask: Tensor) -> npt.NDArray[np.bool_]:
-        if mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
             raise GraphError(f"a node mask must be bool of shape ({self.num_nodes},)")
         return mask.numpy()
 

@@ -12,9 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil._check import plain
 from graphveil._notebook import card
 from graphveil.errors import GraphError
 from graphveil.graph import _frames, _pyg, features, growth
+from graphveil.graph._rows import as_mask
 from graphveil.graph._tables import refuse_unlabelled
 from graphveil.graph.adjacency import Adjacency, Ids
 from graphveil.graph.features import Features
@@ -91,6 +93,9 @@ class Graph:
         object.__setattr__(self, "x", features.as_features(self.x))
         object.__setattr__(self, "y", _labels(self.y))
         object.__setattr__(self, "class_names", tuple(self.class_names))
+        object.__setattr__(self, "num_classes", plain(self.num_classes))
+        for name, mask in self.masks.items():
+            object.__setattr__(self, name, as_mask(mask))
         for remarks in ("notes", "deviations"):
             object.__setattr__(self, remarks, tuple(dict.fromkeys(getattr(self, remarks))))
         if self.label_sets is not None:
@@ -206,6 +211,7 @@ class Graph:
         >>> graph.subgraph(torch.tensor([True, True, False, False])).num_nodes
         2
         """
+        keep = as_mask(keep)
         adjacency = self.adjacency.subgraph(keep)
         split = {name: mask[keep] for name, mask in self.masks.items()}
         ids = None if self.ids is None else self.ids[keep.numpy()]
@@ -456,6 +462,8 @@ class Graph:
             raise GraphError(f"{len(self.ids)} ids for {self.num_nodes} nodes; give one id per node, or none")
 
     def _check_classes(self) -> None:
+        if isinstance(self.num_classes, bool) or not isinstance(self.num_classes, int):
+            raise GraphError(f"num_classes must be a whole number, not a {type(self.num_classes).__name__}")
         # Labels first: a wrong one may be what num_classes was counted from.
         if int(self.y.min()) < UNLABELLED or int(self.y.max()) >= self.num_classes:
             raise GraphError(
@@ -484,7 +492,7 @@ class Graph:
         if len(masks) < len(SPLITS):
             raise GraphError("a split needs train_mask, val_mask and test_mask; an empty part is all False")
         for mask in masks:
-            if mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
+            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (self.num_nodes,):
                 raise GraphError(f"split masks must be bool of shape ({self.num_nodes},), one entry per node")
         if bool((torch.stack(masks).sum(dim=0) > 1).any()):
             raise GraphError("a node is in two parts of the split; train, val and test must be disjoint")
@@ -505,7 +513,10 @@ def check_kind(graph: object) -> None:
 
 def label_sets_of(given: Any, nodes: int) -> Tensor:
     """Return label sets as a bool matrix of one row per node."""
-    sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+    try:
+        sets = given.detach().cpu() if isinstance(given, Tensor) else torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError):  # text, or lists of different lengths
+        raise GraphError("label sets must be a matrix of 0 and 1, one row per node") from None
     if sets.ndim != 2 or sets.shape[0] != nodes or sets.shape[1] < 2:
         raise GraphError(
             f"label sets have shape {tuple(sets.shape)}; they must be one row for each of {nodes:,} nodes, "

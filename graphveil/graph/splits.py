@@ -11,7 +11,7 @@ import torch
 from graphveil import _check
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError
-from graphveil.graph.graph import Graph
+from graphveil.graph.graph import Graph, check_kind
 from graphveil.tables.parts import part_bounds
 
 _EDGE_UNITS = ("undirected-edge", "directed-edge", "private-slot-edge", "none")
@@ -45,6 +45,7 @@ def split(
     >>> split(graph, 0.4, 0.4, unit="undirected-edge").has_split
     True
     """
+    check_kind(graph)
     if unit is not None:
         _check.one_of((*_EDGE_UNITS, *_RECORD_UNITS), unit=unit)
     make = random_split if unit in _EDGE_UNITS else hash_split

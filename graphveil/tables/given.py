@@ -80,7 +80,7 @@ class GivenTable:
             )
         try:
             table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError):  # its message quotes values
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
             raise GraphError(
                 f"{title} has a column that Arrow cannot hold, such as one of mixed types; give each column "
                 "one type"

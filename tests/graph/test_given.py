@@ -59,6 +59,7 @@ def test_an_index_of_pandas_is_no_feature_and_its_categories_are_read():
         (3, "nodes is a int; give a frame"),
         (pd.DataFrame({"user": ["u1", 2, SECRET], "team": ["a", "b", "a"]}), "one type"),
         (NODES | {"note": [SECRET] * 3}, "categories=['note']"),
+        (NODES | {"age": [1, 10**30, 2]}, "one type"),
     ],
 )
 def test_what_is_no_table_is_refused_without_a_value(nodes, words):

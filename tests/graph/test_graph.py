@@ -67,6 +67,9 @@ class TestRefusals:
             ({"y": [0, 0, 0, 0, 0]}, "fewer than two classes"),
             ({"num_classes": 1, "y": [0, 0, -1, -1, 0]}, "fewer than two classes"),
             ({"y": [-1] * 5}, "must be class numbers|fewer than two classes"),
+            ({"num_classes": "3"}, "num_classes must be a whole number, not a str"),
+            ({"num_classes": 3.0}, "num_classes must be a whole number, not a float"),
+            ({"label_sets": "sets"}, "label sets must be a matrix"),
             ({"num_classes": 2}, r"from 0 to num_classes - 1 = 1, or -1"),
             ({"y": [0, 1, 1, 2, -2]}, "or -1 where there is none"),
             ({"y": [0.0, 1.0, 1.0, 2.0, 0.0]}, "one whole class number per node"),
@@ -88,11 +91,23 @@ class TestRefusals:
             ((SPLIT[0], SPLIT[1], SPLIT[1]), "disjoint"),
             ((SPLIT[0], SPLIT[1], mask(0, 0, 1)), r"bool of shape \(5,\)"),
             ((SPLIT[0], SPLIT[1], SPLIT[2].int()), r"bool of shape \(5,\)"),
+            ((SPLIT[0], SPLIT[1], [0, 0, 0, 1, 1]), r"bool of shape \(5,\)"),
+            ((SPLIT[0], SPLIT[1], [[True], [True, False]]), r"bool of shape \(5,\)"),
+            ((SPLIT[0], SPLIT[1], "test"), r"bool of shape \(5,\)"),
         ],
     )
     def test_malformed_splits(self, split, message):
         with pytest.raises(GraphError, match=message):
             path().with_split(*split)
+
+
+@pytest.mark.parametrize("wrap", [torch.Tensor.tolist, torch.Tensor.numpy, lambda part: tuple(part.tolist())])
+def test_masks_may_be_lists_and_arrays_of_bools(wrap):
+    split, kept = [wrap(part) for part in SPLIT], mask(1, 1, 1, 0, 0)
+    assert all(map(torch.equal, path().with_split(*split).masks.values(), SPLIT))
+    assert torch.equal(path().subgraph(wrap(kept)).y, path().subgraph(kept).y)
+    with pytest.raises(GraphError, match=r"a node mask must be bool of shape \(5,\)"):
+        path().subgraph([0, 1])
 
 
 class TestSplit:
@@ -192,3 +207,12 @@ class TestPyg:
         del data[part]
         with pytest.raises(GraphError, match=f"'{part}'.*; set data.{part}"):
             Graph.from_pyg(data)
+
+    @pytest.mark.parametrize("edges", [[[0], [1]], torch.tensor([0, 1]), np.zeros((2, 1)), torch.zeros(1, 2)])
+    def test_edges_are_a_tensor_of_two_rows(self, edges):
+        data = path().to_pyg()
+        data.edge_index = edges
+        with pytest.raises(GraphError, match="'edge_index' is no tensor"):
+            Graph.from_pyg(data)
+        with pytest.raises(GraphError, match="split must be a mapping"):
+            Graph.from_pyg(path().to_pyg(), split=[0, 1])

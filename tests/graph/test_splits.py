@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphveil.errors import ConfigError
-from graphveil.graph import Graph, hash_split, random_split
+from graphveil.errors import ConfigError, GraphError
+from graphveil.graph import Graph, hash_split, random_split, split
 
 
 def graph(nodes=1000, unlabelled=100, ids=None):
@@ -38,6 +38,11 @@ class TestRandom:
         shifted = graph().replace(y=torch.where(graph().labelled, (graph().y + 1) % 3, -1))
         splits = [random_split(one, train=0.5, val=0.25, seed=1) for one in (graph(), shifted)]
         assert same(*splits)
+
+    @pytest.mark.parametrize("graph", [None, "graph", np.eye(3)])
+    def test_only_graphs_are_split(self, graph):
+        with pytest.raises(GraphError, match=f"not a {type(graph).__name__}"):
+            split(graph)
 
     @pytest.mark.parametrize("shares", [(0.9, 0.2), (0.0, 0.5), (-0.1, 0.5), (0.5, -0.1)])
     def test_shares_must_make_sense(self, shares):
