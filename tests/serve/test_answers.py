@@ -1,5 +1,6 @@
 """What the server answers: released rows, byte for byte, and nothing that needs another release."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,22 @@ def test_the_privacy_page_says_what_the_release_says(client: TestClient, folder:
     assert told["fresh_releases"] is False
     assert told["runs"] == [{"run": "friends", "guarantee": guarantee.as_dict()}]
     assert told["runs"][0]["guarantee"]["statement"] == guarantee.statement()
+
+
+def test_a_page_runs_no_script_and_an_answer_is_kept_nowhere(client: TestClient) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-security-policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+    assert not re.search(r"<script|\bon\w+=|src=|@import|<link", page.text)
+    answer = client.post("/v1/predict", json={"ids": ["ann"]})
+    assert answer.headers["cache-control"] == "no-store"  # a row may be for its subject alone
+
+
+def test_an_id_is_what_the_table_has(ask: Ask, tmp_path: Path) -> None:
+    numbers = ask(run_of("undirected-edge", tmp_path / "numbers", ids=None))
+    words = ask(run_of("undirected-edge", tmp_path / "words", ids=("0", "1", "2")))
+    for client, known, unknown in ((numbers, 0, "0"), (words, "0", 0)):
+        statuses = [client.post("/v1/predict", json={"ids": [one]}).status_code for one in (known, unknown)]
+        assert statuses == [200, 409]
 
 
 def test_of_several_runs_one_is_named(ask: Ask, folder: Path, tmp_path: Path) -> None:

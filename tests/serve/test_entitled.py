@@ -109,6 +109,15 @@ def test_under_an_edge_unit_a_key_is_for_all_rows(folder: Path, tmp_path: Path) 
         assert client.get(page).status_code == 200
 
 
+def test_a_key_that_is_taken_out_works_until_the_server_starts_anew(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    key, runs = Keys.add(file), read_runs([folder])
+    client = TestClient(app_of(runs, Keys.read(file)))
+    file.write_text(json.dumps({"keys": []}))
+    assert asked(client, key, "ann")[0] == 200
+    assert asked(TestClient(app_of(runs, Keys.read(file))), key, "ann")[0] == 401
+
+
 def test_two_headers_are_no_key(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = Keys.add(file)
