@@ -187,6 +187,14 @@ def test_another_version_on_the_cluster_is_refused(ray_here: Path, monkeypatch: 
     assert kept and len(RayEngine(**TWO)._crew().members()) == 2
 
 
+def test_workers_that_do_not_know_a_call_are_not_taken_for_lost(ray_here: Path) -> None:
+    engine = RayEngine(**TWO)
+    engine.check(star(3))
+    there = engine._crew()
+    with pytest.raises(ConfigError, match="install the same one"):
+        there.fetched(there.members()[0].handle.see.remote())
+
+
 def test_the_page_about_clusters_runs(ray_here: Path) -> None:
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)

@@ -102,13 +102,16 @@ def begun(folder: Path, inputs: str) -> Manifest | None:
                 "name a new folder, or remove this one"
             )
         return manifest
-    known = {SOURCES, OFFSETS, SCRATCH, LOCK}
-    if folder.exists() and any(
-        part.name not in known and part.suffix not in (".npy", ".parquet") and MANIFEST not in part.name
-        for part in folder.iterdir()
-    ):
+    names = {part.name for part in folder.iterdir()} if folder.is_dir() else set[str]()
+    if names and (LOCK not in names or not all(map(_ours, names))):
         raise GraphError(f"{folder} is there and holds other files; name a new folder for the graph")
     return None
+
+
+def _ours(name: str) -> bool:
+    """Whether a call that was killed before it wrote a manifest may have left a file of this name."""
+    known = (SOURCES, OFFSETS, SCRATCH, LOCK)
+    return name in known or name.endswith((".npy", ".parquet")) or MANIFEST in name
 
 
 def first_manifest(folder: Path, graph: Graph, inputs: str, block_rows: int, released: str) -> Manifest:

@@ -5,6 +5,7 @@ Node arrays go through memory, edges do not: they are sorted outside of it, and 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -94,6 +95,8 @@ def prepare(
     _check.one_of((REFUSE, DROP), unknown_ids=unknown_ids)
     if not re.fullmatch(r"0*[1-9][0-9]*(\.[0-9]+)? *[KMGT]i?B", memory, re.IGNORECASE):
         raise ConfigError(f"memory={memory!r} (--memory) must be a size such as '500MB' or '4GB'")
+    if not os.fspath(out):  # a path would take it for the folder where the process is
+        raise ConfigError("out='' (--out) names no folder; name one that is new")
     if label is None and classes is None:
         refuse_unlabelled()
     files, folder = found_files(edges), Path(out)

@@ -142,6 +142,8 @@ class EdgeTables:
         import pyarrow as pa
 
         column, whole = _quoted(name, '"'), pa.types.is_int64(self.ids.type)
+        if found == '"NULL"':  # a column without any value
+            return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
         if whole and found in _WHOLE:
             return f"TRY_CAST({column} AS BIGINT)"
         if found != "VARCHAR":
@@ -175,7 +177,7 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     found: set[Path] = set()
     for given in patterns:
         pattern, path = os.fspath(given), Path(given)
-        here = [path] if path.is_file() else list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        here = [path] if path.is_file() else _matching(path)
         if not here:
             raise GraphError(f"no file is called {pattern!r}; name tables of edges, or a pattern of theirs")
         found.update(here)
@@ -186,6 +188,14 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
             "suffix"
         )
     return tuple(sorted(found))
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return what a pattern finds; nothing, if it is no pattern."""
+    try:
+        return list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+    except (IndexError, ValueError):  # an empty one; '**' within a name
+        return []
 
 
 def _kind(path: Path) -> str | None:

@@ -356,6 +356,50 @@ def test_tables_are_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "x.npy").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ("g", "cannot write to"),  # a file where the folder is to be
+        ("g/x.npy", "holds other files"),
+        ("g/mine.parquet", "holds other files"),
+        ("g/mine.txt", "holds other files"),
+    ],
+)
+def test_other_files_are_not_written_over(tmp_path: Path, there: str, words: str) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    (tmp_path / there).parent.mkdir(exist_ok=True)
+    (tmp_path / there).write_bytes(b"mine")
+    with pytest.raises(GraphError, match=words):
+        prepare(nodes, [tmp_path / "part-*.parquet"], tmp_path / "g", **COLUMNS)
+    assert (tmp_path / there).read_bytes() == b"mine"
+    assert (tmp_path / "g").is_file() or len(list((tmp_path / "g").iterdir())) == 1
+
+
+def test_no_name_is_not_taken_for_the_folder_where_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, _ = tables(tmp_path, "run")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(ConfigError, match="--out"):
+        prepare(nodes, [tmp_path / "part-*.parquet"], "", **COLUMNS)
+    for pattern in ("", "/", "part**"):
+        with pytest.raises(GraphError, match="no file is called"):
+            prepare(nodes, [pattern], tmp_path / "g", **COLUMNS)
+    assert not list((tmp_path / "empty").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_a_column_without_any_value_is_one_of_no_ids(tmp_path: Path, kind: str) -> None:
+    nodes, _ = tables(tmp_path, kind)
+    write(pa.table({"a": pa.nulls(2), "b": pa.nulls(2)}), tmp_path / "none.parquet")
+    with pytest.raises(GraphError, match="ids that no node has, or none"):
+        prepare(nodes, [tmp_path / "none.parquet"], tmp_path / "g", **COLUMNS)
+    assert not prepare(
+        nodes, [tmp_path / "none.parquet"], tmp_path / "g", unknown_ids="drop", **COLUMNS
+    ).edges
+
+
 @pytest.mark.parametrize("memory", ["abc", "0", "0GB", "-1GB", "1GB'"])
 def test_a_size_of_memory_that_is_none_is_refused(tmp_path: Path, memory: str) -> None:
     nodes, _ = tables(tmp_path, "run")

@@ -185,9 +185,17 @@ class RayCrew:
 
         Raises:
             LostError: it never came: the worker, its machine, or the answer is gone.
+            ConfigError: the worker does not know the call: it runs another graphveil.
         """
         try:
             return self._ray.get(ticket)
+        except self._ray.exceptions.RayTaskError as error:
+            if not isinstance(error.cause, TypeError | AttributeError):
+                raise LostError from None
+            raise ConfigError(
+                f"the cluster's graphveil is called {__version__} like this one and is another; install the "
+                "same one on every machine, and start this process where it would find no other"
+            ) from None
         except self._ray.exceptions.RayError:
             raise LostError from None
 
