@@ -167,11 +167,8 @@ def test_a_fit_has_the_same_bytes(ray_here: Path) -> None:
 def test_a_folder_that_workers_do_not_see_is_refused_before_anything_is_spent(
     ray_here: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "here").mkdir()
     found = stored(tmp_path / "here", drawn())
-    (tmp_path / "here").rename(tmp_path / "elsewhere")
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "manifest.json").write_bytes((tmp_path / "elsewhere" / "manifest.json").read_bytes())
+    vars(found.adjacency).update(folder=tmp_path / "there")  # what another machine has not
     with pytest.raises(ConfigError, match="same path"):
         gv.GAP(unit="undirected-edge", epsilon=1.0).fit(found, engine=RayEngine(**TWO))
     assert not ledger_of(found.edge_set).entries
@@ -192,7 +189,7 @@ def test_workers_that_do_not_know_a_call_are_not_taken_for_lost(ray_here: Path) 
     engine.check(star(3))
     there = engine._crew()
     with pytest.raises(ConfigError, match="install the same one"):
-        there.fetched(there.members()[0].handle.see.remote())
+        there.fetched(there.members()[0].handle.take_key.remote(None))
 
 
 def test_the_page_about_clusters_runs(ray_here: Path) -> None:

@@ -5,6 +5,7 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,15 @@ def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, worke
     step = RayEngine()._step(count, workers)
     assert -(-count // step) == number
     assert 1 << 10 <= step <= 1 << 22
+
+
+def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> None:
+    def ray(worker: str, node: str) -> Any:
+        context = SimpleNamespace(get_worker_id=lambda: worker, get_node_id=lambda: node)
+        return SimpleNamespace(get_runtime_context=lambda: context)
+
+    places = [("01", "a"), ("02", "a"), ("01", "b")]  # joined twice, and another cluster's first
+    assert len({joining.joined_as(ray(*place)) for place in places}) == 3
 
 
 def test_ray_is_told_to_report_to_nobody() -> None:

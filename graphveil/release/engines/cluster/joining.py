@@ -48,8 +48,9 @@ def connected(address: str | None) -> Any:
 
 
 def joined_as(ray: Any) -> str:
-    """Return who this process is on the cluster, which is another each time that it joins one."""
-    return str(ray.get_runtime_context().get_worker_id())
+    """Return who this process is on which cluster: Ray numbers the processes of each new cluster alike."""
+    context = ray.get_runtime_context()
+    return f"{context.get_worker_id()} beside {context.get_node_id()}"
 
 
 def owned(ray: Any) -> bool:
