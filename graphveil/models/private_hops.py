@@ -155,8 +155,9 @@ def private_hops(
     (True, 1, True)
     """
     check_kind(graph)
+    epsilon, delta, hops, max_units = map(_check.plain, (epsilon, delta, hops, max_units))
     terms = _terms(unit, epsilon, delta, max_units, unsafe_noise_seed)
-    _check.integer_at_least(1, hops=hops)
+    _check.depth(hops=hops)
     check_unit(terms, graph, reads_edges=True)
     sent = _rows(graph, x, normalize=normalize)
     plan = plan_hops(terms, graph.num_nodes, hops, sent.shape[1])
@@ -184,6 +185,8 @@ def _terms(
             "'classcode' and 'gap' with unit='node-owner'"
         )
     _check.positive(epsilon=epsilon)
+    if max_units is not None:
+        _check.integer_at_least(1, max_units=max_units)
     return Terms(
         unit=found,
         epsilon=float(epsilon),

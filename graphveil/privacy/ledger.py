@@ -270,7 +270,7 @@ _ledgers: WeakKeyDictionary[object, PrivacyLedger] = WeakKeyDictionary()
 
 
 def ledger_of(edge_set: object) -> PrivacyLedger:
-    """Return the ledger of a protected edge set; an unlimited one in memory is opened on first use.
+    """Return the ledger of a protected edge set, or of a graph's; at first it is in memory, without a limit.
 
     For a union of sets, as of a graph that has grown, it is the ledgers of all of them.
     """
@@ -286,7 +286,17 @@ def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
 
 
 def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
-    """Attach a ledger (one with a limit, or a durable one) to an edge set that has not been charged yet."""
+    """Attach a ledger (one with a limit, or a durable one) to an edge set that has not been charged yet.
+
+    A graph stands for its edge set: a limit that hung on the graph alone would bind nobody.
+
+    Raises:
+        ConfigError: there are no edges that a ledger could hang on, or what is attached is no ledger.
+        BudgetError: the edges are charged already, or are a union of sets with a ledger each.
+    """
+    edge_set = _edges(edge_set)
+    if not all(hasattr(ledger, name) for name in ("record", "check", "holds", "commit", "withdraw")):
+        raise ConfigError(f"a ledger is needed, not a {type(ledger).__name__}; MemoryLedger() makes one")
     if len(_parts(edge_set)) > 1:
         raise BudgetError(
             "these edges are a union of sets with a ledger each, as in a graph that has grown; attach a "
@@ -303,4 +313,15 @@ def attach_ledger(edge_set: object, ledger: PrivacyLedger) -> None:
 
 def _parts(edge_set: object) -> tuple[object, ...]:
     """Return the sets that a set is the union of; whatever is no union is its own only part."""
+    edge_set = _edges(edge_set)
     return tuple(getattr(edge_set, "parts", (edge_set,)))
+
+
+def _edges(given: object) -> object:
+    """Return an edge set, or that of what has one: a graph, or its in-edges."""
+    found = getattr(given, "edge_set", given)
+    if not hasattr(found, "__weakref__"):  # a number, a text: nothing that is the same edges tomorrow
+        raise ConfigError(
+            f"a ledger hangs on a graph's edges, not on a {type(given).__name__}; pass graph.edge_set"
+        )
+    return found

@@ -3,7 +3,9 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from drawn import draw_otherwise
@@ -92,6 +94,24 @@ def test_units_without_a_bound_are_refused_before_anything_is_booked(graph: Grap
     with pytest.raises((UnitError, ConfigError)):
         private_hops(graph, unit=unit, epsilon=1.0)
     assert ledger_of(graph.edge_set).entries == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"hops": 0}, {"hops": 101}, {"hops": 10**12}, {"hops": 1.5}, {"epsilon": math.nan}, {"max_units": "9"}],
+)
+def test_parameters_outside_their_range_are_refused_before_anything_is_booked(
+    graph: Graph, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(changes))}="):
+        private_hops(graph, **{"unit": "undirected-edge", "epsilon": 1.0, **changes})
+    assert ledger_of(graph.edge_set).entries == ()
+
+
+def test_numbers_of_numpy_are_the_numbers_that_they_are(graph: Graph) -> None:
+    given: dict[str, Any] = {"epsilon": np.float32(1), "delta": np.float32(2**-20), "hops": np.int64(2)}
+    told = private_hops(graph, unit="undirected-edge", **given)
+    assert len(told.hops) == 2 and (told.guarantee.delta, type(told.guarantee.delta)) == (2**-20, float)
 
 
 def test_a_ledger_that_is_full_refuses(graph: Graph) -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError
-from graphveil.graph import EdgeSet
+from graphveil.graph import EdgeSet, synthetic
 from graphveil.privacy import (
     Entry,
     Gaussian,
@@ -195,3 +195,19 @@ def test_costs_of_one_unit_add_up() -> None:
     for name in "ab":
         budget.record(Entry(name, "rows", Gaussian(0.1), unit=NodePromise(4)))
     assert budget.curve().epsilon(1e-5) == pytest.approx(epsilon_of(0.1 * 2**0.5, 1e-5))
+
+
+def test_a_graph_stands_for_its_edges() -> None:
+    graph = synthetic("tiny")
+    limit = MemoryLedger(epsilon=1.0, delta=1e-5)
+    attach_ledger(graph, limit)  # a limit on the graph alone would bind no fit
+    assert ledger_of(graph) is ledger_of(graph.edge_set) is ledger_of(graph.adjacency) is limit
+
+
+@pytest.mark.parametrize("nothing", [None, 5, "edges", (1, 2)])
+def test_what_has_no_edges_or_is_no_ledger_is_refused(nothing: object) -> None:
+    for ask in (lambda: ledger_of(nothing), lambda: attach_ledger(nothing, MemoryLedger())):
+        with pytest.raises(ConfigError, match="hangs on a graph's edges"):
+            ask()
+    with pytest.raises(ConfigError, match="a ledger is needed"):
+        attach_ledger(EdgeSet(), nothing)  # type: ignore[arg-type]  # it is checked at run time
