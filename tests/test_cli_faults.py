@@ -330,8 +330,9 @@ main(sys.argv[1:])
 
 def ascii_only(folder: Path, *words: object) -> subprocess.CompletedProcess[bytes]:
     """Run Python where the locale knows ASCII only, in a folder."""
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(folder)}
-    env = {**os.environ, **plain, "XDG_DATA_HOME": str(folder)}
+    own = str(folder / "own")  # a folder called graphveil in the working one would be taken for the package
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = {**os.environ, **plain, "XDG_STATE_HOME": own, "XDG_DATA_HOME": own}
     command = [sys.executable, *(os.fsencode(str(word)) for word in words)]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
 

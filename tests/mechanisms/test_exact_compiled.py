@@ -147,7 +147,7 @@ def ties_are_decided_by_floating_point(draw: Any, *given: Any) -> Any:
 def every_candidate_of_a_narrow_strip_is_taken(patch: Patch) -> None:
     def tables(self: _exact._Strips) -> Any:
         slots, strips, *others = shipped.func(self)
-        strips[:, 1] = np.where(strips[:, 1] != 0, -1, 0)
+        strips[:, 1] = -(strips[:, 1] != 0).to(strips.dtype)
         return slots, strips, *others
 
     shipped = vars(_exact._Strips)["compiled"]
