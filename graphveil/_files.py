@@ -29,9 +29,18 @@ def name_in_utf8(path: Path) -> str:
 
 
 def can_be_made(path: Path) -> bool:
-    """Whether the nearest folder above a path that is not there yet can be written to."""
+    """Whether the nearest folder above a path takes a file of its name: one is made there, and removed.
+
+    What may be written is for the system to say: the superuser may write anywhere, and yet not in /proc.
+    """
     above = next(folder for folder in path.absolute().parents if folder.exists())
-    return above.is_dir() and os.access(above, os.W_OK)
+    try:
+        handle, trial = tempfile.mkstemp(dir=above, prefix=f".{path.name}.")
+    except OSError:
+        return False
+    os.close(handle)
+    Path(trial).unlink()
+    return True
 
 
 def as_path(given: object, name: str) -> Path:

@@ -122,6 +122,44 @@ def test_check_and_train_agree_on_what_can_be_learned(
     assert words is None or words in trained.err
 
 
+def without_commas(files: Files, folder: Path) -> tuple[Path, Path]:
+    """Both tables with semicolons."""
+    for file in (files.nodes, files.edges):
+        (folder / file.name).write_text(file.read_text().replace(",", ";"))
+    return folder / files.nodes.name, folder / files.edges.name
+
+
+@pytest.mark.parametrize("table", ["nodes", "edges"])
+@pytest.mark.parametrize("command", ["check", "check with names", "train", "prepare"])
+def test_a_csv_without_commas_is_called_one(
+    invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch, table: str, command: str
+) -> None:
+    spend_nothing(monkeypatch)
+    nodes, edges = without_commas(files, Path())
+    given = ["--nodes", nodes if table == "nodes" else files.nodes]
+    given += ["--edges", edges if table == "edges" else files.edges]
+    words: dict[str, list[object]] = {
+        "check": ["check"],
+        "check with names": ["check", *files.flags[4:]],
+        "train": ["train", "gap", *files.flags[4:], *PRIVATE],
+        "prepare": ["prepare", *files.flags[4:], "--out", "g"],
+    }
+    refused = invoke(*words[command], *given)
+    assert refused.code in (1, 2)  # of `check`, something would be refused, or it cannot guess
+    assert table in refused.out + refused.err
+    assert "a CSV is read with commas between its columns" in refused.out + refused.err
+
+
+def test_a_table_that_cannot_be_guessed_says_why(invoke: Invoke, files: Files) -> None:
+    rows = read(files.nodes)
+    write(files.nodes, [*rows, rows[1]])
+    repeats = invoke("check", "--nodes", files.nodes, "--edges", files.edges)
+    assert (repeats.code, "column 'user' repeats ids" in repeats.err) == (2, True)
+    assert SECRET not in repeats.err and rows[1][0] not in repeats.err
+    folder = invoke("check", "--nodes", ".", "--edges", files.edges)
+    assert (folder.code, ". is a folder; name the table in it" in folder.err) == (2, True)
+
+
 def test_check_does_not_load_torch(small: list[str]) -> None:
     code = (
         "import sys; from graphveil.cli import main\n"

@@ -609,6 +609,7 @@ def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: 
 
 
 def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, collected: list[str]) -> None:
+    invoke("ledger", "init", "people", "--unit", "node-features")
     before = {path: Path(path).read_bytes() for path in ("messages.csv", "survey.json", str(files.nodes))}
     for path in ("messages.csv", "./messages.csv"):
         answer = invoke("collect", "decode", *collected[:-1], path)
@@ -618,8 +619,13 @@ def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, col
     assert (answer.code, "choose another one" in answer.err) == (2, True)
     assert not Path("again.csv").exists()
     Path("file").write_text("")
-    answer = invoke("collect", "answer", *nodes, "--out", "file/again.csv", "--internal", "count.json")
-    assert (answer.code, Path("count.json").exists()) == (2, False)
+    for path in ("file/again.csv", f"{'m' * 246}.csv"):
+        answer = invoke("collect", "answer", *nodes, "--out", path, "--internal", "count.json")
+        assert (answer.code, Path("count.json").exists()) == (2, False)
+        answer = invoke("collect", "decode", *collected[:-1], path, "--ledger", "people")
+        assert (answer.code, "cannot write" in answer.err) == (2, True)
+    booked = invoke("ledger", "list", "--json").json["data_sets"]
+    assert {one["name"]: one["releases"] for one in booked}["people"] == 0
     assert before == {path: Path(path).read_bytes() for path in before}
 
 

@@ -300,6 +300,9 @@ def test_a_narrow_screen_does_without_bars_and_times() -> None:
         (["show", "nobody"], "registered: none yet"),
         (["raise", "nobody", "--unit", "undirected-edge"], "pass --unit, --epsilon and --delta"),
         (["verify", "nobody"], "has no data set"),
+        (["verify"], "has no data set, so there is nothing to verify; check --ledger"),
+        (["show", "no body"], "`graphveil ledger init 'no body' --unit"),
+        (["export", "nobody", "--out", "/dev/null/book.jsonl"], "cannot be made there"),
     ],
 )
 def test_misuse_is_one_line(invoke: Invoke, arguments: list[str], words: str) -> None:

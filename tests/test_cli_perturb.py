@@ -96,7 +96,9 @@ def test_a_folder_in_use_or_in_no_place_is_refused_before_anything_is_spent(
 ) -> None:
     spend_nothing(monkeypatch)
     (tmp_path / "out").mkdir()
-    for out, words in (("out", "is there already"), (files.nodes / "out", "cannot be made there")):
+    refused = [("out", "is there already")]
+    refused += [(str(place), "cannot be made there") for place in (files.nodes / "out", "o" * 250)]
+    for out, words in refused:
         done = invoke(*asked(files, tmp_path / out))
         assert done.code == 2 and words in done.err
 

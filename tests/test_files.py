@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphveil._files import as_path, whole_folder, write_atomic, written_to
+from graphveil._files import as_path, can_be_made, whole_folder, write_atomic, written_to
 from graphveil.errors import ConfigError
 
 
@@ -26,6 +26,21 @@ def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
     write_atomic(tmp_path / "run" / "record.json", b"two")
     assert (tmp_path / "run" / "record.json").read_bytes() == b"two"
     assert names(tmp_path / "run") == ["record.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "made"), [("new", True), ("some/more/new", True), ("file/new", False), ("x" * 250, False)]
+)
+def test_what_can_be_made_is_tried_under_its_name_and_leaves_nothing(
+    tmp_path: Path, name: str, made: bool
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert can_be_made(tmp_path / name) == made
+    assert names(tmp_path) == ["file"]
+
+
+def test_nothing_is_made_among_processes_whoever_asks() -> None:
+    assert not can_be_made(Path("/proc/new"))
 
 
 def test_a_full_disk_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

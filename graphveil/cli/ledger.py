@@ -2,17 +2,19 @@
 
 import json as json_text
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphveil.cli import options
 from graphveil.cli.budgets import bar_of, epsilon_of, limit_of, plain, shown
+from graphveil.cli.collect import check_new
 from graphveil.cli.connections import Columns as Connections
 from graphveil.cli.connections import read_connections
 from graphveil.cli.console import Screen
 from graphveil.cli.groups import Columns, Origin, Tables, grouped
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
@@ -66,7 +68,7 @@ def init(
     for other in others:
         screen.say(
             f"The same data are registered as {other}, too, and what is spent there does not count under "
-            f"{name}. To count it, name {other} instead: graphveil ledger raise {other} --unit "
+            f"{name}. To count it, name {other} instead: graphveil ledger raise {quote(other)} --unit "
             f"{account.unit} --epsilon E --delta D --reason WHY gives it a budget",
             style="bold",
         )
@@ -99,6 +101,8 @@ def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: optio
 
     book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     names, breaks = [name] if name else book.names(), book.verify(name)
+    if not names:
+        raise ConfigError(f"{book.place} has no data set, so there is nothing to verify; check --ledger")
     for found in breaks:
         screen.say(f"{found.data_set}, entry {found.entry}: {found.why}")
     if not breaks:
@@ -118,8 +122,7 @@ def export(
     from graphveil._files import write_atomic
     from graphveil.ledger import Ledger
 
-    if out.exists():
-        raise ArtifactError(f"{out} exists; choose another --out")
+    check_new(out, "an export is a new file; choose another --out")
     book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
     rows = [json_text.dumps(row, sort_keys=True) for row in book.export(name)]
     write_atomic(out, "".join(f"{row}\n" for row in rows).encode())

@@ -49,7 +49,8 @@ def serve(
         typer.Option("--burst", min=1, help="How many of them may come at once.", rich_help_panel=_SERVER),
     ] = 50,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes that answer.", rich_help_panel=_SERVER)
+        int,
+        typer.Option("--workers", min=1, max=256, help="Processes that answer.", rich_help_panel=_SERVER),
     ] = 1,
     allow_releases: Annotated[
         str | None,
@@ -79,8 +80,8 @@ def serve(
     found = [(run.name, run.guarantee) for run in app.state.runs]
     for name, guarantee in found:
         screen.note(f"{name}: {guarantee.statement()}")
-    screen.emit({"runs": [name for name, _ in found], "units": [one.unit for _, one in found]})
-    answer(service, host, port, app=app)
+    served = {"runs": [name for name, _ in found], "units": [one.unit for _, one in found]}
+    answer(service, host, port, app=app, on_bound=lambda: screen.emit(served))
 
 
 def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":

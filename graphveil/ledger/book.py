@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import count
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
@@ -259,6 +260,6 @@ def _check_name(name: str) -> None:
 
 def _no_account(name: str, unit: str) -> ConfigError:
     return ConfigError(
-        f"data set {name!r} has no budget under unit {unit!r}; register one: graphveil ledger init {name} "
-        f"--unit {unit} --epsilon E --delta D"
+        f"data set {name!r} has no budget under unit {unit!r}; register one: graphveil ledger init "
+        f"{quote(name)} --unit {unit} --epsilon E --delta D"
     )

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
+from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
@@ -274,8 +275,8 @@ def _check_unlimited(chain: Chain, unit: str) -> None:
     if limited := sorted(chain.line.execute(query).scalars()):
         raise BudgetError(
             f"data set {chain.name!r} has a budget under {', '.join(limited)} and none under unit {unit!r}, "
-            f"whose costs are no part of it; register one: graphveil ledger init {chain.name} --unit {unit} "
-            "--epsilon E --delta D"
+            "whose costs are no part of it; register one: graphveil ledger init "
+            f"{quote(chain.name)} --unit {unit} --epsilon E --delta D"
         )
 
 

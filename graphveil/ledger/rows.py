@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from shlex import quote
 from typing import Any
 
 import sqlalchemy as sa
@@ -58,7 +59,7 @@ class Chain:
             listed = ", ".join(names) or "none yet"
             raise ConfigError(
                 f"the ledger has no data set {name!r} (registered: {listed}); register it with `graphveil "
-                f"ledger init {name} --unit UNIT --epsilon E --delta D`"
+                f"ledger init {quote(name)} --unit UNIT --epsilon E --delta D`"
             )
         return cls(line, name, row.length, row.head)
 

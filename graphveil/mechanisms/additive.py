@@ -109,7 +109,8 @@ class DiscreteGaussian(IntegerNoise):
         super().__post_init__()
         if self.sigma > _exact.MAX_SIGMA:
             raise ConfigError(
-                f"sigma={self.sigma:g} grid steps is above {_exact.MAX_SIGMA}; use a coarser grid"
+                f"sigma={self.sigma:g} grid steps is above {_exact.MAX_SIGMA}, and no more noise is drawn; "
+                "allow a larger epsilon or delta (--epsilon, --delta), or count in larger steps"
             )
         object.__setattr__(self, "sigma", self._numerator / _exact.DENOMINATOR)
 

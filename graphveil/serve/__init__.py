@@ -4,7 +4,7 @@ What it answers from are release folders: no estimator, no graph. So whatever it
 release, and the same question has the same bytes. Needs the extra ``serve``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from graphveil.serve.counters import CELLS
@@ -38,7 +38,12 @@ def app_of(runs: Sequence[ServedRun], keys: Keys | None = None, limits: Limits |
 
 
 def serve(
-    service: Service, host: str = "127.0.0.1", port: int = 8000, *, app: "FastAPI | None" = None
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    app: "FastAPI | None" = None,
+    on_bound: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer until a signal asks to stop; what is under way is finished first.
 
@@ -48,10 +53,10 @@ def serve(
         service: what is served.
         host, port: where.
         app: as ``service.app()`` made it, if that was done before: a single worker is this one.
+        on_bound: what is called once the address is this server's.
 
     Raises:
-        ConfigError, ArtifactError: what is to be served cannot be.
-        OSError: the address cannot be used.
+        ConfigError, ArtifactError: what is to be served cannot be, or the address cannot be used.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
     try:
@@ -60,9 +65,10 @@ def serve(
     except ModuleNotFoundError as error:
         raise missing(error) from None
     app = service.app() if app is None else app
-    if service.workers > 1:
-        supervise(service, host, port)
-        return
     with bound(host, port) as line:
-        announce(line, host, 1)
-        listen(app, line)
+        on_bound()
+        announce(line, host, service.workers)
+        if service.workers > 1:
+            supervise(service, line)
+        else:
+            listen(app, line)

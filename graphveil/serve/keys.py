@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from graphveil._files import write_atomic
+from graphveil._files import can_be_made, write_atomic
 from graphveil.artifacts.files import Record, first_complaint
 from graphveil.errors import ConfigError
 
 _MAX_BYTES = 64 << 20
 _KEY_BYTES = 32
+_MAX_LETTERS = 1000  # of an id
 
 
 class Key(Record):
@@ -28,7 +29,7 @@ class Key(Record):
     """
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    subjects: list[Annotated[str, Field(max_length=1000)]] = Field(default=[])
+    subjects: list[Annotated[str, Field(max_length=_MAX_LETTERS)]] = Field(default=[])
     releases: bool = False
 
     def entitled(self, ids: Sequence[int | str]) -> bool:
@@ -84,12 +85,12 @@ class Keys:
         """Make a key, add its hash to a file, and return the key, which is written nowhere.
 
         Raises:
-            ConfigError: the file is there and is none of keys, or a subject is too long.
+            ConfigError: the file is there and is none of keys or cannot be made, or a subject is no id.
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
-        if any(len(str(one)) > 1000 for one in subjects):
-            raise ConfigError("a subject is longer than 1,000 letters, which no id of a node is")
-        key = Key(sha256=_hash(text), subjects=[str(one) for one in subjects], releases=releases)
+        key = Key(sha256=_hash(text), subjects=[_subject(one) for one in subjects], releases=releases)
+        if not file.exists() and not can_be_made(file):
+            raise ConfigError(f"{file} cannot be made there; choose another place")
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file.parent):
             known = _read(file).keys if file.exists() else []
@@ -108,12 +109,28 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def _subject(one: str | int) -> str:
+    """Return an id as the text that a file of keys holds."""
+    text = str(one)
+    if len(text) > _MAX_LETTERS:
+        raise ConfigError(f"a subject is longer than {_MAX_LETTERS:,} letters, which no id of a node is")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a word of the command line where the locale knows no UTF-8
+        raise ConfigError(
+            "a subject has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
+        ) from None
+    return text
+
+
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read(path: Path) -> _KeysFile:
     """Read and check the file; a complaint names the field, never its value."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file of keys, or a new one for `graphveil keys FILE`")
     if not path.is_file():
         raise ConfigError("there is no such file of keys; make one with `graphveil keys FILE`")
     if path.stat().st_size > _MAX_BYTES:
@@ -122,5 +139,5 @@ def _read(path: Path) -> _KeysFile:
         return _KeysFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ConfigError(
-            f"the file of keys: {first_complaint(error)}; make it with `graphveil keys FILE`"
+            f"the file of keys: {first_complaint(error)}; make a new one with `graphveil keys FILE`"
         ) from None

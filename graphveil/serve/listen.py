@@ -11,6 +11,7 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
+from graphveil.errors import ConfigError
 from graphveil.serve.connections import Connection
 from graphveil.serve.gate import LOG
 
@@ -26,10 +27,18 @@ def bound(host: str, port: int) -> socket.socket:
     """Return a socket that listens; connections wait there until somebody answers.
 
     Raises:
-        OSError: the address cannot be used.
+        ConfigError: the address cannot be used, or is empty, which would be every address of the machine.
     """
+    if not host:
+        raise ConfigError("the host is empty; name an address (--host), 0.0.0.0 for all of this machine's")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    line = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    try:
+        line = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no name of a host"
+        raise ConfigError(
+            f"cannot listen at {host}, port {port} ({why}); choose another --host or --port"
+        ) from None
     # Named as TCP: asyncio sends small packets at once only on sockets that say so, and else every answer
     # would wait 40 ms for the acknowledgement of its head.
     return socket.socket(line.family, line.type, socket.IPPROTO_TCP, fileno=line.detach())

@@ -15,26 +15,24 @@ from tempfile import TemporaryDirectory
 
 from graphveil.errors import GraphveilError
 from graphveil.serve.gate import LOG
-from graphveil.serve.listen import announce, bound, listen, log_lines
+from graphveil.serve.listen import listen, log_lines
 from graphveil.serve.service import Service
 
 _TRIES = 3  # of workers in a row that ended before they answered
 _PATIENCE = 5.0  # seconds beyond the grace, before a worker is killed
 
 
-def supervise(service: Service, host: str, port: int) -> None:
-    """Answer with several workers until a signal.
+def supervise(service: Service, line: socket.socket) -> None:
+    """Answer on a socket with several workers until a signal.
 
     They are spawned, not forked: a forked copy of a process that has computed may wait for its threads for
     ever. A worker that was killed leaves its connections to their clients, who ask again, and nothing else:
     questions that wait on the socket go to the others, and bookings are in the ledger.
 
     Raises:
-        OSError: the address cannot be used.
         GraphveilError: a worker ends as soon as it starts.
     """
-    with bound(host, port) as line, TemporaryDirectory(prefix="graphveil-serve-") as folder:
-        announce(line, host, service.workers)
+    with TemporaryDirectory(prefix="graphveil-serve-") as folder:
         crew = _Crew(service, line, Path(folder) / "shared")
         with _signals() as stopping:
             try:

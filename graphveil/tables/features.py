@@ -45,15 +45,13 @@ class Features:
         categories = [category.name for category in self._choices.categories]
         for name in [*wanted, *self._choices.drop, *categories]:
             if name not in names:
-                raise GraphError(
-                    f"{title} has no column {name!r} among its {len(names)}; name a column of the file, "
-                    "spelt as in the file (a CSV needs a header row)"
-                )
+                raise GraphError(files.no_column(title, name, len(names)))
             if name in roles or wanted.count(name) > 1:
                 raise GraphError(f"column {name!r} is named for two roles; name one column for each")
         wanted += [name for name in categories if name not in wanted] if self._given is None else []
         if not wanted:
-            raise GraphError(f"{title} has no feature column; add at least one column of numbers")
+            how = files.commas(title, len(names)) or "add at least one column of numbers"
+            raise GraphError(f"{title} has no feature column; {how}")
         self._wanted = wanted
         return wanted
 

@@ -29,20 +29,35 @@ RELEASED = b"graphveil.released"  # where a table of edges that were released sa
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
     """Return the file's column names, each of which must be unique and among which all wanted ones must be.
 
-    A name that is missing is answered with the number of columns only: the first row of a CSV without a
-    header is data, so no near name can be suggested. Once all wanted names are there, it is a header.
+    Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
     names = _read_names(path)
     for name in wanted:
         if name not in names:
-            raise GraphError(
-                f"{path.name} has no column {name!r} among its {len(names)}; name a column of the file, "
-                "spelt as in the file (a CSV needs a header row)"
-            )
+            raise GraphError(no_column(path.name, name, len(names)))
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise GraphError(f"{path.name} has more than one column {repeated[0]!r}; rename or drop all but one")
     return names
+
+
+def no_column(title: str, name: str, count: int) -> str:
+    """Return that a table has no such column, told by the number of its columns alone.
+
+    The first row of a CSV without a header is data, so no near name can be suggested.
+    """
+    how = commas(title, count) or "name a column of the file, spelt as in the file (a CSV needs a header row)"
+    return f"{title} has no column {name!r} among its {count}; {how}"
+
+
+def commas(title: str, count: int) -> str:
+    """Return what a CSV of one column may lack; empty for any other table.
+
+    It is not looked at what stands between its values instead: in a table of edges that is secret.
+    """
+    if count > 1 or not title.lower().endswith(CSV):
+        return ""
+    return "a CSV is read with commas between its columns: save it with commas, and with a header row"
 
 
 def all_names(path: Path) -> list[str]:
@@ -302,7 +317,9 @@ def _is_parquet(path: Path) -> bool:
         return True
     if path.name.lower().endswith(CSV):
         return False
-    raise GraphError(f"{path.name} must end in {', '.join(PARQUET + CSV)}; save the table as parquet or CSV")
+    raise GraphError(
+        f"{path.name or path} must end in {', '.join(PARQUET + CSV)}; save the table as parquet or CSV"
+    )
 
 
 def _read_names(path: Path) -> list[str]:
@@ -310,9 +327,9 @@ def _read_names(path: Path) -> list[str]:
     import pyarrow.csv
     import pyarrow.parquet
 
-    is_parquet = _is_parquet(path)
     if path.is_dir():
         raise GraphError(f"{path} is a folder; name the table in it")
+    is_parquet = _is_parquet(path)
     if not path.is_file():
         raise GraphError(f"there is no file {path}; check the path")
     name = name_in_utf8(path)

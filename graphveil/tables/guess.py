@@ -9,6 +9,7 @@ from graphveil.tables import files
 from graphveil.tables.files import Column
 from graphveil.tables.given import Given
 from graphveil.tables.look import Roles
+from graphveil.tables.roles import distinct_ids
 
 _IDS = ("id", "node", "node_id", "user", "user_id", "uid", "key", "name")
 _ENDS = (
@@ -38,7 +39,7 @@ def guess_roles(nodes: Given, edges: Given, named: Mapping[str, str | None]) -> 
             nodes, names, [name for role, name in given.items() if role in ("label", "split")]
         )
     if "source" not in found or "target" not in found:
-        pair = _ends_of(ends, [name for role, name in given.items() if role == "weight"])
+        pair = _ends_of(edges.title, ends, [name for role, name in given.items() if role == "weight"])
         found = {"source": pair[0], "target": pair[1]} | found
     free = [name for name in names if name not in found.values()]
     for role, words in (("label", _LABELS), ("split", _SPLITS)):
@@ -58,6 +59,8 @@ def _id_of(nodes: Given, names: Sequence[str], taken: Sequence[str]) -> str:
     for name in order:
         if _distinct(files.column(table, name), name):
             return name
+    if called is not None:
+        distinct_ids(table, called)  # which says what is wrong with it
     raise GraphError(f"{nodes.title} has no column of distinct ids; name the ids with --id")
 
 
@@ -70,16 +73,15 @@ def _distinct(column: Column, name: str) -> bool:
         return False
 
 
-def _ends_of(names: Sequence[str], taken: Sequence[str]) -> tuple[str, str]:
+def _ends_of(title: str, names: Sequence[str], taken: Sequence[str]) -> tuple[str, str]:
     free = [name for name in names if name not in taken]
     for first, second in _ENDS:
         pair = _called((first,), free), _called((second,), free)
         if pair[0] is not None and pair[1] is not None:
             return pair[0], pair[1]
     if len(free) < 2:
-        raise GraphError(
-            "the table of edges has fewer than two columns; name its ends with --source, --target"
-        )
+        how = files.commas(title, len(names)) or "name its ends with --source, --target"
+        raise GraphError(f"the table of edges has fewer than two columns; {how}")
     return free[0], free[1]
 
 

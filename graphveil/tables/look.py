@@ -167,11 +167,7 @@ def _names(given: Given, wanted: list[str], found: Look) -> list[str] | None:
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
-    found.problems += [
-        f"{given.title} has no column {name!r} among its {len(names)}; name a column of the file, "
-        "spelt as in the file (a CSV needs a header row)"
-        for name in missing
-    ]
+    found.problems += [files.no_column(given.title, name, len(names)) for name in missing]
     if not missing and (twice := repeated(names)) is not None:
         # Only once all wanted names are there is it known to be a header, and may be quoted.
         found.problems.append(f"{given.title} has more than one column {twice!r}; rename or drop all but one")

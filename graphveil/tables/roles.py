@@ -32,7 +32,8 @@ def feature_columns(
     if features is None:
         chosen = [name for name in names if name not in {*roles, *aside}]
     if not chosen:
-        raise GraphError(f"{path.name} has no feature column; add at least one column of numbers")
+        how = files.commas(path.name, len(names)) or "add at least one column of numbers"
+        raise GraphError(f"{path.name} has no feature column; {how}")
     return chosen
 
 

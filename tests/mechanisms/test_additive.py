@@ -127,7 +127,7 @@ def test_the_exact_sampler_rounds_its_scale_up_to_what_it_can_draw() -> None:
 
 
 def test_a_scale_beyond_the_exact_sampler_is_refused() -> None:
-    with pytest.raises(ConfigError, match="coarser grid"):
+    with pytest.raises(ConfigError, match="allow a larger epsilon or delta"):
         DiscreteGaussian(2.0**27)
 
 

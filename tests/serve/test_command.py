@@ -13,8 +13,9 @@ import httpx2 as httpx
 import pytest
 from command import Invoke
 
-from graphveil.errors import MissingDependencyError
+from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.serve import Keys, app_of, read_runs
+from graphveil.serve.listen import bound
 from serve.folders import SECRET, run_of
 
 
@@ -57,6 +58,29 @@ def test_a_run_of_records_without_keys_is_misuse(invoke: Invoke, tmp_path: Path)
     assert "graphveil keys FILE" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("place", "subject", "words"),
+    [
+        ("folder", "ann", "is a folder; name a file of keys"),
+        ("run.json", "ann", "the file of keys: the file: invalid json"),
+        ("run.json/keys", "ann", "cannot be made there"),
+        ("k" * 250, "ann", "cannot be made there"),
+        ("new", "x" * 1001, "longer than 1,000 letters"),
+        ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "set a locale of UTF-8"),  # größe where the locale is C
+    ],
+)
+def test_no_key_is_made_for_what_cannot_hold_it(
+    invoke: Invoke, tmp_path: Path, place: str, subject: str, words: str
+) -> None:
+    here = tmp_path / "keys"
+    (here / "folder").mkdir(parents=True)
+    (here / "run.json").write_text("no keys")
+    refused = invoke("keys", here / place, "--subject", subject)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert words in refused.err
+    assert sorted(path.name for path in here.iterdir()) == ["folder", "run.json"]
+
+
 def test_a_key_is_shown_once(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     first = invoke("keys", file, "--subject", "ann", "--subject", "bob").out.strip()
@@ -68,15 +92,26 @@ def test_a_key_is_shown_once(invoke: Invoke, tmp_path: Path) -> None:
     assert keys.find(second) is not None
 
 
-def test_an_address_that_is_taken_is_misuse_or_a_failure_and_no_traceback(
-    invoke: Invoke, tmp_path: Path
-) -> None:
+def test_an_address_that_is_taken_is_misuse_with_one_object(invoke: Invoke, tmp_path: Path) -> None:
     run = run_of("undirected-edge", tmp_path / "run")
     with serving(run) as (_, address):
-        answer = invoke("serve", run, "--port", address.rpartition(":")[2])
-    assert answer.code in (1, 2)
-    assert "in use" in answer.err.lower()
-    assert "Traceback" not in answer.err
+        answer = invoke("serve", run, "--port", address.rpartition(":")[2], "--json")
+    assert answer.code == 2
+    assert "in use" in answer.json["error"]["message"].lower()
+
+
+@pytest.mark.parametrize("host", ["", "nobody.invalid", "a..b", "::g"])
+def test_an_address_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match="--host"):
+        bound(host, 0).close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_never_began_prints_one_object(invoke: Invoke, tmp_path: Path, workers: int) -> None:
+    run = run_of("undirected-edge", tmp_path / "run")
+    answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers, "--json")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "ConfigError")
+    assert invoke("serve", run, "--workers", 257, "--json").json["error"]["kind"] == "UsageError"
 
 
 def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,10 +176,11 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     """
     found: set[Path] = set()
     for given in patterns:
-        pattern, path = os.fspath(given), Path(given)
-        here = [path] if path.is_file() else _matching(path)
+        here = _matching(Path(given))
         if not here:
-            raise GraphError(f"no file is called {pattern!r}; name tables of edges, or a pattern of theirs")
+            raise GraphError(
+                f"no file is called {os.fspath(given)!r}; name tables of edges, or a pattern of theirs"
+            )
         found.update(here)
     kinds = {_kind(path) for path in found}
     if len(kinds) != 1 or None in kinds:
@@ -190,11 +191,15 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def _matching(pattern: Path) -> list[Path]:
-    """Return what a pattern finds; nothing, if it is no pattern."""
+def _matching(path: Path) -> list[Path]:
+    """Return a file, or those that a pattern finds."""
+    if path.is_dir():
+        raise GraphError(f"{path} is a folder; name the tables in it, or a pattern of theirs")
+    if path.is_file():
+        return [path]
     try:
-        return list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
-    except (IndexError, ValueError):  # an empty one; '**' within a name
+        return list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    except (IndexError, ValueError):  # an empty pattern, or stars where one has none: nothing is found
         return []
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from graphveil.errors import BudgetError, ConfigError
@@ -45,7 +46,7 @@ class Books:
         if not any(one.unit == self._unit for one in self._named.accounts):
             raise ConfigError(
                 f"data set {self._named.name!r} has no budget under unit {self._unit!r}; register one: "
-                f"graphveil ledger init {self._named.name} --unit {self._unit} --epsilon E --delta D"
+                f"graphveil ledger init {quote(self._named.name)} --unit {self._unit} --epsilon E --delta D"
             )
         own = Ledger(folder / "ledger.sqlite")
         if _OWN not in own.names():

@@ -208,6 +208,8 @@ def test_what_cannot_be_read_is_refused_without_a_value(tmp_path: Path) -> None:
     write(pa.table({"a": [1.5], "b": [2.5]}), tmp_path / "floats.parquet")
     cases: list[tuple[list[str], str, dict[str, Any]]] = [
         (["none-*.parquet"], "no file is called", {}),
+        (["none**.parquet"], "no file is called", {}),
+        (["."], "is a folder", {}),
         (["part-0.parquet", "edges.csv"], "all be parquet", {}),
         (["broken.parquet"], "cannot be read", {}),
         (["floats.parquet"], "column 'a' of the edges is DOUBLE", {}),
