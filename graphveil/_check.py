@@ -91,6 +91,20 @@ def plain_fields(of: Any) -> None:
         object.__setattr__(of, part.name, plain(getattr(of, part.name)))
 
 
+def letters(**named: str) -> None:
+    """Refuse text that no file could hold: a word of the command line where the locale knows no UTF-8.
+
+    >>> letters(name="friends")
+    """
+    for name, value in named.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"{name} has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
+            ) from None
+
+
 def switch(**named: bool) -> None:
     """Require True or False: anything else that counts as true would be booked as what it is not.
 

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.store import accounts, data_sets, entries, lock_names
@@ -51,6 +52,7 @@ class Chain:
     @classmethod
     def read(cls, line: sa.Connection, name: str, *, lock: bool = False) -> "Chain":
         """Return the chain of a registered data set; whoever adds to it locks it."""
+        _check.letters(name=name)
         query = sa.select(data_sets).where(data_sets.c.name == name)
         known = name.isprintable()  # others are never registered, and no database takes some of them
         row = line.execute(query.with_for_update() if lock else query).one_or_none() if known else None

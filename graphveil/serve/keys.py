@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from graphveil import _check
 from graphveil._files import can_be_made, write_atomic
 from graphveil.artifacts.files import Record, first_complaint
 from graphveil.errors import ConfigError
@@ -114,12 +115,7 @@ def _subject(one: str | int) -> str:
     text = str(one)
     if len(text) > _MAX_LETTERS:
         raise ConfigError(f"a subject is longer than {_MAX_LETTERS:,} letters, which no id of a node is")
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a word of the command line where the locale knows no UTF-8
-        raise ConfigError(
-            "a subject has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8)"
-        ) from None
+    _check.letters(subject=text)
     return text
 
 

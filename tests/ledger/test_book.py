@@ -177,7 +177,7 @@ def _limited(ledger: Ledger, epsilon: str, delta: str) -> None:
                 ("0." + "1" * 80, "0"),  # and no column as long
             )
         ),
-        (lambda ledger: ledger.data_set("a\udc80"), "has no data set"),
+        (lambda ledger: ledger.data_set("a\udc80"), "letters that are not known here"),
     ],
 )
 def test_misuse_is_refused_before_anything_is_written(

@@ -176,7 +176,7 @@ def found_files(patterns: Sequence[str | PathLike[str]]) -> tuple[Path, ...]:
     """
     found: set[Path] = set()
     for given in patterns:
-        here = _matching(Path(given))
+        here = _matching(Path(given)) if os.fspath(given) else []
         if not here:
             raise GraphError(
                 f"no file is called {os.fspath(given)!r}; name tables of edges, or a pattern of theirs"

@@ -385,8 +385,8 @@ def test_no_name_is_not_taken_for_the_folder_where_one_is(
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(ConfigError, match="--out"):
         prepare(nodes, [tmp_path / "part-*.parquet"], "", **COLUMNS)
-    for pattern in ("", "/", "part**"):
-        with pytest.raises(GraphError, match="no file is called"):
+    for pattern, words in (("", "no file is called"), ("/", "is a folder"), ("part**", "no file is called")):
+        with pytest.raises(GraphError, match=words):
             prepare(nodes, [pattern], tmp_path / "g", **COLUMNS)
     assert not list((tmp_path / "empty").iterdir())
 
