@@ -7,6 +7,7 @@ release, and the same question has the same bytes. Needs the extra ``serve``.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from graphveil._memory import check_room
 from graphveil.serve.counters import CELLS
 from graphveil.serve.keys import Keys
 from graphveil.serve.limits import Allowance, Limits
@@ -16,6 +17,8 @@ from graphveil.serve.shared import Shared
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+_WORKER = 230e6  # bytes of memory that a worker has for itself, most of them of libraries
 
 __all__ = ["Allowance", "Keys", "Limits", "ServedRun", "Service", "app_of", "read_runs", "serve"]
 
@@ -57,8 +60,12 @@ def serve(
 
     Raises:
         ConfigError, ArtifactError: what is to be served cannot be, or the address cannot be used.
+        GraphError: so many workers have no room in memory.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
+    if service.workers > 1:  # a system that runs out kills whoever is there
+        what = f"{service.workers} workers, each with libraries of its own,"
+        check_room(_WORKER * service.workers, what, "ask for fewer (--workers)")
     try:
         from graphveil.serve.listen import announce, bound, listen
         from graphveil.serve.workers import supervise

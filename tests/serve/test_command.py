@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 from command import Invoke
 
+from graphveil import _memory
 from graphveil.errors import ConfigError, MissingDependencyError
 from graphveil.serve import Keys, app_of, read_runs
 from graphveil.serve.listen import bound
@@ -112,6 +113,16 @@ def test_a_server_that_never_began_prints_one_object(invoke: Invoke, tmp_path: P
     answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers, "--json")
     assert (answer.code, answer.json["error"]["kind"]) == (2, "ConfigError")
     assert invoke("serve", run, "--workers", 257, "--json").json["error"]["kind"] == "UsageError"
+
+
+def test_workers_that_memory_has_no_room_for_are_refused(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of("undirected-edge", tmp_path / "run")
+    monkeypatch.setattr(_memory, "free", lambda: 1 << 33)
+    for workers, words in ((38, "--workers"), (37, "--host")):
+        answer = invoke("serve", run, "--host", "nobody.invalid", "--workers", workers)
+        assert (answer.code, words in answer.err) == (2, True)
 
 
 def test_without_the_extra_it_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
