@@ -28,9 +28,7 @@ _GLANCES = 1 << 14  # for those who have not ended, before the caller naps,
 _NAP = 100  # microseconds each time
 _LOST, _HICCUP = 0.2, 2e-4  # of a work's time, and seconds: threads sleep if more than their sum is lost,
 _PATIENCE = 10  # for so many times what was lost
-_WORDS = (
-    32  # of memory between threads; what is written often has a line of the cache, eight words, for itself
-)
+_WORDS = 32  # of memory between threads; what is written often has a line of the cache for itself
 _STATE, _RUN, _GIVEN, _MOST, _ENDED, _LEFT = 0, 8, 9, 10, 16, 24  # places in it
 _OPEN, _NEXT = 1 << 31, 1 << 32  # of the state, whose lowest bits count who has joined
 
