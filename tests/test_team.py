@@ -73,6 +73,50 @@ def test_fewer_threads_than_are_awake_take_fewer_seats() -> None:
         assert done == [1] * TURNS and not any(begun[threads:])
 
 
+@pytest.mark.parametrize(("most", "joined", "joins"), [(1, 0, 1), (1, 1, 1), (3, 0, 1), (3, 2, 3), (3, 3, 3)])
+def test_who_looks_out_joins_a_work_once_and_takes_no_seat_too_many(
+    most: int, joined: int, joins: int
+) -> None:
+    begun, done, spare = (np.zeros(size, dtype=np.int64) for size in (SEATS, TURNS, 1))
+    given = np.array([0, *(array.ctypes.data for array in (begun, done, spare))])
+    words = np.zeros(_team._WORDS, dtype=np.int64)
+    words[_team._STATE] = _team._NEXT + _team._OPEN + joined
+    words[_team._RUN], words[_team._GIVEN] = counting(10).address, given.ctypes.data
+    words[_team._MOST] = most
+    _team._programs()[1](words.ctypes.data)  # looks for a while, and leaves
+    assert words[_team._STATE] == _team._NEXT + _team._OPEN + joins
+    assert np.flatnonzero(begun).tolist() == ([joined + 1] if joins > joined else [])
+    assert (words[_team._ENDED], words[_team._LEFT]) == (joins - joined, 1)
+
+
+@cache
+def slow_to_end() -> Compiled:
+    """Return work of two seats: the caller waits for the other to begin, who goes on for milliseconds."""
+    code = Code("x")
+    begun, ended, spare = (code.load("ptr", code.at("%given", "i64", place)) for place in (0, 1, 2))
+    is_caller = code("icmp eq i64 %seat, 0")
+    with code.loop("ult", code(f"select i1 {is_caller}, i64 {1 << 30}, i64 0"), ("i64", "0")) as looks:
+        there = code(f"icmp ne i64 {code(f'load atomic i64, ptr {begun} acquire, align 8')}, 0")
+        more = code(f"add i64 {looks.values[0]}, 1")
+        looks.then = [code(f"select i1 {there}, i64 {1 << 30}, i64 {more}")]
+    code(f"atomicrmw add ptr {begun}, i64 %seat release")
+    with code.each(code(f"mul i64 %seat, {1 << 23}")) as step:
+        code.do(f"store volatile i64 {step}, ptr {spare}")
+    code(f"atomicrmw add ptr {ended}, i64 %seat release")
+    program = f"define void @run(i64 %seat, ptr %given) {{\nstart:\n  {code}\n  ret void\n}}\n"
+    return compile_for_host(program, 1, 1)
+
+
+def test_who_has_joined_is_waited_for() -> None:
+    joined = 0
+    for _ in range(5):
+        begun, ended, spare = (np.zeros(1, dtype=np.int64) for _ in range(3))
+        in_threads(slow_to_end(), [array.ctypes.data for array in (begun, ended, spare)], 2)
+        assert ended.tolist() == begun.tolist()
+        joined += int(begun[0])
+    assert joined
+
+
 def test_threads_leave_when_nothing_comes_and_are_called_again() -> None:
     for _ in range(3):
         assert counted(2, 10)[1] == [1] * TURNS

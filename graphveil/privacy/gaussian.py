@@ -19,9 +19,8 @@ from graphveil.errors import CalibrationError
 MU_RANGE = (1e-6, 60.0)
 _MOST = 1e6  # a larger mu has an epsilon of over 10^11, in which float64 loses its way: none is told
 _LEAST = 1e-100  # and a smaller one costs as much as this, whose squares float64 still holds
-_FAR = (
-    1e50  # an epsilon at which every delta is 0 for a mu that is told; float64 has no squares of larger ones
-)
+# An epsilon at which every delta is 0 for a mu that is told; float64 has no squares of larger ones.
+_FAR = 1e50
 _ROUND_DOWN = 1e-9  # relative; calibration errs towards more noise
 
 
