@@ -9,8 +9,10 @@ the public interface only, so the same file runs before and after everything beh
 
 Digests hold for one kind of processor and one version of torch and NumPy: elsewhere products of floating
 point are rounded otherwise. That is why no test compares them with the file; write it anew, at a commit that
-you trust, before you compare on another machine. What is digested is numbers, names of weights and of files,
-never words, versions or times.
+you trust, before you compare on another machine. What is digested of fits is numbers, names of weights and
+of files, never words, versions or times. ``command_digests.py`` adds what the commands print and write:
+``--only "command "`` selects these cases. Their digests of keys and text move with names and wording; those
+of numbers must not.
 """
 
 import argparse
@@ -31,6 +33,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from command_digests import command_digests
 from safetensors.torch import load_file
 
 import graphveil as gv
@@ -542,7 +545,7 @@ def everything(wanted: str, *, times: bool) -> dict[str, Parts]:
                 print(f"{time.perf_counter() - start:6.2f} s  {case.name}", file=sys.stderr)
     for part in (calibrations, randomised, data):
         found |= {name: parts for name, parts in part().items() if wanted in name}
-    return found
+    return found | command_digests(wanted, times=times)
 
 
 def machine() -> dict[str, str]:
