@@ -24,6 +24,7 @@ from graphveil.models.gap import GAP
 from graphveil.models.gap.method import TrainedGap
 from graphveil.models.inference.cache import PredictionCache
 from graphveil.models.inference.ledger import ASSERTED
+from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.privacy import MemoryLedger, attach_ledger, ledger_of
 from graphveil.privacy.accountant import total_mu
 from graphveil.privacy.gaussian import epsilon_of
@@ -410,3 +411,27 @@ def test_what_is_booked_is_what_was_asked(
     assert total_mu(whole.event) ** 2 == pytest.approx(worst)
     assert worst >= log.worst_edge() * (1 - 1e-9)
     assert whole.epsilon == pytest.approx(epsilon_of(math.sqrt(worst), 1e-7 - whole.slack))
+
+
+class CountingOwnGraph(OwnGraph):
+    """Count how often a whole graph is hashed."""
+
+    hashed = 0
+
+    def is_of(self, graph: Graph) -> bool:
+        """Count the call."""
+        CountingOwnGraph.hashed += 1
+        return super().is_of(graph)
+
+
+@pytest.mark.parametrize(
+    ("unit", "own"), [("undirected-edge", True), ("undirected-edge", False), ("none", False)]
+)
+def test_a_prediction_hashes_the_whole_graph_once(make_graph, unit, own):
+    options = {} if unit == "none" else {"epsilon": 2.0, "delta": 1e-7}
+    model = GAP(unit=unit, seed=0, epochs=1, hidden=2, **options).fit(make_graph())
+    assert model.own_graph is not None
+    model._take(model.fitted, own=CountingOwnGraph(model.own_graph.key, model.own_graph.tag))
+    CountingOwnGraph.hashed = 0
+    model.predict(make_graph() if own else make_graph(seed=5))
+    assert CountingOwnGraph.hashed == 1

@@ -53,12 +53,14 @@ class Predictions:
     def of(self, graph: Graph, words: Words) -> Tensor:
         """Return probabilities (N, C); what has not been asked yet is asked and booked."""
         with self._lock:
-            requests = self._requests(graph, words)
+            known = self._known(graph)
+            requests = self._requests(graph, words, known)
             if requests and self.own is None and not words.settled:
                 self._refuse_unknown()
             for request in requests:
                 request.ask(self._books)
-            known = self._known(graph)
+            if requests:  # the last request stored the answer; the whole graph need not be hashed again
+                known = self._books.cache.find(graph.adjacency.version, graph.x)
             if known is None:
                 fitted = self._books.fitted
                 session = Session(streams=PublicStreams(fitted.method.terms.seed))
@@ -68,7 +70,7 @@ class Predictions:
     def price(self, graph: Graph, words: Words) -> Guarantee | None:
         """Return what predicting a graph would cost alone, or None where it asks nothing."""
         with self._lock:
-            asked = self._requests(graph, words)
+            asked = self._requests(graph, words, self._known(graph))
             if not asked:
                 return None
             first, *others = asked
@@ -86,7 +88,7 @@ class Predictions:
         """Return what the fit and all predictions would promise after this one, too."""
         with self._lock:
             ledger = self._books.ledger.copy()
-            for request in self._requests(graph, words):
+            for request in self._requests(graph, words, self._known(graph)):
                 request.enter(ledger)
             return ledger.with_fit(self._books.fitted.guarantee)
 
@@ -114,12 +116,12 @@ class Predictions:
             "pass accept_price=True (--accept-price), or load the run folder"
         )
 
-    def _requests(self, graph: Graph, words: Words) -> Sequence[PredictionRequest]:
+    def _requests(self, graph: Graph, words: Words, known: Answer | None) -> Sequence[PredictionRequest]:
         """Return what predicting a graph asks under a budget: nothing if it was predicted before."""
         fitted = self._books.fitted
         terms = fitted.method.terms
         check_words(terms.unit.name, words)
-        if self._known(graph) is not None:
+        if known is not None:
             return []
         check_unit(terms, graph, reads_edges=fitted.method.reads_edges)
         check_features(graph, fitted.sizes.width)
