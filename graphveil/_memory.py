@@ -7,7 +7,7 @@ free, before anything is spent.
 
 from __future__ import annotations
 
-import sys
+import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -90,10 +90,6 @@ def _given_back(group: Path) -> int:
 
 
 def _of_process() -> Iterator[int]:
-    if sys.platform == "win32":
-        return
-    import resource
-
     limits = {"VmSize": resource.RLIMIT_AS, "VmData": resource.RLIMIT_DATA}
     with suppress(OSError, KeyError):
         held = _kib(_STATUS)

@@ -4,6 +4,7 @@ Each test looks at all files and lists every line that breaks its rule.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -149,6 +150,35 @@ def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
 def test_every_part_of_the_package_has_a_layer() -> None:
     parts = {part_of(path) for path in TREES} - {"__init__", "__main__"}
     assert parts <= set(LEVEL)
+
+
+def test_the_documented_layers_are_the_enforced_ones() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Layers")[2].partition("```\n")[2].partition("```")[0].splitlines()
+    documented = [set(re.split(r", | \| ", line[3:])) for line in reversed(table)]
+    assert documented == LAYERS
+
+
+def test_assertions_only_narrow_types() -> None:
+    """``python -O`` removes assertions, so none may reject what a caller passes."""
+    assert not [
+        f"{place(path, node)}: {ast.unparse(node.test)}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) and not _narrows(node.test)
+    ]
+
+
+def _narrows(test: ast.expr) -> bool:
+    """Return whether a condition compares with None or is an isinstance check, or several of these."""
+    match test:
+        case ast.BoolOp(op=ast.And()):
+            return all(map(_narrows, test.values))
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+        case ast.Call(func=ast.Name(id="isinstance")):
+            return True
+    return False
 
 
 def test_every_import_is_absolute() -> None:

@@ -214,8 +214,8 @@ class Predictor:
 
     @property
     def _books(self) -> Predictions:
-        assert self.fitted is not None  # says what to do
-        assert self._predictions is not None
+        if self._predictions is None:
+            raise ConfigError("the model is not fitted yet; call fit(graph) first")
         return self._predictions
 
     def _take(self, fitted: Fitted, edges: EdgeSet | None = None, own: OwnGraph | None = None) -> Self:

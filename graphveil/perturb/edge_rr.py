@@ -120,7 +120,8 @@ class EdgeRR(GraphMechanism):
             every = max(1, self.steps_a_node // self.private_rounds)
             if not heeds:  # public steps would accept every move and undo what private ones find
                 steps, every = self.private_rounds * domain.slots.nodes, 1
-        assert self.structure != "public"
+        if self.structure == "public":
+            raise ConfigError("structure='public' does not search for a tree")
         return TreeSearchQuery(epsilon, self.structure, steps, every, delta, heed_public=heeds)
 
     def plan(self, unit: Unit, domain: Domain) -> ReleasePlan:

@@ -166,7 +166,8 @@ def _record(part: Event) -> dict[str, Any]:
         return {"kind": _GROUPS, "partition": part.partition, "events": groups}
     if isinstance(part, OneOf):
         return {"kind": _CASES, "events": [events_to_plain(case) for case in part.cases]}
-    assert not isinstance(part, Composed), "compose() flattens"
+    if isinstance(part, Composed):
+        raise TypeError("a composition inside a composition cannot be stored; compose() flattens them")
     values = {name: None if value == math.inf else value for name, value in asdict(part).items()}
     return {"kind": _NAMES[type(part)], **values}  # JSON has no infinity
 

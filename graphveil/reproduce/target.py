@@ -172,9 +172,12 @@ class Target:
     def __post_init__(self) -> None:
         """Check that lines are told apart, and comparisons name lines."""
         names = [(line.panel, line.name) for line in self.lines]
-        assert len(set(names)) == len(names), f"{self.name} has two lines of one name"
-        assert all(line.left_out for line in self.lines if line.datasets or line.starts), self.name
-        assert all((panel, name) in names for panel, *pair in self.compared for name in pair), self.name
+        if len(set(names)) != len(names):
+            raise ValueError(f"target {self.name} has two lines with the same name")
+        if not all(line.left_out for line in self.lines if line.datasets or line.starts):
+            raise ValueError(f"target {self.name} has a partial line that does not say what is left out")
+        if not all((panel, name) in names for panel, *pair in self.compared for name in pair):
+            raise ValueError(f"target {self.name} compares a line that it does not have")
 
     @property
     def metric(self) -> str:

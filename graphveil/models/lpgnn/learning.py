@@ -248,7 +248,8 @@ class TrainedLpgnn(TrainedOnRecords):
 
     def answer(self, graph: Graph, session: Session, kept: Answer | None) -> Answer:
         """Predict another graph from exact features and nobody's labels, without a unit."""
-        assert not self.method.terms.protects  # its nodes would have been asked before
+        if self.method.terms.protects:
+            raise ConfigError("nodes of another graph must report their records before they are predicted")
         estimates = Estimates(scaled(graph.x, self.method.reporting.scaling))
         return Answer(None, (), self.proba(graph, estimates, self.method.through.propagation(graph, session)))
 
