@@ -178,7 +178,7 @@ def a_step_is_met_by_one_node_alone(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def a_walk_has_the_golden_quantile() -> None:
+def test_a_walk_has_the_golden_quantile() -> None:
     """Every step may meet an edge of five leaves, so a walk of 16 steps loses 16 kappa."""
     assert step_loss(1.0, 1e-7, 16, 5) * 16 <= 1, "steps lose more than composes"
 
@@ -186,5 +186,5 @@ def a_walk_has_the_golden_quantile() -> None:
 BUGS = [
     (a_move_is_bounded_by_one_of_its_blocks_alone, partial(a_lazy_step_keeps_its_loss, kappa=0.4)),
     (private_steps_are_not_lazy, partial(a_lazy_step_keeps_its_loss, kappa=0.4)),
-    (a_step_is_met_by_one_node_alone, a_walk_has_the_golden_quantile),
+    (a_step_is_met_by_one_node_alone, test_a_walk_has_the_golden_quantile),
 ]
