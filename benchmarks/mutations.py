@@ -2,9 +2,9 @@
 
     python benchmarks/mutations.py [--only WORD] [--out mutations.csv] [--workers 2] [--table FILE]
 
-The table is `tests/contracts/seeded_bugs.py`. Each test must pass on the unchanged copy, and must fail with the
-bug by an assertion, or for the reason that the row states. Rows that a CSV of this table contains already are
-not run again. Exits with 1 if a bug was not caught.
+The table is `tests/contracts/seeded_bugs.py`. Each test must pass on the unchanged copy. With the bug it must
+fail by an assertion, or for the reason that the row states. Rows that the CSV lists as caught are not run
+again. Exits with 1 if a bug was not caught.
 """
 
 import argparse
@@ -33,7 +33,8 @@ class Report:
         self.known: dict[str, dict[str, str]] = {}
         if path.exists():
             with path.open(newline="") as file:
-                self.known = {line["digest"]: line for line in csv.DictReader(file) if line["caught"] == "yes"}
+                lines = list(csv.DictReader(file))
+            self.known = {line["digest"]: line for line in lines if line["caught"] == "yes"}
 
     def add(self, row: Row, result: Result) -> None:
         """Append a row and print it."""

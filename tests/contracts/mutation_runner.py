@@ -1,7 +1,7 @@
 """Run tests against mutated copies of the package, each in a forked process.
 
-The parent process imports the third-party packages once and never imports graphveil. A child process is forked for
-each mutation. It imports graphveil from the copy and runs one test with pytest.
+The parent process imports the third-party packages once and never imports graphveil. It forks a child process
+for each mutation. The child imports graphveil from the copy and runs one test with pytest.
 """
 
 import compileall
@@ -24,11 +24,17 @@ from typing import Any
 from contracts.mutations import ROOT, Row
 
 TIMEOUT = 600.0  # seconds for one mutation
+# No plugin of pytest, and nothing that imports one (anyio, hypothesis): pytest has to import those itself.
 PRELOADED = (
-    "numpy scipy.stats scipy.sparse scipy.special scipy.optimize torch torch.func pyarrow.parquet pandas "
-    "dp_accounting dp_accounting.pld typer rich.console pydantic sqlalchemy.orm safetensors.torch llvmlite.binding "
-    "cryptography.hazmat.primitives.ciphers.aead networkx"
-).split()  # no plugin of pytest and nothing that imports one (anyio, hypothesis): pytest rewrites those itself
+    *("numpy", "scipy.stats", "scipy.sparse", "scipy.special", "scipy.optimize", "torch", "torch.func"),
+    *("pyarrow.parquet", "pandas", "dp_accounting.pld", "typer", "rich.console", "pydantic", "networkx"),
+    *(
+        "sqlalchemy.orm",
+        "safetensors.torch",
+        "llvmlite.binding",
+        "cryptography.hazmat.primitives.ciphers.aead",
+    ),
+)
 EXPECTED = ("AssertionError", "Failed")
 
 
@@ -73,10 +79,16 @@ def run_rows(rows: Iterable[Row], workers: int = 2) -> Iterator[tuple[Row, Resul
         for folder in folders:
             _copy(folder)
         passed: dict[tuple[str, str], str] = {}
-        jobs = [Job(tuple(tests), path, {}, path) for (_, path), tests in plain.items()]
-        for job, reports, _ in _run(jobs, folders):
-            for test in job.tests:
-                passed[test, job.path] = _outcome(reports, test)
+        jobs = [Job(tuple(tests), path, {}, None) for (_, path), tests in plain.items()]
+        while jobs:
+            alone = []
+            for job, reports, _ in _run(jobs, folders):
+                for test in job.tests:
+                    passed[test, job.path] = _outcome(reports, test)
+                    ran = any(report["test"] == test for report in reports)
+                    if not ran and len(job.tests) > 1:  # one id that does not exist stops them all
+                        alone.append(Job((test,), job.path, {}, None))
+            jobs = alone
         ready = []
         for row in rows:
             outcome = passed[row.test, row.path]
@@ -99,7 +111,7 @@ def _preload() -> None:
 
 
 def _copy(folder: Path) -> None:
-    """Copy the package and compile it; the bytecode of a changed file is recognized by the hash of its source."""
+    """Copy the package and compile it; bytecode of a changed file is recognized by the hash of the source."""
     shutil.copytree(ROOT / "graphveil", folder / "graphveil", ignore=shutil.ignore_patterns("__pycache__"))
     mode = PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(folder / "graphveil", quiet=2, invalidation_mode=mode)
@@ -173,7 +185,8 @@ def _child(job: Job, folder: Path) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout, sys.stderr = (os.fdopen(os.dup(output), "w") for _ in range(2))
     sys.dont_write_bytecode = True
-    sys.path[:] = [str(folder), *(entry for entry in sys.path if Path(entry or ".").resolve() != ROOT)]
+    others = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+    sys.path[:] = [str(folder), *others, str(ROOT)]  # some tests import `tests` from the root
     for name in [name for name in sys.modules if name.partition(".")[0] == "contracts"]:
         del sys.modules[name]  # tests import it again, under pytest's rewriting of assertions
     os.environ.update(PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1")
@@ -215,8 +228,8 @@ class _Reporter:
     def pytest_runtest_logreport(self, report: Any) -> None:
         kind = self._kinds.get(report.nodeid, "") if report.failed else ""
         text = report.longreprtext if report.failed else ""
-        line = {"test": report.nodeid, "when": report.when, "outcome": report.outcome, "kind": kind, "text": text}
-        self.reports.append(line)
+        where = {"test": report.nodeid, "when": report.when, "outcome": report.outcome}
+        self.reports.append({**where, "kind": kind, "text": text})
 
 
 def _outcome(reports: Reports, test: str) -> str:

@@ -8,6 +8,7 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PATHS = ("installed", "torch", "compiled")
 
 
-class StaleMutation(Exception):
+class StaleMutationError(Exception):
     """A mutation does not fit the source any more."""
 
 
@@ -44,21 +45,21 @@ class Edit:
         """Return the source of the module with the replacement.
 
         Raises:
-            StaleMutation: If the object does not exist, `old` does not occur exactly once, or the result does
-                not parse.
+            StaleMutationError: If the object does not exist, `old` does not occur exactly once, or the result
+                does not parse.
         """
         qualname = self.place.partition(":")[2]
         found = [(start, end) for start, end in _spans(text, qualname) if self.old in text[start:end]]
         if len(found) != 1 or text[found[0][0] : found[0][1]].count(self.old) != 1:
-            raise StaleMutation(f"{self.place} does not contain this text exactly once: {self.old!r}")
+            raise StaleMutationError(f"{self.place} does not contain this text exactly once: {self.old!r}")
         start, end = found[0]
         changed = text[:start] + text[start:end].replace(self.old, self.new) + text[end:]
         if changed == text:
-            raise StaleMutation(f"{self.place}: old and new text are the same: {self.old!r}")
+            raise StaleMutationError(f"{self.place}: old and new text are the same: {self.old!r}")
         try:
             ast.parse(changed)
         except SyntaxError as error:
-            raise StaleMutation(f"{self.place} does not parse after the replacement: {error}") from error
+            raise StaleMutationError(f"{self.place} does not parse after the replacement: {error}") from error
         return changed
 
 
@@ -70,9 +71,14 @@ def _spans(text: str, qualname: str) -> Iterator[tuple[int, int]]:
     lines = [0]
     for line in text.splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
-    for node in _named(ast.parse(text), qualname.split(".")):
+    for node in _named(_parsed(text), qualname.split(".")):
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         yield lines[first - 1], lines[node.end_lineno or node.lineno]
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -103,8 +109,8 @@ class Row:
         test: Node id of the test.
         reason: Text that the failure must contain. Without it only a failed assertion, `pytest.fail` or an
             exception that was expected and not raised counts.
-        path: Which implementation runs: "installed" and "compiled" use llvmlite if it is there, "torch" runs as
-            if it were missing.
+        path: Which implementation runs. "installed" and "compiled" use llvmlite if it is there; "torch" runs
+            as if it were missing.
     """
 
     name: str
