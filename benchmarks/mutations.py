@@ -1,76 +1,77 @@
-"""Apply every seeded bug of the project, and print which check caught it.
+"""Apply every seeded bug to a copy of the package, and check that its test fails.
 
-    python benchmarks/mutations.py [--only WORD] [--out mutations.csv]
+    python benchmarks/mutations.py [--only WORD] [--out mutations.csv] [--workers 2] [--table FILE]
 
-Bugs and checks are those of ``tests/contracts/table.py``: each bug is a patch that a careless change might
-be, and lies beside the check that has to fail with it and pass without. One process applies them one after
-the other to the modules that it has loaded, and takes each back. Rows that are in the CSV already are not
-run again. Exits with 1 if a bug got away.
+The table is `tests/contracts/seeded_bugs.py`. Each test must pass on the unchanged copy. With the bug it must
+fail by an assertion, or for the reason that the row states. Rows that the CSV lists as caught are not run
+again. Exits with 1 if a bug was not caught.
 """
 
 import argparse
 import csv
+import os
+import runpy
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-HEAD = ("bug", "caught by", "caught", "seconds")
-CASE = "tests/contracts/test_seeded_bugs.py::test_a_seeded_bug_is_caught"
+sys.path.insert(0, str(ROOT / "tests"))
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the processes below are forked
+
+from contracts.mutation_runner import Result, run_rows  # noqa: E402  (needs the path above)
+from contracts.mutations import Row, rows_of  # noqa: E402  (needs the path above)
+
+HEAD = ("bug", "path", "test", "caught", "seconds", "detail", "digest")
 
 
-class Table:
-    """Writes a row for each bug as its check ends, and leaves out those that are known."""
+class Report:
+    """A CSV file with one line for each row, written as rows end."""
 
-    def __init__(self, path: Path, word: str) -> None:
-        """Read what is known."""
-        self._path, self._word = path, word
-        self.rows: dict[str, dict[str, str]] = {}
+    def __init__(self, path: Path) -> None:
+        """Read the rows that were caught before."""
+        self._path = path
+        self.known: dict[str, dict[str, str]] = {}
         if path.exists():
             with path.open(newline="") as file:
-                self.rows = {f"{row['bug']}-{row['caught by']}": row for row in csv.DictReader(file)}
+                lines = list(csv.DictReader(file))
+            self.known = {line["digest"]: line for line in lines if line["caught"] == "yes"}
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the cases that are not known yet."""
-        items[:] = [item for item in items if self._word in item.name and _case(item.nodeid) not in self.rows]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write what became of a bug."""
-        if report.when != "call":
-            return
-        case = _case(report.nodeid)
-        bug, _, check = case.partition("-")
-        row = dict(
-            zip(HEAD, (bug, check, "yes" if report.passed else "NO", f"{report.duration:.1f}"), strict=True)
-        )
-        fresh, self.rows[case] = not self._path.exists(), row
+    def add(self, row: Row, result: Result) -> None:
+        """Append a row and print it."""
+        caught = {True: "yes", False: "NO", None: "skipped"}[result.caught]
+        values = (row.name, row.path, row.test, caught, f"{result.seconds:.1f}", result.detail, row.digest)
+        fresh = not self._path.exists()
         with self._path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, HEAD)
+            writer = csv.writer(file)
             if fresh:
-                writer.writeheader()
-            writer.writerow(row)
-        print(f"\n{row['caught']:3}  {bug}  <-  {check}", flush=True)
-
-
-def _case(nodeid: str) -> str:
-    return nodeid.partition("[")[2].removesuffix("]")
+                writer.writerow(HEAD)
+            writer.writerow(values)
+        print(f"{caught:7} {result.seconds:5.1f} s  {row}", flush=True)
+        if caught == "NO":
+            print("        " + result.detail.replace("\n", "\n        "), flush=True)
 
 
 def main() -> None:
-    """Run what is not known, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="bugs or checks with this word in their name")
-    parser.add_argument("--out", type=Path, default=Path("mutations.csv"))
+    """Run the rows that are not known, and print how many were caught."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="run rows with this text in their name or test")
+    parser.add_argument("--out", type=Path, default=Path("mutations.csv"), help="CSV of results, continued")
+    parser.add_argument("--workers", type=int, default=2, help="mutations that are run at the same time")
+    default = ROOT / "tests/contracts/seeded_bugs.py"
+    parser.add_argument("--table", type=Path, default=default, help="Python file with a list BUGS")
     args = parser.parse_args()
-    table = Table(args.out, args.only)
-    flags = ["-q", "-p", "no:cacheprovider", "-m", "slow or not slow", f"--rootdir={ROOT}"]
-    pytest.main([*flags, str(ROOT / CASE)], plugins=[table])
-    rows = [row for case, row in table.rows.items() if args.only in case]
-    missed = [row["bug"] for row in rows if row["caught"] != "yes"]
-    for row in rows:
-        print(f"{row['caught']:3}  {row['bug']}  <-  {row['caught by']}")
-    print(f"{len(rows) - len(missed)} of {len(rows)} seeded bugs were caught")
+    rows = [row for row in rows_of(runpy.run_path(str(args.table))["BUGS"]) if args.only in str(row)]
+    report = Report(args.out)
+    todo = [row for row in rows if row.digest not in report.known]
+    results: dict[Row, Result] = {}
+    for row, result in run_rows(todo, args.workers):
+        report.add(row, result)
+        results[row] = result
+    missed = [row for row, result in results.items() if result.caught is False]
+    skipped = [row for row, result in results.items() if result.caught is None]
+    seconds = sum(result.seconds for result in results.values())
+    print(f"{len(rows) - len(missed) - len(skipped)} of {len(rows)} rows were caught, {len(skipped)} skipped")
+    print(f"{len({row.name for row in rows})} bugs; {seconds:.0f} s of tests in this run")
     sys.exit(1 if missed else 0)
 
 

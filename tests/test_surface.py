@@ -1,8 +1,10 @@
 """The front door: which names it has, that they are there, and that opening it costs nothing."""
 
+import ast
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -54,8 +56,24 @@ PUBLIC = {
 
 
 def test_the_list_of_public_names() -> None:
-    assert set(gv.__all__) == PUBLIC
-    assert len(PUBLIC) <= 37
+    assert sorted(gv.__all__) == sorted(PUBLIC)  # a name that is listed twice fails
+    assert len(gv.__all__) <= 37
+
+
+def test_a_star_import_gives_the_public_names_and_dir_shows_them_alone() -> None:
+    imported = run("from graphveil import *; print(*(n for n in dir() if not n.startswith('__')))")
+    assert set(imported.split()) == PUBLIC
+    shown = run("import graphveil; print(*(n for n in dir(graphveil) if not n.startswith('_')))")
+    assert set(shown.split()) == PUBLIC
+
+
+def test_type_checkers_see_the_names_that_are_there() -> None:
+    tree = ast.parse(Path(gv.__file__).read_text())
+    for_types = next(n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))
+    seen = {(a.name, node.module) for node in for_types.body for a in node.names}  # type: ignore[attr-defined]
+    assert {name for name, _ in seen} == PUBLIC
+    for name, module in seen:
+        assert getattr(import_module(module), name) is getattr(gv, name)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

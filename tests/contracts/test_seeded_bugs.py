@@ -1,73 +1,122 @@
-"""Every check passes on what is shipped, and every seeded bug of the table fails the check named beside it.
+"""Every seeded bug still applies to the source, and its test fails with it.
 
-``python -m pytest tests/contracts/test_seeded_bugs.py -m "slow or not slow"`` runs all of them.
+The default suite runs a few rows of the table. `pytest -m slow` or `python benchmarks/mutations.py` runs all.
 """
 
+import ast
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable
-from inspect import signature
-from typing import Any
+from pathlib import Path
 
 import pytest
-import torch
 
-from contracts.bugs import BUGS, table
 from contracts.checks import CHECKS
-from contracts.replay import CODES
-from contracts.table import KINDS, TABLE, Check, Seeded, name_of
-from graphveil.release import GroupWeights, NeighborSumQuery
-from graphveil.release.rows.neighbor_sums import grid_table
+from contracts.mutations import ROOT, Row, StaleMutationError, rows_of
+from contracts.pairs import CHECKS as PAIR_CHECKS
+from contracts.seeded_bugs import BUGS
 
-Given = dict[str, Any]
-PASSING = {name_of(seeded.check): seeded.check for seeded in TABLE}
-ELSEWHERE = tuple(name for name in PASSING if name.startswith(("test_", "pairs.")))  # run as tests there, too
-
-
-def marked(names: Iterable[Any], slow: Any) -> list[Any]:
-    """Return cases, those that take long marked as such."""
-    return [pytest.param(n, id=str(n), marks=[pytest.mark.slow] if slow(n) else []) for n in names]
-
-
-def given_to(check: Check, request: pytest.FixtureRequest) -> Given:
-    """Return the fixtures that a check asks for by name."""
-    asked = [name for name, one in signature(check).parameters.items() if one.default is one.empty]
-    return {name: request.getfixturevalue(name) for name in asked if name != "monkeypatch"}
-
-
-def run(check: Check, given: Given) -> None:
-    """Run a check; what it patches ends with it, before a bug does."""
-    with pytest.MonkeyPatch.context() as patch:
-        more = {"monkeypatch": patch} if "monkeypatch" in signature(check).parameters else {}
-        check(**given, **more)
+ROWS = list(rows_of(BUGS))
+KINDS = {  # kinds of bugs that an outside reader once found past the tests, and an entry of each
+    "a decision of the default fit reads exact degrees": "a_decision_is_surer_where_friends_are_many",
+    "noisy counts that were charged are ignored": "released_accuracies_are_exact",
+    "what others send follows from a record": "messages_are_scaled_by_exact_in_degrees",
+    "weighted hops have less noise": "weighted_hops_have_four_percent_less_noise",
+    "what is published follows from more than answers": "the_model_card_says_how_many_edges_there_are",
+    "keys come from a bad source": "keys_of_releases_come_from_48_bits",
+    "a method trains on test labels": "methods_on_edges_train_on_all_labels",
+    "counts have less noise": "counts_have_four_percent_less_noise",
+    "the plan is shown after the run": "the_plan_is_shown_after_the_run",
+    "a row may be a little over its bound": "a_row_may_be_a_ten_thousandth_over_its_bound",
+    "a digest is compared in two bytes": "a_journal_compares_two_bytes_of_a_digest",
+}
+SAMPLE = ("a_compact_sum_is_written_over_its_noise", "a_resume_compares_nothing")
+RUNNER = str(ROOT / "benchmarks" / "mutations.py")
+PLACE = "graphveil.privacy.unit:UndirectedEdge.pair_shift"
+CHECK = "tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]"
 
 
-@pytest.mark.parametrize("name", marked(PASSING, ELSEWHERE.__contains__))
-def test_what_is_shipped_passes(name: str, request: pytest.FixtureRequest) -> None:
-    run(PASSING[name], given_to(PASSING[name], request))
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, RUNNER, *arguments], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("seeded", marked(TABLE, lambda seeded: seeded.slow))
-def test_a_seeded_bug_is_caught(seeded: Seeded, request: pytest.FixtureRequest) -> None:
-    given = given_to(seeded.check, request)
-    with pytest.MonkeyPatch.context() as patch:
-        seeded.bug(patch)
-        with pytest.raises((AssertionError, pytest.fail.Exception), match=seeded.said):
-            run(seeded.check, given)
+@pytest.mark.parametrize("row", {row.name: row for row in ROWS}.values(), ids=lambda row: row.name)
+def test_a_row_applies(row: Row) -> None:
+    assert row.sources(ROOT)
 
 
-def test_the_table_is_long_enough_and_has_every_kind() -> None:
-    assert len({seeded.name for seeded in TABLE}) >= 90
-    kinds = Counter(seeded.kind for seeded in TABLE)
-    assert set(KINDS) == set(range(1, 12))
-    assert all(kinds[kind] for kind in KINDS)
+def test_names_are_unique() -> None:
+    assert not [name for name, count in Counter(bug["name"] for bug in BUGS).items() if count > 1]
+
+
+def test_no_seeded_bug_is_lost() -> None:
+    assert len(BUGS) >= 267
+
+
+def test_each_kind_has_an_entry() -> None:
+    assert set(KINDS.values()) <= {bug["name"] for bug in BUGS}
+
+
+def test_tests_exist() -> None:
+    names = dict[str, set[str]]()
+    for row in ROWS:
+        file, _, function = row.test.partition("::")
+        if file not in names:
+            tree = ast.parse((ROOT / file).read_text())
+            names[file] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert function.partition("[")[0] in names[file], row
+
+
+def test_parametrized_tests_exist() -> None:
+    tests = sorted({row.test for row in ROWS})
+    flags = ["--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    command = [sys.executable, "-m", "pytest", *flags, *tests]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert set(found.stdout.splitlines()) >= set(tests), found.stdout[-2000:] + found.stderr[-2000:]
 
 
 def test_each_check_of_a_release_catches_a_bug() -> None:
-    assert {check for _, check in BUGS} == set(CHECKS)
+    used = {row.test.partition("[")[2].rstrip("]") for row in ROWS if row.test.startswith("tests/contracts/")}
+    assert {check.__name__ for check in (*CHECKS, *PAIR_CHECKS)} <= used
 
 
-def test_the_copy_that_bugs_are_seeded_in_is_faithful() -> None:
-    query = NeighborSumQuery(GroupWeights.steered(), (1.0, 1.0, 1.0), 2)
-    rows = torch.cat([CODES, 1.5 * CODES, torch.zeros(3, 2)])
-    groups = torch.tensor([0, 1, 2] * 3)
-    assert torch.equal(table(rows, groups, query), grid_table(rows, groups, query))
+def test_old_text_must_occur_once(tmp_path: Path) -> None:
+    for edit in ((PLACE, "no such text", "x"), (PLACE, "forward", "x"), (PLACE + "s", "forward", "x")):
+        (row,) = rows_of([{"name": "stale", "edits": [edit], "test": CHECK}])
+        with pytest.raises(StaleMutationError, match="exactly once"):
+            row.sources(ROOT)
+    (row,) = rows_of([{"name": "broken", "edits": [(PLACE, "math.hypot(", "math.hypot((")], "test": CHECK}])
+    with pytest.raises(StaleMutationError, match="does not parse"):
+        row.sources(ROOT)
+
+
+def test_the_runner_tells_caught_bugs_from_others(tmp_path: Path) -> None:
+    old = "return math.hypot(forward, backward)"
+    cases = {
+        "caught": old.replace("math.hypot", "max"),
+        "harmless": "return math.hypot(backward, forward)",
+        "name_error": "return math.hypotenuse(forward, backward)",
+    }
+    bugs = [{"name": name, "edits": [(PLACE, old, new)], "test": CHECK} for name, new in cases.items()]
+    imports = (PLACE.partition(":")[0] + ":", "import math\n", "import maths\n")
+    bugs.append({"name": "import_error", "edits": [imports], "test": CHECK})
+    bugs.append({**bugs[0], "name": "other_reason", "reason": "no such words"})
+    bugs.append({**bugs[0], "name": "no_test", "test": CHECK[:-1] + "x]"})
+    table, out = tmp_path / "table.py", tmp_path / "out.csv"
+    table.write_text(f"BUGS = {bugs!r}\n")
+    ended = run("--table", str(table), "--out", str(out))
+    assert ended.returncode == 1, ended.stderr
+    assert f"1 of {len(bugs)} rows were caught" in ended.stdout
+    assert run("--table", str(table), "--out", str(out), "--only", "caught").returncode == 0
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_seeded_bug_is_caught(name: str, tmp_path: Path) -> None:
+    ended = run("--only", name, "--out", str(tmp_path / "out.csv"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
+def test_all_seeded_bugs_are_caught(tmp_path: Path) -> None:
+    ended = run("--out", str(tmp_path / "out.csv"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -146,27 +146,3 @@ def _leaves(shape: object) -> list[int]:
     if isinstance(shape, int):
         return [shape]
     return [leaf for part in shape for leaf in _leaves(part)]  # type: ignore[attr-defined]
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def counts_survive_moves() -> None:
-    """In plain Python, where a patch reaches."""
-    chain = chain_of(20)
-    chain.run(2000, Schedule(), STREAM, plain=True)
-    fresh = Chain(chain.tree, *graph(20))
-    assert fresh.likelihood == pytest.approx(chain.likelihood, rel=1e-12), "likelihoods are not the tree's"
-
-
-def scores_are_half_of_what_they_are(patch: pytest.MonkeyPatch) -> None:
-    score, calls = moves.score, [0]
-
-    def drifting(slots: int, edges: int) -> float:
-        calls[0] += 1
-        return score(slots, edges) * (0.5 if calls[0] % 5 == 0 else 1.0)
-
-    patch.setattr(moves, "score", drifting)
-
-
-BUGS = [(scores_are_half_of_what_they_are, counts_survive_moves)]

@@ -1,14 +1,13 @@
 """What searches of dendrograms tell, by exact laws; flaws of the sources are in perturb/test_flaws.py."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
-from graphveil.dendrogram import accounting, moves
+from graphveil.dendrogram import moves
 from graphveil.dendrogram.accounting import sensitivity, step_loss, touched_steps
 from graphveil.dendrogram.blocks import Blocks
 from graphveil.dendrogram.chain import Schedule
@@ -151,40 +150,6 @@ def test_every_slot_is_in_one_block(epsilon: float) -> None:
     assert (one < other).all()
 
 
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def private_steps_are_not_lazy(patch: pytest.MonkeyPatch) -> None:
-    walk = moves.walk
-
-    def always(*data: object) -> None:
-        walk(*data)
-
-    patch.setattr(moves, "walk", always)
-    patch.setattr(Schedule, "numbers", property(lambda self: (self.every, int(self.joint), 0)))
-    patch.setattr(
-        Schedule, "weights", property(lambda self: np.array([1.0, self.kappa / sensitivity(5), 0.0]))
-    )
-
-
-def a_move_is_bounded_by_one_of_its_blocks_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moves, "larger", lambda first, second: min(first, second) if second > 0 else first)
-
-
-def a_step_is_met_by_one_node_alone(patch: pytest.MonkeyPatch) -> None:
-    touched = accounting.touched_steps
-    patch.setattr(
-        accounting, "touched_steps", lambda steps, leaves, failure: touched(steps, 3 * leaves, failure)
-    )
-
-
-def a_walk_has_the_golden_quantile() -> None:
+def test_a_walk_has_the_golden_quantile() -> None:
     """Every step may meet an edge of five leaves, so a walk of 16 steps loses 16 kappa."""
     assert step_loss(1.0, 1e-7, 16, 5) * 16 <= 1, "steps lose more than composes"
-
-
-BUGS = [
-    (a_move_is_bounded_by_one_of_its_blocks_alone, partial(a_lazy_step_keeps_its_loss, kappa=0.4)),
-    (private_steps_are_not_lazy, partial(a_lazy_step_keeps_its_loss, kappa=0.4)),
-    (a_step_is_met_by_one_node_alone, a_walk_has_the_golden_quantile),
-]

@@ -17,8 +17,6 @@ import torch
 
 import graphveil as gv
 from graphveil.errors import BudgetError, ConfigError, GraphError, UnitError
-from graphveil.experiment.accounts.ledger_account import RunAccount
-from graphveil.experiment.accounts.preview import Preview, together
 from graphveil.experiment.artifacts import RunFolder
 from graphveil.experiment.inputs.source import Source
 from graphveil.experiment.results import Summary
@@ -340,34 +338,3 @@ def test_a_grid_that_does_not_fit_as_a_whole_spends_nothing(tmp_path: Path) -> N
     spent = len(ledger.data_set("friends"))
     ledger.close()
     assert spent == 0, f"{spent} cells were run"
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Patch = pytest.MonkeyPatch
-
-
-def a_sweep_costs_its_dearest_cell(patch: Patch) -> None:
-    def dearest(previews: list[Preview]) -> Guarantee:
-        return max((one.guarantee for one in previews), key=lambda one: one.epsilon)
-
-    patch.setattr(sweeps, "total_of", dearest)
-
-
-def all_runs_of_a_cell_cost_one(patch: Patch) -> None:
-    def once(previews: list[Preview]) -> Guarantee:
-        return together([one.guarantee for one in previews if one.guarantee.releases])
-
-    patch.setattr(sweeps, "total_of", once)
-
-
-def nobody_asks_whether_a_grid_fits(patch: Patch) -> None:
-    patch.setattr(RunAccount, "check_room", lambda self, guarantee: None)
-
-
-PRICE = test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to
-BUGS = (
-    (a_sweep_costs_its_dearest_cell, PRICE),
-    (all_runs_of_a_cell_cost_one, PRICE),
-    (nobody_asks_whether_a_grid_fits, test_a_grid_that_does_not_fit_as_a_whole_spends_nothing),
-)

@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from graphveil.errors import BudgetError, ConfigError, LedgerError
-from graphveil.ledger import Account, Ledger, Total, book, bookings, rows
+from graphveil.ledger import Account, Ledger, book, rows
 from graphveil.ledger.chain import START, canonical, link
 from graphveil.ledger.store import accounts, data_sets, entries
 from graphveil.privacy import Entry, MemoryLedger, NodeOwner, NodePromise, UndirectedEdge, Unit
@@ -383,92 +381,3 @@ def test_entries_are_canonical_and_hold_no_secret(ledger: Ledger) -> None:
     assert isinstance(ledger.accounts()[0], Account)
     assert repr(ledger).startswith("Ledger('")
     assert book.Ledger is Ledger
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Patch = pytest.MonkeyPatch
-
-
-def _on_a_file(test: Callable[[Ledger], None]) -> Callable[[Path], None]:
-    """Return a test of a ledger as a check of one in a file, for the table of seeded bugs."""
-
-    def check(tmp_path: Path) -> None:
-        ledger = Ledger(tmp_path / "ledger.sqlite")
-        try:
-            test(ledger)
-        finally:
-            ledger.close()
-
-    check.__name__ = test.__name__
-    return check
-
-
-def no_limit_is_asked(patch: Patch) -> None:
-    patch.setattr(Total, "fits", lambda self, limit: True)
-
-
-def what_is_reserved_does_not_count(patch: Patch) -> None:
-    patch.setattr(bookings, "update_account", lambda *account, **figures: None)
-
-
-def a_release_is_booked_again_at_another_price(patch: Patch) -> None:
-    def same(known: Any, body: Any, name: str) -> bookings.Receipt:
-        return bookings.Receipt(name, body["unit"], known.reference, known.number, known.hash)
-
-    patch.setattr(bookings, "_same_again", same)
-
-
-def _blind_to(patch: Patch, name: str, state: str) -> None:
-    proper, states = getattr(bookings, name), bookings.states_of
-
-    def blind(*asked: Any, **more: Any) -> Any:
-        with pytest.MonkeyPatch.context() as inside:
-            inside.setattr(bookings, "states_of", lambda *of: states(*of) - {state})
-            return proper(*asked, **more)
-
-    patch.setattr(bookings, name, blind)
-
-
-def what_was_drawn_is_given_back(patch: Patch) -> None:
-    _blind_to(patch, "withdraw", bookings.COMMIT)
-
-
-def what_was_given_back_is_drawn(patch: Patch) -> None:
-    _blind_to(patch, "commit", bookings.WITHDRAW)
-
-
-def what_was_given_back_stands_as_booked(patch: Patch) -> None:
-    _blind_to(patch, "reserve", bookings.WITHDRAW)
-
-
-def nobody_notes_that_noise_is_drawn(patch: Patch) -> None:
-    patch.setattr(bookings, "commit", lambda *release: None)
-
-
-def what_a_second_book_refuses_is_released(patch: Patch) -> None:
-    def record(self: JointLedger, asked: Entry) -> None:
-        first, *others = self._ledgers
-        first.record(asked)
-        for ledger in others:
-            with suppress(BudgetError):
-                ledger.record(asked)
-
-    patch.setattr(JointLedger, "record", record)
-
-
-LIMITED = _on_a_file(test_a_budget_of_three_grants_three)
-GIVEN_BACK = _on_a_file(test_a_reservation_is_given_back_until_noise_is_drawn)
-BUGS = (
-    (no_limit_is_asked, LIMITED),
-    (what_is_reserved_does_not_count, LIMITED),
-    (a_release_is_booked_again_at_another_price, _on_a_file(test_what_is_asked_twice_is_paid_once)),
-    (what_was_drawn_is_given_back, GIVEN_BACK),
-    (what_was_given_back_is_drawn, GIVEN_BACK),
-    (what_was_given_back_stands_as_booked, GIVEN_BACK),
-    (nobody_notes_that_noise_is_drawn, GIVEN_BACK),
-    (
-        what_a_second_book_refuses_is_released,
-        _on_a_file(test_several_books_take_a_release_together_or_not_at_all),
-    ),
-)

@@ -1,11 +1,8 @@
 """Totals are exact, cost what the book in memory says, and are compared with limits without any rounding."""
 
 import math
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -150,71 +147,3 @@ def test_what_is_kept_grants_as_much_as_all_of_it_composed_anew() -> None:
             allowed = Limit(Decimal(repr(float(spent[1]))), Decimal(delta))
             granted = Total().plus(one, copies).fits(allowed)
             assert granted == (epsilon <= spent[1]), f"{copies} at {delta}: granted is {granted}"
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Patch = pytest.MonkeyPatch
-
-
-def what_is_kept_is_rounded_the_other_way(patch: Patch) -> None:
-    rounded = totals._rounded
-    patch.setattr(totals, "_rounded", lambda value, *, up: rounded(value, up=not up))
-
-
-def _kept_by(patch: Patch, which: Callable[..., Any]) -> None:
-    known, composed = dict[Any, Any](), totals._epsilon_of_larger.__wrapped__
-
-    def kept(*asked: Any) -> Any:
-        return known.setdefault(which(*asked), composed(*asked))
-
-    kept.cache_clear = known.clear  # type: ignore[attr-defined]
-    patch.setattr(totals, "_epsilon_of_larger", kept)
-
-
-def a_kept_composition_forgets_its_delta(patch: Patch) -> None:
-    _kept_by(patch, lambda mu_squared, counts, delta: (mu_squared, counts))
-
-
-def a_kept_composition_forgets_how_often(patch: Patch) -> None:
-    _kept_by(patch, lambda mu_squared, counts, delta: (mu_squared, tuple(dict(counts)), delta))
-
-
-def releases_of_a_kind_count_once(patch: Patch) -> None:
-    plus = Total.plus
-
-    def once(self: Total, other: Total, copies: int = 1) -> Total:
-        found = plus(self, other, copies)
-        return Total(found.mu_squared, found.slack, dict.fromkeys(found.others, 1))
-
-    patch.setattr(Total, "plus", once)
-
-
-def the_resolution_of_noise_is_forgotten(patch: Patch) -> None:
-    of = Total.of
-    patch.setattr(Total, "of", lambda entry: Total(of(entry).mu_squared, others=of(entry).others))
-
-
-def all_of_a_kind_is_given_back_at_once(patch: Patch) -> None:
-    minus = Total.minus
-
-    def more(self: Total, other: Total) -> Total:
-        found = minus(self, other)
-        left = {kind: count for kind, count in found.others.items() if kind not in other.others}
-        return Total(found.mu_squared, found.slack, left)
-
-    patch.setattr(Total, "minus", more)
-
-
-THREE = partial(test_a_budget_is_never_refused_or_passed_by_a_rounding, single="0.1", copies=3, limit="0.3")
-BUGS = (
-    (what_is_kept_is_rounded_the_other_way, test_what_is_kept_grants_as_much_as_all_of_it_composed_anew),
-    (a_kept_composition_forgets_its_delta, test_what_is_kept_grants_as_much_as_all_of_it_composed_anew),
-    (a_kept_composition_forgets_how_often, test_what_is_kept_grants_as_much_as_all_of_it_composed_anew),
-    (releases_of_a_kind_count_once, THREE),
-    (the_resolution_of_noise_is_forgotten, test_the_resolution_of_noise_uses_up_delta),
-    (
-        all_of_a_kind_is_given_back_at_once,
-        partial(test_totals_cost_what_the_book_in_memory_says, name="pure"),
-    ),
-)

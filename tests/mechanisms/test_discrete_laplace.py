@@ -3,7 +3,6 @@
 import itertools
 import math
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -91,25 +90,3 @@ def test_the_table_changes_no_number(epsilon: float) -> None:
     law, stream = DiscreteLaplace(epsilon), RowStream(bytes(32))
     alone = [law.draw(stream, np.array([row]))[0, 0] for row in range(500)]
     assert law.draw(stream, np.arange(500))[:, 0].tolist() == alone
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def noise_of_counts_is_a_fifth_too_small(patch: pytest.MonkeyPatch) -> None:
-    draw = DiscreteLaplace.draw
-    patch.setattr(
-        DiscreteLaplace, "draw", lambda self, *data: draw(DiscreteLaplace(1.25 * self.epsilon), *data)
-    )
-
-
-def words_in_the_tail_are_cut_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(discrete_laplace, "_REACH", 2)
-    patch.setattr(DiscreteLaplace, "value_of", lambda self, word, more: 0)
-    discrete_laplace._boundaries.cache_clear()
-
-
-BUGS = [
-    (noise_of_counts_is_a_fifth_too_small, partial(has_the_law, epsilon=0.1)),
-    (words_in_the_tail_are_cut_off, partial(has_the_law, epsilon=0.31)),
-]

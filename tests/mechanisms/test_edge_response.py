@@ -2,7 +2,6 @@
 
 import math
 from decimal import Decimal, localcontext
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from scipy import stats
 
 from graphveil._random import RowStream
 from graphveil.errors import ConfigError
-from graphveil.mechanisms import edge_response
 from graphveil.mechanisms._marks import TOTAL
 from graphveil.mechanisms.edge_response import EdgeResponse
 
@@ -156,44 +154,3 @@ def test_numbers_out_of_range_are_refused(epsilon: float, share: float) -> None:
 def test_edges_outside_the_range_are_refused() -> None:
     with pytest.raises(ConfigError, match="range"):
         EdgeResponse(1.0).draw(RowStream(bytes(32)), np.array([5]), 0, 5)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def probabilities_are_rounded_the_other_way(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(edge_response, "ROUND_FLOOR", edge_response.ROUND_CEILING)
-
-
-def added_edges_are_five_percent_rarer(patch: pytest.MonkeyPatch) -> None:
-    drawn = edge_response.marks
-    patch.setattr(edge_response, "marks", lambda stream, add, *ends: drawn(stream, int(0.95 * add), *ends))
-
-
-def no_edge_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EdgeResponse, "keep", TOTAL - 1)
-
-
-def an_edge_shifts_the_noise_of_others(patch: pytest.MonkeyPatch) -> None:
-    proper = EdgeResponse.draw
-
-    def by_place(self: EdgeResponse, stream: RowStream, edges: np.ndarray, *ends: int) -> np.ndarray:
-        class ByPlace(RowStream):
-            def blocks(self, rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-                own = (offsets == edge_response._KEEP).all()
-                return stream.blocks(np.arange(len(rows)) if own else rows, offsets)
-
-            def words(self, rows: np.ndarray, *, words_per_row: int) -> np.ndarray:
-                return stream.words(rows, words_per_row=words_per_row)
-
-        return proper(self, ByPlace(bytes(32)), edges, *ends)
-
-    patch.setattr(EdgeResponse, "draw", by_place)
-
-
-BUGS = [
-    (probabilities_are_rounded_the_other_way, partial(keeps_its_budget, epsilon=20.0, share=1.0)),
-    (added_edges_are_five_percent_rarer, partial(follows_its_law, epsilon=1.0, share=1.0)),
-    (no_edge_is_dropped, partial(keeps_its_budget, epsilon=1.0, share=1.0)),
-    (an_edge_shifts_the_noise_of_others, moves_one_slot),
-]

@@ -1,9 +1,5 @@
 """The compiled sampler against NumPy's: the same samples, wherever and however many at once."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,6 @@ from graphveil.mechanisms import DiscreteGaussian, _exact, _exact_compiled
 
 pytest.importorskip("llvmlite", minversion="0.45")
 
-Patch = pytest.MonkeyPatch
 KEY = bytes(range(32))
 MOST = _exact_compiled.blocks_at_once(host_features())
 needs_aes = pytest.mark.skipif(not MOST, reason="the processor has no instructions for AES")
@@ -103,80 +98,3 @@ def test_a_processor_without_the_instructions_draws_with_numpy(
         assert np.array_equal(law.draw(RowStream(KEY), rows, dim), here)
     finally:
         _exact_compiled._pass.cache_clear()
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def _drawing(change: Callable[..., Any]) -> Callable[[Patch], None]:
-    def bug(patch: Patch) -> None:
-        draw = _exact_compiled.Pass.draw
-        patch.setattr(_exact_compiled.Pass, "draw", lambda *given: change(draw, *given))
-
-    bug.__name__ = change.__name__
-    return bug
-
-
-def rows_have_the_noise_of_their_places(draw: Any, one: Any, keys: Any, rows: Any, *how: Any) -> Any:
-    return draw(one, keys, np.arange(len(rows)), *how)
-
-
-def _strip(dim: int) -> int:
-    """Return the rows of a strip, whose words fill up registers."""
-    return max(1, _exact_compiled._STRIP // (-(-dim // 8) * 8))
-
-
-def every_chunk_repeats_the_first(draw: Any, one: Any, keys: Any, rows: Any, dim: int, *how: Any) -> Any:
-    return draw(one, keys, rows[np.arange(len(rows)) % _strip(dim)], dim, *how)
-
-
-def later_chunks_have_no_noise(draw: Any, one: Any, keys: Any, rows: Any, dim: int, *how: Any) -> Any:
-    out, again = draw(one, keys, rows, dim, *how)
-    out[_strip(dim) :] = 0
-    return out, again
-
-
-def compiled_noise_has_one_key(draw: Any, one: Any, keys: Any, *how: Any) -> Any:
-    return draw(one, np.zeros_like(keys), *how)
-
-
-def ties_are_decided_by_floating_point(draw: Any, *given: Any) -> Any:
-    return draw(*given)[0], []
-
-
-def every_candidate_of_a_narrow_strip_is_taken(patch: Patch) -> None:
-    def tables(self: _exact._Strips) -> Any:
-        slots, strips, *others = shipped.func(self)
-        strips[:, 1] = -(strips[:, 1] != 0).to(strips.dtype)
-        return slots, strips, *others
-
-    shipped = vars(_exact._Strips)["compiled"]
-    patch.setattr(_exact._Strips, "compiled", property(tables))
-
-
-def rows_anywhere_are_drawn_as_by_numpy() -> None:
-    """Each by its own number."""
-    test_rows_of_any_number_and_order_are_the_same(np.arange(100)[::-3])
-
-
-EVERY = partial(test_every_sample_is_the_same, numerator=3000, dim=5)
-BUGS = (
-    *(
-        (bug, check)
-        for bug, check in (
-            (
-                _drawing(rows_have_the_noise_of_their_places),
-                rows_anywhere_are_drawn_as_by_numpy,
-            ),
-            (_drawing(every_chunk_repeats_the_first), test_chunks_of_any_size_draw_the_same),
-            (_drawing(later_chunks_have_no_noise), test_chunks_of_any_size_draw_the_same),
-            (_drawing(compiled_noise_has_one_key), test_another_key_is_another_noise),
-            (
-                _drawing(ties_are_decided_by_floating_point),
-                test_what_comes_near_a_tie_is_drawn_again_in_arbitrary_precision,
-            ),
-            (every_candidate_of_a_narrow_strip_is_taken, EVERY),
-        )
-        if MOST
-    ),
-)

@@ -236,6 +236,16 @@ def test_a_budget_for_every_feature_would_be_noticed(monkeypatch: pytest.MonkeyP
         keeps_the_budget(law)
 
 
+def test_weights_that_are_accepted_keep_the_budget() -> None:
+    for theta in ([0.5, 0.3, 0.2], [0.9, 0.5, 0.3]):
+        try:
+            weights = Weights(theta)
+        except ConfigError:
+            assert sum(theta) > 1
+            continue
+        keeps_the_budget(FeatureRR(epsilon=1.0, dim=3, allocation=weights))
+
+
 def test_a_theta_that_spends_more_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "_ROUNDING", math.inf)
     monkeypatch.setattr(

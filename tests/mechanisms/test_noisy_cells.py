@@ -3,7 +3,6 @@
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy import stats
 from graphveil._random import RowStream
 from graphveil.errors import ConfigError
 from graphveil.graph.domain import Domain
-from graphveil.mechanisms._ladder import Ladder
 from graphveil.mechanisms._marks import TOTAL
 from graphveil.mechanisms.noisy_cells import MAX_CELLS, SHIFT, NoisyCells
 from graphveil.perturb import LapGraph
@@ -186,39 +184,6 @@ def test_any_partition_draws_the_same(epsilon: float, rest: RowStream | None) ->
     ]
     assert np.concatenate(parts).tolist() == whole.tolist()
     assert 50 < len(whole) < 1000
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def the_noise_of_cells_is_a_fifth_too_small(patch: pytest.MonkeyPatch) -> None:
-    levels = NoisyCells._levels
-    patch.setattr(
-        NoisyCells,
-        "_levels",
-        lambda self, cuts, cell: levels(NoisyCells(1.25 * self.epsilon, 9, 1), cuts, cell),
-    )
-
-
-def the_second_tier_forgets_the_first(patch: pytest.MonkeyPatch) -> None:
-    def of_the_channel(self: NoisyCells) -> tuple[Ladder, ...]:
-        start, lowest = self._first_levels
-        counts = self.channel.counts[0]
-        return Ladder(counts[start:], start), Ladder(counts[lowest:start], lowest)
-
-    patch.setattr(NoisyCells, "zeros", property(of_the_channel))
-
-
-def ties_go_to_the_first_cell(patch: pytest.MonkeyPatch) -> None:
-    draw = NoisyCells.draw
-    patch.setattr(NoisyCells, "draw", lambda self, *data: draw(self, *data) | 127)
-
-
-BUGS = [
-    (the_noise_of_cells_is_a_fifth_too_small, partial(keeps_its_budget, epsilon=1.0, cells=1000, wanted=20)),
-    (the_second_tier_forgets_the_first, partial(tiers_have_the_law_of_one, 4.0, 3000, 50)),
-    (ties_go_to_the_first_cell, partial(follows_its_law, epsilon=2.0)),
-]
 
 
 def test_more_cells_than_numbers_with_levels_are_refused() -> None:

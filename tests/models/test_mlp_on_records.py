@@ -1,7 +1,5 @@
 """The floor under node units: softmax regression on records, its settings public, its price exact."""
 
-import dataclasses
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ from graphveil.privacy.gaussian import mu_of
 from graphveil.release import DPSGDQuery
 from tests.models.conftest import grouped
 
-Patch = pytest.MonkeyPatch
 OWNER: dict[str, Any] = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-5, "seed": 1}
 SIZES = PublicSizes(nodes=20_000, classes=5, features=100, train_records=15_000)
 
@@ -122,51 +119,3 @@ def test_it_learns_and_a_saved_one_predicts_the_same(tmp_path: Any) -> None:
     again = load_model(tmp_path)
     other = grouped(nodes=50)
     assert torch.equal(again.predict_proba(other), model.predict_proba(other))
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def validation_records_teach_though_they_are_counted(patch: Patch) -> None:
-    shipped = SoftmaxOnRecords._steps
-
-    def generous(self: Any, unit: Any, sizes: Any, mu: float) -> Any:
-        return dataclasses.replace(shipped(self, unit, sizes, mu), pays=(True, True, False))
-
-    patch.setattr(SoftmaxOnRecords, "_steps", generous)
-
-
-def everybody_teaches(patch: Patch) -> None:
-    shipped = on_records.fit_softmax
-
-    def greedy(x: Any, y: Any, labelled: Any, *data: Any, **more: Any) -> Any:
-        return shipped(x, y, torch.ones_like(labelled), *data, **more)
-
-    patch.setattr(on_records, "fit_softmax", greedy)
-
-
-def the_step_size_follows_how_many_have_a_label(patch: Patch) -> None:
-    shipped = on_records._learned
-
-    def peeking(graph: Graph, *data: Any) -> Any:
-        known = int((graph.y[members(graph, "train")] >= 0).sum())
-        rule = on_records.softmax_descent
-
-        def by_labels(noise: float, records: int, features: int) -> Any:
-            return rule(noise, known, features)
-
-        with pytest.MonkeyPatch.context() as here:
-            here.setattr(on_records, "softmax_descent", by_labels)
-            return shipped(graph, *data)
-
-    patch.setattr(on_records, "_learned", peeking)
-
-
-BUGS = (
-    (
-        validation_records_teach_though_they_are_counted,
-        partial(every_group_pays_the_total, True),
-    ),
-    (everybody_teaches, partial(labels_of_others_are_not_read, False)),
-    (the_step_size_follows_how_many_have_a_label, how_many_have_a_label_is_secret),
-)

@@ -1,6 +1,6 @@
 """What is said about labels and what is chosen by them follow from noisy counts: here from our own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,11 +9,7 @@ from torch import Tensor
 
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
-from graphveil.models.classcode.owner import method as classcode_owner
-from graphveil.models.gap import records as gap_records
 from graphveil.models.membership import members
-from graphveil.models.mlp import on_records as mlp_on_records
-from graphveil.models.mlp import small as mlp_small
 from graphveil.models.training import on_records
 from graphveil.release import Release
 from graphveil.release.counts.accuracy_counts import AccuracyCountData
@@ -101,52 +97,3 @@ def test_released_accuracies_are_what_the_counts_say(method: str) -> None:
 @pytest.mark.parametrize("method", CHOOSING)
 def test_the_candidate_of_the_largest_count_is_kept(method: str) -> None:
     the_largest_count_is_chosen(method)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def released_accuracies_are_exact(patch: Patch) -> None:
-    for home in (mlp_small, mlp_on_records, gap_records, classcode_owner):
-        shipped = home.released_accuracies  # type: ignore[attr-defined]
-
-        def exact(release: Release, predicted: Tensor, graph: Any, shipped: Any = shipped) -> Any:
-            shipped(release, predicted, graph)
-            nodes = {split: members(graph, split) for split in ("val", "test")}
-            return {s: float((predicted[n] == graph.y[n]).double().mean()) for s, n in nodes.items()}
-
-        patch.setattr(home, "released_accuracies", exact)
-
-
-def a_candidate_is_chosen_by_exact_counts(patch: Patch) -> None:
-    shipped = on_records.chosen_candidate
-
-    def exactly(release: Release, correct: Tensor) -> int:
-        shipped(release, correct)
-        return int(correct.sum(dim=0).argmax())
-
-    patch.setattr(on_records, "chosen_candidate", exactly)
-
-
-def the_last_candidate_is_kept_whatever_counts_say(patch: Patch) -> None:
-    shipped = on_records.chosen_candidate
-
-    def last(release: Release, correct: Tensor) -> int:
-        return max(shipped(release, correct), correct.shape[1] - 1)
-
-    patch.setattr(on_records, "chosen_candidate", last)
-
-
-def _of(check: Callable[[str], None], method: str) -> Callable[[], None]:
-    def one() -> None:
-        check(method)
-
-    one.__name__ = f"{check.__name__}[{method}]"
-    return one
-
-
-BUGS = (
-    *((released_accuracies_are_exact, _of(accuracies_follow_from_counts, method)) for method in CASES),
-    (a_candidate_is_chosen_by_exact_counts, _of(the_largest_count_is_chosen, "mlp")),
-    (the_last_candidate_is_kept_whatever_counts_say, _of(the_largest_count_is_chosen, "gap")),
-)

@@ -146,16 +146,3 @@ def test_a_graph_that_would_be_too_large_is_refused_unread() -> None:
     with pytest.raises(ConfigError, match="max_edges=10"):
         made(max_edges=10).fit(graph)
     assert not ledger_of(graph.edge_set).entries
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_network_is_trained_on_true_edges(patch: pytest.MonkeyPatch) -> None:
-    from graphveil.models import perturbed
-
-    released = perturbed.released
-    patch.setattr(perturbed, "released", lambda graph, *more: (released(graph, *more)[0], graph))
-
-
-BUGS = [(a_network_is_trained_on_true_edges, sees_the_released_graph_alone)]

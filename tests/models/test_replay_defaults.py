@@ -5,18 +5,14 @@ and toggled pairs isolate nodes and join isolated ones: whoever looks at exact d
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode
-from graphveil.models.classcode.edge import deciding, method, rounds
-from graphveil.models.classcode.edge.deciding import Decider, Decision
-from graphveil.models.classcode.edge.method import ClassCodeEdge
+from graphveil.models.classcode.edge import deciding, method
 from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price
 from tests.models.test_replay_weights import NODES, drawn, neighbour
@@ -99,76 +95,3 @@ def test_features_are_taught_again_unless_labels_are_many(size: str, monkeypatch
     classcode.ClassCode(unit=UNITS[0], epsilon=16.0, delta=1e-5, seed=5).fit(sparse(UNITS[0], size))
     rounds = {"many labels": 0, "few labels": 2}.get(size, 1)
     assert len(taught) == rounds
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def degrees(graph: Graph) -> Tensor:
-    return graph.adjacency.indptr.diff()[:, None].double()
-
-
-def a_decision_is_surer_where_friends_are_many(patch: Patch) -> None:
-    decided = ClassCodeEdge._decided
-
-    def surer(self: ClassCodeEdge, asked: rounds.AnyRounds, *data: Any) -> Decision:
-        decision = decided(self, asked, *data)
-        return replace(decision, log=decision.log * (1 + 0.1 * degrees(asked._graph)))
-
-    patch.setattr(ClassCodeEdge, "_decided", surer)
-
-
-def the_gate_trusts_features_where_a_node_has_no_friend(patch: Patch) -> None:
-    decide = Decider._decide
-
-    def gated(self: Decider, asked: rounds.AnyRounds, *data: Any) -> Decision:
-        decision = decide(self, asked, *data)
-        log = torch.where(degrees(self._graph) > 0, decision.log, self._public.log.double())
-        return replace(decision, log=log)
-
-    patch.setattr(Decider, "_decide", gated)
-
-
-def the_gate_weighs_validation_nodes_by_their_degrees(patch: Patch) -> None:
-    decide, fit_gate = Decider._decide, deciding.fit_gate
-
-    def weighing(self: Decider, asked: rounds.AnyRounds, *data: Any) -> Decision:
-        degree = degrees(self._graph)
-
-        def by_degree(experts: Any, labels: Tensor, nodes: Tensor) -> Any:
-            return fit_gate([expert * (1 + 0.1 * degree) for expert in experts], labels, nodes)
-
-        with pytest.MonkeyPatch.context() as here:
-            here.setattr(deciding, "fit_gate", by_degree)
-            return decide(self, asked, *data)
-
-    patch.setattr(Decider, "_decide", weighing)
-
-
-def features_are_taught_what_degrees_say(patch: Patch) -> None:
-    shipped = deciding.distilled_posteriors
-
-    def leaning(graph: Graph, session: Any, public: Any, decided: Tensor, name: str) -> Any:
-        return shipped(graph, session, public, decided * (1 + 0.1 * degrees(graph)), name)
-
-    patch.setattr(deciding, "distilled_posteriors", leaning)
-
-
-def _check(size: str) -> Check:
-    def check() -> None:
-        defaults_follow_from_answers(UNITS[0], size)
-
-    check.__name__ = f"a_default_fit_follows_from_its_answers[{size}]"
-    return check
-
-
-TAUGHT, MANY, FEW, _, BOTH = map(_check, SWITCH)
-BUGS: tuple[tuple[Callable[[Patch], None], Check], ...] = (
-    (a_decision_is_surer_where_friends_are_many, TAUGHT),
-    (a_decision_is_surer_where_friends_are_many, MANY),
-    (the_gate_trusts_features_where_a_node_has_no_friend, TAUGHT),
-    (the_gate_weighs_validation_nodes_by_their_degrees, MANY),
-    (features_are_taught_what_degrees_say, TAUGHT),
-    (features_are_taught_what_degrees_say, FEW),
-    (a_decision_is_surer_where_friends_are_many, BOTH),
-)

@@ -11,9 +11,6 @@ from torch import Tensor
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
-from graphveil.models.classcode.edge import inductive
-from graphveil.privacy import UndirectedEdge
-from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price
 from tests.models.test_replay_weights import NODES, drawn, neighbour
 
@@ -109,58 +106,3 @@ def test_no_new_edge_moves_more_than_it_is_priced(
     model, graph = fitted(method, unit, options)
     largest = largest_share(model, of_growth(model, graph), GROWN, monkeypatch)
     assert largest > (0.1 if options.get("weights") in LOOSE else 0.45)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Bug = Callable[[pytest.MonkeyPatch], None]
-
-
-def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(UndirectedEdge, "pair_shift", lambda self, forward, backward: max(forward, backward))
-
-
-def lengths_follow_exact_degrees(patch: pytest.MonkeyPatch) -> None:
-    predict = inductive.InductiveReader.predict
-
-    def with_degrees(
-        self: inductive.InductiveReader, rounds: Any, graph: Graph, *data: Any, **more: Any
-    ) -> Tensor:
-        proba = predict(self, rounds, graph, *data, **more)
-        return proba * graph.adjacency.indptr.diff()[:, None]
-
-    patch.setattr(inductive.InductiveReader, "predict", with_degrees)
-
-
-def codes_lean_towards_friends(patch: pytest.MonkeyPatch) -> None:
-    prior = inductive.InductiveReader.prior
-
-    def leaning(self: inductive.InductiveReader, graph: Graph) -> Tensor:
-        degree = graph.adjacency.indptr.diff()[:, None]
-        return (prior(self, graph) * (1 + degree)).log_softmax(dim=1)
-
-    patch.setattr(inductive.InductiveReader, "prior", leaning)
-
-
-def _of(predict: Callable[[Estimator, Graph], Predict], pairs: tuple[Pair, ...]) -> Callable[[], None]:
-    """Return the check of one kind of prediction."""
-
-    def check() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            with_little_training(patch)
-            model, graph = fitted("classcode", "undirected-edge", {"few_labels": True})
-            largest_share(model, predict(model, graph), pairs, patch)
-
-    check.__name__ = f"largest_share[{predict.__name__}]"
-    return check
-
-
-BUGS = tuple(
-    (bug, check)
-    for bug in (
-        an_edge_is_charged_for_one_of_its_ends,
-        lengths_follow_exact_degrees,
-        codes_lean_towards_friends,
-    )
-    for check in (_of(of_another, OTHERS), _of(of_growth, GROWN))
-)

@@ -8,7 +8,7 @@ messages that everybody else sends, nor their predictions.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,7 @@ from graphveil.graph import Adjacency, Graph, to_dense
 from graphveil.mechanisms import StepNoise
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
-from graphveil.models.classcode.owner import method as owner
-from graphveil.models.gnn import method as gnn
 from graphveil.models.membership import record_groups
-from graphveil.networks.hops import Encoder
 from graphveil.privacy import ByGroup, MemoryLedger, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import DPSGDQuery, NeighborSumQuery, PushQuery, Release
@@ -33,8 +30,6 @@ from graphveil.release.rows.pushes import PushData
 from graphveil.train import descent, dpsgd
 from graphveil.train.clipped import ClippedSum
 from tests.models.gnn.modules import Branching, Mean, Records
-
-Patch = pytest.MonkeyPatch
 
 NODES, CLASSES = 24, 3
 OWNER: dict[str, Any] = {
@@ -248,87 +243,3 @@ def change(was: Tensor, now: Tensor, own: int | None) -> float:
 @pytest.mark.parametrize("case", CASES)
 def test_no_record_moves_a_sum_by_more_than_its_price(case: str) -> None:
     no_record_exceeds_its_price(case)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_message_reads_somebody_elses_record(patch: Patch) -> None:
-    honest = Encoder.message
-
-    def leaking(self: Encoder, rows: Tensor, noisy: Any) -> Tensor:
-        return honest(self, rows.roll(1, dims=0) + rows, noisy)
-
-    patch.setattr(Encoder, "message", leaking)
-
-
-def _sent(patch: Patch, broken: Callable[[Tensor, Any], Any]) -> None:
-    """Let models ask with other data than they mean to: what is broken is given in-degrees."""
-    ask = Replay.ask
-
-    def asked(replay: Replay, release: Release, data: Any) -> Any:
-        return ask(replay, release, broken(release._private._adjacency.indptr.diff(), data))
-
-    patch.setattr(Replay, "ask", asked)
-
-
-def messages_are_scaled_by_exact_in_degrees(patch: Patch) -> None:
-    def scaled(degrees: Tensor, data: Any) -> Any:
-        if not isinstance(data, PushData | NeighborSumData):
-            return data
-        shorter = 1 - 0.1 * degrees[:, None] / NODES  # so that no total is passed
-        return replace(data, vectors=data.vectors * shorter)
-
-    _sent(patch, scaled)
-
-
-def levels_of_pushes_follow_exact_in_degrees(patch: Patch) -> None:
-    def by_degree(degrees: Tensor, data: Any) -> Any:
-        if not isinstance(data, PushData) or data.levels is None:
-            return data
-        lower = (data.levels > 1) & (degrees > NODES // 3)
-        return replace(data, levels=data.levels - lower.long())
-
-    _sent(patch, by_degree)
-
-
-def a_prediction_reads_who_is_linked_to(patch: Patch) -> None:
-    shipped = owner.fit_owner
-
-    def popular(graph: Graph, *data: Any, **more: Any) -> Any:
-        outcome = shipped(graph, *data, **more)
-        degree = graph.adjacency.indptr.diff()[:, None].double()
-        return replace(outcome, log_posteriors=outcome.log_posteriors * (1 + 0.1 * degree))
-
-    patch.setattr(owner, "fit_owner", popular)
-
-
-def stars_are_of_those_who_list_a_node(patch: Patch) -> None:
-    shipped = gnn.read_own_stars
-
-    def backwards(adjacency: Adjacency, most: int, key: bytes) -> Any:
-        source, target = adjacency.edge_index()
-        turned = Adjacency.from_edges(target, source, num_nodes=adjacency.num_nodes, directed=True)
-        return shipped(turned, most, key)
-
-    patch.setattr(gnn, "read_own_stars", backwards)
-
-
-def _of(case: str) -> Callable[[], None]:
-    def check() -> None:
-        no_record_exceeds_its_price(case)
-
-    check.__name__ = f"no_record_exceeds_its_price[{case}]"
-    return check
-
-
-BUGS = (
-    (a_message_reads_somebody_elses_record, _of("gap")),
-    *(
-        (messages_are_scaled_by_exact_in_degrees, _of(case))
-        for case in ("gap-promise", "classcode-S", "classcode-R")
-    ),
-    (levels_of_pushes_follow_exact_in_degrees, _of("classcode-S")),
-    (a_prediction_reads_who_is_linked_to, _of("classcode-S")),
-    (stars_are_of_those_who_list_a_node, _of("gnn")),
-)

@@ -6,29 +6,17 @@ What it asks with, vectors and what weights read, must be the same bits, and so 
 follow from public data and answers only.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from graphveil.errors import ConfigError
 from graphveil.graph import Adjacency, Graph
 from graphveil.models import classcode, gap
 from graphveil.models.base import Estimator
-from graphveil.models.classcode.edge import rounds
-from graphveil.models.gap.edges import GapOnEdges
-from graphveil.models.gap.shape import Passing
-from graphveil.models.method import Outcome
-from graphveil.models.session import Session
-from graphveil.privacy import UndirectedEdge
-from graphveil.release import NeighborSumQuery, Release
-from graphveil.release.rows.neighbor_sums import NeighborSumData
 from graphveil.weights.registry import _NAMED, ONE
-from tests.models.conftest import with_little_training
 from tests.models.replayed import Pair, Replay, share_of_price
 
 pytestmark = pytest.mark.usefixtures("quick_classcode")
@@ -114,89 +102,6 @@ def test_no_edge_moves_a_fit_further_than_it_is_priced(
 ) -> None:
     share = largest_share(method, unit, weights, monkeypatch)
     assert share > (0.2 if weights in LOOSE else 0.99)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Bug = Callable[[pytest.MonkeyPatch], None]
-
-
-def a_weight_is_charged_at_nine_tenths(patch: pytest.MonkeyPatch) -> None:
-    largest = NeighborSumQuery._largest_similarity
-    patch.setattr(NeighborSumQuery, "_largest_similarity", lambda self, unit: 0.9 * largest(self, unit))
-    patch.setattr("graphveil.release.calibrate._costs", lambda *_: True)
-
-
-def an_edge_is_charged_for_one_of_its_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(UndirectedEdge, "pair_shift", lambda self, forward, backward: max(forward, backward))
-
-
-def weights_read_what_neighbours_look_like(patch: pytest.MonkeyPatch) -> None:
-    ask = Release.ask
-
-    def from_edges(self: Release, data: Any) -> Any:
-        if not isinstance(data, NeighborSumData):
-            return ask(self, data)
-        graph, rows = self._private._adjacency, data.vectors if data.keys is None else data.keys
-        summed = torch.zeros_like(rows)
-        into = torch.arange(len(rows)).repeat_interleave(graph.indptr.diff())
-        summed.index_add_(0, into, rows[graph.indices.long()])
-        return ask(self, replace(data, keys=rows - 3 * summed))
-
-    patch.setattr(Release, "ask", from_edges)
-
-
-def a_row_is_expected_to_be_as_long_as_its_edges_weigh(patch: pytest.MonkeyPatch) -> None:
-    listen = rounds.Rounds.listen
-
-    def on_edges(self: rounds.Rounds, *data: Any) -> None:
-        listen(self, *data)
-        degree = self._graph.adjacency.indptr.diff()[:, None].double()
-        self._moments[-1] = replace(self._moments[-1], mean=self._moments[-1].mean * (1 + degree))
-
-    patch.setattr(rounds.Rounds, "listen", on_edges)
-
-
-def a_message_is_what_was_heard_without_noise(patch: pytest.MonkeyPatch) -> None:
-    onward, fit, known = Passing.onward, GapOnEdges.fit, list[Adjacency]()
-
-    def heard(self: Passing, encoder: Any, rows: Tensor, answers: Any, std: float) -> Tensor:
-        degree = known[-1].indptr.diff()[:, None]
-        return onward(self, encoder, rows, [*answers[:-1], answers[-1] * (1 + degree)], std)
-
-    def fitted_with(self: GapOnEdges, graph: Graph, session: Session) -> Outcome:
-        known.append(graph.adjacency)
-        return fit(self, graph, session)
-
-    patch.setattr(GapOnEdges, "fit", fitted_with)
-    patch.setattr(Passing, "onward", heard)
-
-
-SEEDED = [
-    *((a_weight_is_charged_at_nine_tenths, m, w) for m, w in FITS if w not in (ONE, *LOOSE)),
-    (an_edge_is_charged_for_one_of_its_ends, "gap", "half_cos"),
-    (an_edge_is_charged_for_one_of_its_ends, "classcode", "half_cos"),
-    (weights_read_what_neighbours_look_like, "gap", "half_cos"),
-    (weights_read_what_neighbours_look_like, "classcode", "half_cos"),
-    (weights_read_what_neighbours_look_like, "classcode", "learned_public"),
-    (a_row_is_expected_to_be_as_long_as_its_edges_weigh, "classcode", "half_cos"),
-    (a_message_is_what_was_heard_without_noise, "gap", "half_cos"),
-]
-
-
-def _of(method: str, weights: str) -> Callable[[], None]:
-    """Return the check of one fit."""
-
-    def check() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            with_little_training(patch)
-            largest_share(method, "undirected-edge", weights, patch)
-
-    check.__name__ = f"largest_share[{method}, {weights}]"
-    return check
-
-
-BUGS = tuple((bug, _of(method, weights)) for bug, method, weights in SEEDED)
 
 
 def test_every_weight_of_the_table_is_replayed() -> None:

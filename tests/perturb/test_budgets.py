@@ -318,25 +318,3 @@ def test_lap_graph_draws_as_brute_force_does(monkeypatch: pytest.MonkeyPatch) ->
     common = plain > 900
     table = [np.append(part[common], part[~common].sum()) for part in (plain, fast)]
     assert stats.chi2_contingency(table).pvalue > 1e-4
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def arr_on_five_nodes() -> None:
-    """The law of ARR on five nodes keeps an epsilon of 1."""
-    laws = [arr_law(10, edges, perturb.ARR(epsilon=1.0)) for edges in range(11)]
-    assert worst_loss(laws) <= 1 + 1e-9, "a released graph loses more than epsilon"
-
-
-def edges_are_counted_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    queries = perturb.ARR.queries
-
-    def free(self: perturb.ARR, domain: Domain) -> tuple[object, ...]:
-        total, response = queries(self, domain)
-        return total, type(response)(self.epsilon)  # all of epsilon, and the number besides
-
-    patch.setattr(perturb.ARR, "queries", free)
-
-
-BUGS = [(edges_are_counted_for_nothing, arr_on_five_nodes)]

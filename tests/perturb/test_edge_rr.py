@@ -1,7 +1,5 @@
 """EdgeRR: four ways to find a tree, counts that cost epsilon once, and edges drawn from them."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -200,20 +198,3 @@ def test_a_tree_over_other_nodes_is_refused() -> None:
 
 def test_units_with_a_bound_are_those_of_edges() -> None:
     assert BlockCountQuery(1.0).event(UndirectedEdge()) == ApproximateDP(1.0)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def an_edge_is_counted_in_every_block_above_it(patch: pytest.MonkeyPatch) -> None:
-    counts = Blocks.counts
-
-    def twice(self: Blocks, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        found = counts(self, one, other)
-        found[0] = len(one)
-        return found
-
-    patch.setattr(Blocks, "counts", twice)
-
-
-BUGS = [(an_edge_is_counted_in_every_block_above_it, partial(one_edge_moves_one_count, epsilon=100.0))]

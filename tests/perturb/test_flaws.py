@@ -28,8 +28,6 @@ from graphveil.mechanisms.discrete_laplace import DiscreteLaplace
 from graphveil.mechanisms.edge_response import EdgeResponse
 from graphveil.mechanisms.paper_slots import TRUNCATION
 from graphveil.privacy import (
-    ApproximateDP,
-    DirectedEdge,
     Guarantee,
     MemoryLedger,
     UndirectedEdge,
@@ -38,7 +36,6 @@ from graphveil.privacy import (
 from graphveil.release import (
     ChunkDensityData,
     ChunkDensityQuery,
-    ChunkResponseQuery,
     EdgeTotalQuery,
     Release,
     ReleasePlan,
@@ -400,40 +397,3 @@ def test_18_public_edges_between_private_nodes_stay() -> None:
 def test_every_item_has_a_test() -> None:
     items = {int(name[5:7]) for name in globals() if name.startswith("test_") and name[5:7].isdigit()}
     assert items == {5, 6, 7, 8, 9, 10, 15, 16, 17, 18}
-
-
-# -- seeded bugs: what published code costs is told too low --------------------------------------------------
-
-Patch = pytest.MonkeyPatch
-
-
-def chunks_cost_what_they_are_sold_at(patch: Patch) -> None:
-    patch.setattr(ChunkDensityQuery, "event", lambda self, unit: ApproximateDP(self.epsilon))
-
-
-def the_density_of_one_end_is_charged(patch: Patch) -> None:
-    event = ChunkDensityQuery.event
-    patch.setattr(ChunkDensityQuery, "event", lambda self, unit: event(self, DirectedEdge()))
-
-
-def a_friendship_that_answers_twice_is_charged_once(patch: Patch) -> None:
-    patch.setattr(ChunkResponseQuery, "event", lambda self, unit: ApproximateDP(self.epsilon))
-
-
-def noise_that_is_cut_is_charged_as_whole_noise(patch: Patch) -> None:
-    patch.setattr(SeededTotalQuery, "event", lambda self, unit: ApproximateDP(self.epsilon))
-
-
-CHUNKS = partial(test_15_a_density_for_every_chunk_costs_more_than_its_share, chunk=8)
-BUGS = (
-    (chunks_cost_what_they_are_sold_at, CHUNKS),
-    (the_density_of_one_end_is_charged, CHUNKS),
-    (
-        a_friendship_that_answers_twice_is_charged_once,
-        test_15_both_directions_on_their_own_cost_a_friendship_twice,
-    ),
-    (
-        noise_that_is_cut_is_charged_as_whole_noise,
-        test_16_noise_that_is_cut_before_it_is_added_costs_ln_2_more,
-    ),
-)

@@ -1,7 +1,6 @@
 """What mechanisms share: public edges stay, nobody unlisted gets one, and what is asked is booked."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -267,15 +266,3 @@ def parsed(guarantee: Guarantee) -> object:
 def test_the_unit_of_private_slots_is_one_of_all() -> None:
     guarantee = perturb.arr(graph_of(), epsilon=1.0, **PRIVATE).guarantee  # type: ignore[arg-type]
     assert guarantee.protected == PrivateSlotEdge()
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def the_number_of_edges_is_released_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        DiscreteLaplace, "draw", lambda self, stream, rows: np.zeros((len(rows), 1), dtype=np.int64)
-    )
-
-
-BUGS = [(the_number_of_edges_is_released_as_it_is, partial(the_number_of_edges_has_its_noise, count=60))]

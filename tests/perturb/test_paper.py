@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -297,18 +296,3 @@ def test_the_pages_of_a_stored_graph_say_it(tmp_path: Path) -> None:
         folder = perturbed.save(tmp_path / str(number))
         assert "NOT A VALID GUARANTEE (paper mode)" in (folder / "RELEASED.md").read_text()
         assert json.loads((folder / "guarantee.json").read_text())["valid"] is False
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def published_code_is_given_a_guarantee(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(perturb.PaperEdgeRand, "deviations", lambda self, domain: ())
-
-
-BUGS = [
-    (
-        published_code_is_given_a_guarantee,
-        partial(test_no_guarantee_is_given_and_what_holds_is_told, name="edge-rand"),
-    )
-]

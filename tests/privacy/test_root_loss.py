@@ -1,7 +1,6 @@
 """Theorem A: the loss of steps in which a record reaches several roots, and what is no substitute for it."""
 
 import math
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -289,31 +288,3 @@ def test_no_steps_cost_less_than_they_are_charged_for_and_none_a_hundredth_more(
         )
         assert found <= charged * (1 + 2e-4), (seed, found, charged)  # its grid errs to either side
         assert charged <= 1.01 * found, (seed, found, charged)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def removals_are_charged_as_additions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RootPair, "removed", RootPair.added)
-
-
-def a_nulled_record_leaves_nothing_behind(patch: pytest.MonkeyPatch) -> None:
-    shipped = RootPair.of
-
-    def of(event: PoissonRoots) -> RootPair:
-        return replace(shipped(event), below=np.zeros(1))
-
-    patch.setattr(RootPair, "of", of)
-
-
-def one_step_has_its_golden_delta() -> None:
-    """In both directions."""
-    event, *deltas = next(step for step in ROOT_STEPS if step[0][2] > 1)
-    test_golden_deltas_of_one_step(event, *deltas)
-
-
-BUGS = tuple(
-    (bug, one_step_has_its_golden_delta)
-    for bug in (removals_are_charged_as_additions, a_nulled_record_leaves_nothing_behind)
-)

@@ -1,7 +1,6 @@
 """Bounded trees: whose tree one record changes, by brute force, and the orders of choosing that break."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,12 +13,10 @@ from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.privacy import NodeOwner, NodePromise, NodeUnit, PoissonRoots, UndirectedEdge
 from graphveil.release import TreeStepsQuery
-from graphveil.release.steps import bounded_trees
 from graphveil.release.steps.bounded_lists import NOBODY, cut_lists
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.release.steps.tree_steps import Reach
 
-Patch = pytest.MonkeyPatch
 Pairs = list[tuple[int, int]]
 
 
@@ -275,100 +272,3 @@ def test_unusable_steps_are_refused() -> None:
     for changes in ({"slots": 0}, {"depth": 0}, {"reach": 2}, {"pays": (True, False)}):
         with pytest.raises(ConfigError):
             steps(**changes)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def receivers_choose_before_sources(patch: Patch) -> None:
-    def swapped(self: BoundedTrees, number: int, level: int) -> torch.Tensor:
-        order = np.lexsort((self._owner, self._lists.numpy()))
-        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]
-        heard = cut_lists(target, source, self._nodes, self._cap, self._coins("cap", number, level)).numpy()
-        place = np.nonzero(heard != NOBODY)
-        pairs = sorted(zip(heard[place].tolist(), place[0].tolist(), strict=True))
-        source, target = (np.array([pair[end] for pair in pairs], dtype=np.int64) for end in (0, 1))
-        slots = self._coins("slots", number, level)
-        kept = cut_lists(source, target, self._nodes, self._slots or self._nodes, slots).numpy()
-        there = np.nonzero(kept != NOBODY)
-        order = np.lexsort((there[0], kept[there]))
-        return cut_lists(kept[there][order].astype(np.int64), there[0][order], self._nodes, self._cap, slots)
-
-    patch.setattr(BoundedTrees, "_level", swapped)
-
-
-def coins_are_for_places_in_the_table(patch: Patch) -> None:
-    def by_place(owner: np.ndarray, listed: np.ndarray, count: int, most: int, key: bytes) -> torch.Tensor:
-        coins = RowStream(key).blocks(np.arange(len(owner)), np.zeros(1, dtype=np.int64))[:, 0]
-        kept = np.full((count, most), NOBODY, dtype=np.int32)
-        for one in range(count):
-            own = np.flatnonzero(owner == one)
-            own = np.sort(own[np.argsort(coins[own])[:most]])
-            kept[one, : len(own)] = listed[own]
-        return torch.from_numpy(kept)
-
-    patch.setattr(bounded_trees, "cut_lists", by_place)
-
-
-def _reaching(change: Callable[..., Reach]) -> Callable[[Patch], None]:
-    def bug(patch: Patch) -> None:
-        shipped = Reach.of
-
-        def of(unit: NodeUnit, *, slots: int, depth: int) -> Reach:
-            return change(shipped, unit, slots, depth)
-
-        patch.setattr(Reach, "of", of)
-
-    bug.__name__ = change.__name__
-    return bug
-
-
-def a_record_pays_for_its_own_root_alone(of: Any, unit: NodeUnit, slots: int, depth: int) -> Reach:
-    return Reach(of(unit, slots=slots, depth=depth).slots, 1)
-
-
-def the_deepest_level_of_a_tree_is_not_paid_for(of: Any, unit: NodeUnit, slots: int, depth: int) -> Reach:
-    return Reach(slots, of(unit, slots=slots, depth=depth).roots - slots**depth)
-
-
-def a_replaced_record_is_paid_for_as_a_nulled_one(of: Any, unit: NodeUnit, slots: int, depth: int) -> Reach:
-    found: Reach = of(NodeOwner() if isinstance(unit, NodeOwner) else unit, slots=slots, depth=depth)
-    return found
-
-
-def friends_who_fill_a_free_slot_are_not_paid_for(of: Any, unit: NodeUnit, slots: int, depth: int) -> Reach:
-    found: Reach = of(unit, slots=slots, depth=depth)
-    return found if found.slots is None else Reach(slots, of(NodeOwner(), slots=slots, depth=depth).roots)
-
-
-BUGS = (
-    (
-        receivers_choose_before_sources,
-        partial(test_receivers_that_choose_first_let_a_hub_change_everybody, pairs=20),
-    ),
-    (
-        coins_are_for_places_in_the_table,
-        partial(test_coins_that_a_list_shifts_let_a_record_change_strangers, draw=by_position),
-    ),
-    (
-        _reaching(a_record_pays_for_its_own_root_alone),
-        test_steps_are_priced_for_all_roots_that_a_record_reaches,
-    ),
-    (
-        _reaching(the_deepest_level_of_a_tree_is_not_paid_for),
-        test_the_bound_for_two_layers_is_attained,
-    ),
-    (
-        _reaching(a_replaced_record_is_paid_for_as_a_nulled_one),
-        test_a_replaced_record_changes_up_to_twice_as_many,
-    ),
-    (
-        _reaching(friends_who_fill_a_free_slot_are_not_paid_for),
-        partial(
-            test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised,
-            depth=2,
-            slots=1,
-            degree=4,
-        ),
-    ),
-)

@@ -1,9 +1,7 @@
 """The engine is a choice of where edges lie: every query answers with the same bytes."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ import torch
 import graphveil as gv
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Adjacency, Graph, open_graph
-from graphveil.graph.blocks import Edges
 from graphveil.graph.stored.folder import first_manifest, held
 from graphveil.graph.stored.manifest import OFFSETS, SOURCES
 from graphveil.graph.stored.writing import write_blocks
@@ -161,31 +158,3 @@ def test_what_is_derived_is_in_memory_again(tmp_path: Path) -> None:
 def test_a_block_of_no_rows_is_refused() -> None:
     with pytest.raises(ConfigError, match="block_rows=0"):
         DiskEngine(block_rows=0)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def _blocks(change: Callable[[Edges], Edges]) -> Callable[[pytest.MonkeyPatch], None]:
-    def bug(patch: pytest.MonkeyPatch) -> None:
-        shipped = DiskEngine.blocks
-
-        def changed(self: DiskEngine, adjacency: Adjacency, first: int = 0) -> Iterator[Edges]:
-            return map(change, shipped(self, adjacency, first))
-
-        patch.setattr(DiskEngine, "blocks", changed)
-
-    bug.__name__ = change.__name__
-    return bug
-
-
-def a_block_on_disk_is_numbered_from_zero(block: Edges) -> Edges:
-    return replace(block, start=0, stop=len(block))
-
-
-BUGS = (
-    (
-        _blocks(a_block_on_disk_is_numbered_from_zero),
-        partial(test_every_query_answers_with_the_same_bytes, name="steered"),
-    ),
-)

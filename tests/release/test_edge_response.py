@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
-from graphveil.graph.blocks import Edges
 from graphveil.graph.domain import Domain
 from graphveil.privacy import (
     ApproximateDP,
@@ -123,35 +121,3 @@ def test_a_share_out_of_range_is_refused() -> None:
     )
     with pytest.raises(ReleaseError, match="share"):
         release.ask(EdgeResponseData(DOMAIN, 1.5))
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_friendship_is_flipped_in_both_of_its_rows(patch: pytest.MonkeyPatch) -> None:
-    between = Domain.between
-
-    def both(self: Domain, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-        rest = between(self, target, source)
-        return np.unique(np.concatenate([between(self, source, target), (rest + 1) % self.slots.total]))
-
-    patch.setattr(Domain, "between", both)
-    patch.setattr(Domain, "of", lambda self, edges: (both(self, *ends(edges)), 0, self.slots.total))
-
-
-def ends(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
-    target = np.repeat(np.arange(edges.start, edges.stop), edges.degrees.numpy())
-    return edges.sources.numpy(), target
-
-
-def a_friendship_moves_one_slot() -> None:
-    """Toggle friendships under a fixed key: one slot may change."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseKey, "query_key", lambda self, descriptor: bytes(32))
-        for number in range(20):
-            pair = number, number + 3
-            both = [drawn(edges, UndirectedEdge(), False) for edges in (EDGES, [*EDGES, pair])]
-            assert len(both[0] ^ both[1]) <= 1, "more than one slot has changed"
-
-
-BUGS = [(a_friendship_is_flipped_in_both_of_its_rows, a_friendship_moves_one_slot)]

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from graphveil.errors import CalibrationError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
-from graphveil.mechanisms import StepNoise, public_rate
+from graphveil.mechanisms import public_rate
 from graphveil.privacy import (
     DirectedEdge,
     MemoryLedger,
@@ -46,7 +46,6 @@ from graphveil.release import (
 from graphveil.release.plan import hops
 from graphveil.release.private_edges import PrivateEdges
 from graphveil.release.steps import edge_gradients, edge_training
-from graphveil.release.steps.training_steps import OneProcessNoise
 
 NODES, DIM, CLASSES = 6, 2, 3
 KEY = bytes(range(32))
@@ -250,69 +249,6 @@ def test_an_undirected_edge_that_counts_in_both_directions_is_charged_twice() ->
 
 
 # -- bugs that a careless change might bring ---------------------------------------------------------------
-
-
-def half_the_change(patch: Patch) -> None:
-    patch.setattr(EdgeAttentionQuery, "sensitivity", lambda query, unit: query.clip)
-
-
-def the_wrong_relation(patch: Patch) -> None:
-    event = EdgeAttentionQuery.event
-    patch.setattr(
-        EdgeAttentionQuery, "event", lambda query, unit: replace(event(query, unit), relation="add_remove")
-    )
-
-
-def both_directions(patch: Patch) -> None:
-    patch.setattr(
-        edge_gradients, "used_once", lambda sources, targets, learns: np.ones(len(sources), dtype=bool)
-    )
-
-
-def towards_many_friends(patch: Patch) -> None:
-    """Orient towards the end with more friends, which is a function of the edges."""
-    shipped = edge_gradients._in_edges
-
-    def by_degree(
-        examples: edge_gradients.Examples, nodes: Tensor, query: EdgeAttentionQuery
-    ) -> edge_gradients._InEdges:
-        degrees = examples.private._adjacency.indptr.diff()
-        edges = shipped(examples, nodes, replace(query, oriented=False))
-        here, there = degrees[nodes[edges.places]], degrees[edges.sources]
-        used = (here > there) | ((here == there) & (nodes[edges.places] > edges.sources))
-        return edge_gradients._InEdges(edges.sources[used], edges.places[used])
-
-    patch.setattr(edge_gradients, "_in_edges", by_degree)
-
-
-def no_clipping(patch: Patch) -> None:
-    shipped = edge_gradients.clipped_sum
-    for module in (edge_gradients, edge_training):
-        patch.setattr(module, "clipped_sum", lambda *args: shipped(*args[:-1], replace(args[-1], clip=1e6)))
-
-
-def no_noise(patch: Patch) -> None:
-    _noise(patch, lambda law, step: np.zeros(law.parameters, dtype=np.int64))
-
-
-def the_same_noise_in_every_step(patch: Patch) -> None:
-    shipped = StepNoise.noise
-    _noise(patch, lambda law, step: shipped(law, 0))
-
-
-def _noise(patch: Patch, draw: Callable[..., object]) -> None:
-    patch.setattr(OneProcessNoise, "noise", draw)
-
-
-BUGS = (
-    (half_the_change, CHECKS[2]),
-    (the_wrong_relation, CHECKS[2]),
-    (no_clipping, CHECKS[1]),
-    (both_directions, CHECKS[0]),
-    (towards_many_friends, CHECKS[0]),
-    (no_noise, CHECKS[3]),
-    (the_same_noise_in_every_step, CHECKS[3]),
-)
 
 
 # -- the price ---------------------------------------------------------------------------------------------

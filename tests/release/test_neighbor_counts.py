@@ -1,13 +1,11 @@
 """Counts of neighbours: every toggled edge moves one whole number by one, whatever the groups."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from contracts import replay
-from mechanisms import test_discrete_laplace
 
 from graphveil.audit.silence import unnoised
 from graphveil.errors import ConfigError, ReleaseError, UnitError
@@ -23,9 +21,7 @@ from graphveil.release import (
     ReleasePlan,
     RowRange,
 )
-from graphveil.release.rows import neighbor_counts
 
-Patch = pytest.MonkeyPatch
 CLASSES = 3
 QUERY = NeighborCountQuery("train/val/target", (0, 1, 2), 1.0, CLASSES)
 BOTH_ENDS = NeighborCountQuery("train/val/target", None, 1.0, CLASSES)
@@ -142,45 +138,3 @@ def test_bad_fields_are_refused() -> None:
         NeighborCountQuery("all", (), 1.0, 3)
     with pytest.raises(ConfigError, match="epsilon"):
         NeighborCountQuery("all", (0,), 0.0, 3)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def both_ends_of_an_edge_are_counted(patch: Patch) -> None:
-    patch.setattr(
-        neighbor_counts, "counts_at_target", lambda sources, targets, ranks: np.ones(len(sources), dtype=bool)
-    )
-
-
-def the_direction_between_equals_follows_how_many_edges_there_are(patch: Patch) -> None:
-    patch.setattr(
-        neighbor_counts,
-        "rises",
-        lambda sources, targets: (sources < targets) == bool(len(sources) // 2 % 2),
-    )
-
-
-def counts_at_both_ends_are_booked_once(patch: Patch) -> None:
-    patch.setattr(NeighborCountQuery, "changed", lambda query, unit: 1)
-
-
-def counts_of_neighbours_have_less_noise(patch: Patch) -> None:
-    draw = DiscreteLaplace.draw
-    patch.setattr(
-        DiscreteLaplace, "draw", lambda law, *data: draw(DiscreteLaplace(1.04 * law.epsilon), *data)
-    )
-
-
-def noise_has_the_law_of_its_epsilon() -> None:
-    """The law of the noise."""
-    test_discrete_laplace.has_the_law(0.5)
-
-
-BUGS: tuple[tuple[Callable[[Patch], None], Callable[[], None]], ...] = (
-    (both_ends_of_an_edge_are_counted, an_edge_moves_one_count_by_one),
-    (the_direction_between_equals_follows_how_many_edges_there_are, an_edge_moves_one_count_by_one),
-    (counts_at_both_ends_are_booked_once, counts_at_both_ends_cost_twice),
-    (counts_of_neighbours_have_less_noise, counts_have_their_noise),
-    (counts_of_neighbours_have_less_noise, noise_has_the_law_of_its_epsilon),
-)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_sealed import messages_are_sent_as_they_are
 
 from graphveil._sealed import Box, seal_to
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
@@ -27,8 +25,6 @@ from graphveil.release.engines.named import engine_for
 from graphveil.release.engines.on_ray import RayEngine
 from release.test_disk_engine import drawn, stored
 from release.test_engines import SourceIds, star, works
-
-Patch = pytest.MonkeyPatch
 
 
 def sent(name: str, value: object, box: Box) -> Parcel:
@@ -243,64 +239,3 @@ def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> Non
 
 def test_ray_is_told_to_report_to_nobody() -> None:
     assert joining._QUIET["RAY_USAGE_STATS_ENABLED"] == "0"
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_failure_is_told_with_its_values(patch: Patch) -> None:
-    patch.setattr("graphveil.release.engines.cluster.worker._words", str)
-
-
-def a_worker_keeps_its_work_and_its_key(patch: Patch) -> None:
-    patch.setattr(Worker, "end", lambda self, query: None)
-
-
-def a_late_end_ends_whatever_is_done_by_then(patch: Patch) -> None:
-    patch.setattr(Worker, "end", lambda self, query: setattr(self, "_work", None))
-
-
-def values_are_as_long_as_they_are(patch: Patch) -> None:
-    patch.setattr(parcels, "_coarse", lambda size: size)
-
-
-def a_worker_answers_from_blocks_of_another_graph(patch: Patch) -> None:
-    see = Worker.see
-
-    def keeping(self: Worker, name: str, stored: Parcel | None) -> str:
-        kept = self._kept
-        said = see(self, name, stored)
-        self._kept = kept
-        return said
-
-    patch.setattr(Worker, "see", keeping)
-
-
-def a_folder_that_has_changed_is_believed(patch: Patch) -> None:
-    patch.setattr("graphveil.graph.stored.checked.check_block", lambda *_: None)
-
-
-BUGS = (
-    *(
-        (bug, check)
-        for bug, check in (
-            (
-                messages_are_sent_as_they_are,
-                partial(test_values_arrive_as_they_were_and_parts_tell_nothing, part=1 << 20),
-            ),
-            (a_failure_is_told_with_its_values, test_what_goes_wrong_is_said_without_a_value),
-            (a_worker_keeps_its_work_and_its_key, test_what_goes_wrong_is_said_without_a_value),
-            (
-                a_late_end_ends_whatever_is_done_by_then,
-                test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it,
-            ),
-            (values_are_as_long_as_they_are, test_the_size_of_a_block_tells_no_degree),
-            (a_worker_answers_from_blocks_of_another_graph, test_blocks_are_remembered_for_one_graph),
-            (
-                a_folder_that_has_changed_is_believed,
-                test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened,
-            ),
-        )
-        if find_spec("ray") is not None
-    ),
-)

@@ -1,13 +1,9 @@
 """Fresh releases: only where they are allowed, booked once before they are computed, and kept."""
 
 import json
-import secrets
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +19,7 @@ from graphveil.ledger.bookings import DataSetLedger
 from graphveil.privacy import Entry, Gaussian, UndirectedEdge
 from graphveil.release.journal import FolderJournal
 from graphveil.serve import Allowance, Keys, Limits, Service
-from graphveil.serve.keys import Key
 from graphveil.serve.releases import office
-from graphveil.serve.releases.books import Books, QuestionLedger
 from serve.folders import SECRET, run_of
 
 UNIT = "undirected-edge"
@@ -272,90 +266,3 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
         answer = invoke("serve", run, *flags)
         assert answer.code == 2
         assert "--allow-releases" in answer.err
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-Patch = pytest.MonkeyPatch
-
-
-def _on_a_run(test: Callable[..., None], **more: Any) -> Callable[[Path, Patch], None]:
-    """Return a test of a server as a check of one on a fresh run, for the table of seeded bugs."""
-
-    def check(tmp_path: Path, monkeypatch: Patch) -> None:
-        served = Served(fit_into(tmp_path / "run"), tmp_path)
-        given = {"tmp_path": tmp_path, "monkeypatch": monkeypatch}
-        test(
-            served, **{name: one for name, one in given.items() if name in signature(test).parameters}, **more
-        )
-
-    words = ", ".join(one for one in more.values() if isinstance(one, str))
-    check.__name__ = f"{test.__name__}[{words}]" if words else test.__name__
-    return check
-
-
-def what_was_drawn_is_forgotten(patch: Patch) -> None:
-    patch.setattr(FolderJournal, "resume", lambda self, plan: None)
-    patch.setattr(FolderJournal, "load", lambda self, index: None)
-
-
-def each_asking_is_booked_under_a_new_name(patch: Patch) -> None:
-    patch.setattr(Books, "reference", lambda self, parts: secrets.token_hex(16))
-
-
-def graphs_of_the_same_fit_are_one_question(patch: Patch) -> None:
-    reference = Books.reference
-    patch.setattr(Books, "reference", lambda self, parts: reference(self, parts[:1]))
-
-
-def what_the_operator_allowed_is_not_asked(patch: Patch) -> None:
-    def check(self: QuestionLedger, entry: Entry) -> None:
-        for ledger in self._shared:
-            ledger.check(replace(entry, release_id=self._reference))
-
-    patch.setattr(QuestionLedger, "check", check)
-
-
-def the_server_asks_its_own_book_alone(patch: Patch) -> None:
-    record = QuestionLedger.record
-
-    def alone(self: QuestionLedger, entry: Entry) -> None:
-        self._shared = ()
-        record(self, entry)
-
-    patch.setattr(QuestionLedger, "record", alone)
-    patch.setattr(QuestionLedger, "begun", property(lambda self: self._own.holds(self._reference)))
-
-
-def the_training_data_pay_nothing(patch: Patch) -> None:
-    patch.setattr(office.Office, "_also_paying", lambda self: [])
-
-
-def any_key_spends(patch: Patch) -> None:
-    find = Keys.find
-
-    def spender(self: Keys, text: str) -> Key | None:
-        found = find(self, text)
-        return found and found.model_copy(update={"releases": True})
-
-    patch.setattr(Keys, "find", spender)
-
-
-ONCE = _on_a_run(test_who_asks_again_after_a_failure_pays_nothing_again, place=FolderJournal, name="store")
-QUICK = (what_was_drawn_is_forgotten, each_asking_is_booked_under_a_new_name)
-REFUSED = partial(_on_a_run, test_what_does_not_fit_is_refused_before_anything_is_read)
-BUGS = (
-    (what_was_drawn_is_forgotten, ONCE),
-    (each_asking_is_booked_under_a_new_name, ONCE),
-    (
-        graphs_of_the_same_fit_are_one_question,
-        _on_a_run(test_a_release_is_booked_once_and_has_the_same_bytes_ever_after),
-    ),
-    (what_the_operator_allowed_is_not_asked, REFUSED(epsilon="1.4", limit="9")),
-    (the_server_asks_its_own_book_alone, REFUSED(epsilon="9", limit="1.2")),
-    (
-        the_training_data_pay_nothing,
-        _on_a_run(test_the_training_data_pay_too_as_the_graphs_may_share_edges),
-    ),
-    (any_key_spends, _on_a_run(test_a_key_spends_only_if_it_was_made_for_that)),
-)

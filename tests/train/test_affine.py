@@ -1,6 +1,5 @@
 """Gradients of affine maps that are never formed: the same sums as star by star."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil.models.gnn.route import route_of
-from graphveil.train.affine import AffineGradients, affine_parts
+from graphveil.train.affine import affine_parts
 from graphveil.train.stars import StarSum
 
 INPUTS, CLASSES, WIDTH = 40, 3, 4
@@ -109,31 +108,3 @@ def test_small_maps_are_formed_and_nothing_stays_on_the_module() -> None:
     assert not affine_parts(module, 100)
     sums(module.double(), "ghost", 1.0)
     assert not any(part._forward_hooks for part in module.modules())
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_record_without_finite_numbers_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AffineGradients, "drop", lambda self, bad: None)
-
-
-def dropping_writes_into_what_records_share(patch: pytest.MonkeyPatch) -> None:
-    def drop(self: AffineGradients, bad: Tensor) -> None:
-        for record in bad.nonzero()[:, 0].tolist():
-            self.inputs[record].zero_()
-            self.deltas[record].zero_()
-
-    patch.setattr(AffineGradients, "drop", drop)
-
-
-BUGS = (
-    (
-        a_record_without_finite_numbers_stays,
-        partial(test_a_record_without_finite_numbers_is_dropped_alone, Wide),
-    ),
-    (
-        dropping_writes_into_what_records_share,
-        partial(test_a_record_without_finite_numbers_is_dropped_alone, Alike),
-    ),
-)

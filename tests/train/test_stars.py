@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from graphveil.models.gnn.route import route_of
 from graphveil.train import affine, clipped, gathered, stars
 from graphveil.train.affine import AffineGradients
 from graphveil.train.clipped import clip_factors
-from graphveil.train.gathered import Gathered, Rooms
+from graphveil.train.gathered import Gathered
 from graphveil.train.stars import StarSum
 
 with warnings.catch_warnings():  # of torch.jit, which torch_geometric still calls as it is imported
@@ -290,85 +289,3 @@ def test_a_module_runs_in_float32_where_it_comes_to_the_same(kind: type[Net], dt
     torch.manual_seed(0)
     found = route_of(kind(CONVOLUTIONS["sage"]), INPUTS, CLASSES)
     assert found.dtype == getattr(torch, dtype) and found.route == "ghost"
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def rows_that_cancel_have_the_norm_of_their_rounding(patch: Patch) -> None:
-    patch.setattr(affine, "_UNCANCELLED", 0.0)
-
-
-def norms_of_rows_that_cancel_are_float32(patch: Patch) -> None:
-    shipped = AffineGradients.square_norms
-
-    def coarse(self: AffineGradients, *, bias: bool) -> Tensor:
-        return shipped(AffineGradients(self.inputs.float(), self.deltas.float()), bias=bias).double()
-
-    patch.setattr(AffineGradients, "square_norms", coarse)
-
-
-def a_bias_is_left_out_of_the_norm(patch: Patch) -> None:
-    shipped = AffineGradients.square_norms
-    patch.setattr(AffineGradients, "square_norms", lambda self, *, bias: shipped(self, bias=False))
-
-
-def an_index_reads_the_next_records_rows(patch: Patch) -> None:
-    patch.setattr(
-        gathered, "_shifted", lambda index, rows: (index + rows * torch.arange(len(index))[:, None]).flatten()
-    )
-
-
-def rows_that_are_read_are_not_computed(patch: Patch) -> None:
-    patch.setattr(stars, "alike", lambda found, others: True)
-
-
-def a_room_is_taken_twice(patch: Patch) -> None:
-    shipped = Rooms.take
-
-    def take(self: Rooms, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        self.begin()
-        return shipped(self, like, shape)
-
-    patch.setattr(Rooms, "take", take)
-
-
-def norms_of_formed_gradients_miss_a_piece(patch: Patch) -> None:
-    def norms(gradients: Tensor) -> Tensor:
-        found = clipped.square_norms(gradients)
-        found[2:4] = 0
-        return found
-
-    patch.setattr(stars, "square_norms", norms)
-
-
-def factors_are_those_of_the_first_piece(patch: Patch) -> None:
-    def add(out: Tensor, gradients: Tensor, factors: Tensor) -> None:
-        for part in clipped._pieces(gradients):
-            out.view(-1).addmv_(part.double().t(), factors[: len(part)])
-
-    patch.setattr(stars, "add_scaled", add)
-
-
-BUGS = (
-    (a_room_is_taken_twice, partial(test_rooms_and_pieces_change_no_sum, route="ghost")),
-    (norms_of_formed_gradients_miss_a_piece, partial(test_rooms_and_pieces_change_no_sum, route="vmap")),
-    (factors_are_those_of_the_first_piece, partial(test_rooms_and_pieces_change_no_sum, route="vmap")),
-    (rows_that_are_read_are_not_computed, test_rows_that_are_read_without_a_gradient_pass_the_map),
-    (
-        rows_that_cancel_have_the_norm_of_their_rounding,
-        partial(test_large_rows_that_cancel_are_clipped_all_the_same, size=1e10, dtype=torch.float64),
-    ),
-    (
-        norms_of_rows_that_cancel_are_float32,
-        partial(test_large_rows_that_cancel_are_clipped_all_the_same, size=1e2, dtype=torch.float64),
-    ),
-    (
-        a_bias_is_left_out_of_the_norm,
-        partial(test_no_record_adds_more_than_the_clipping_norm_in_float32, name="sage", route="ghost"),
-    ),
-    (
-        an_index_reads_the_next_records_rows,
-        partial(test_no_index_reads_the_next_records_rows, beyond=-1),
-    ),
-)

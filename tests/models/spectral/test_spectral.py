@@ -12,7 +12,6 @@ from graphveil.graph import Graph
 from graphveil.models.classcode import ClassCode
 from graphveil.models.mlp import MLP
 from graphveil.models.spectral import Spectral
-from graphveil.models.spectral import method as spectral_method
 from graphveil.privacy import ledger_of
 from models import blind
 from models.spectral.lists import listed
@@ -120,14 +119,3 @@ def test_graphs_that_cannot_be_read_are_refused_unbooked() -> None:
     with pytest.raises(GraphError, match="this graph's edges are directed"):
         Spectral(unit="none").fit(directed)
     assert not ledger_of(graph.edge_set).entries and not ledger_of(directed.edge_set).entries
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def lists_are_read_from_true_edges(patch: pytest.MonkeyPatch) -> None:
-    released = spectral_method.released
-    patch.setattr(spectral_method, "released", lambda graph, *more: (released(graph, *more)[0], graph))
-
-
-BUGS = [(lists_are_read_from_true_edges, sees_the_released_graph_alone)]

@@ -1,7 +1,5 @@
 """Very many nodes are learned from by a sample, which ids alone decide."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from graphveil.models.classcode.edge import likelihood
 from graphveil.models.training import clear, sample
 from graphveil.models.training.sample import learned_from, sample_words
 
-Patch = pytest.MonkeyPatch
 NODES = 400
 
 
@@ -111,36 +108,3 @@ def test_rows_are_as_likely_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(likelihood, "_NODES", 10)
     parts = likelihood.fit_shape(rows, signal, prior, labels, nodes)
     assert parts[0] == whole[0] and torch.allclose(parts[1], whole[1], rtol=1e-12)
-
-
-# -- seeded bugs -------------------------------------------------------------------------------------------
-
-
-def a_sample_is_the_first_rows_of_the_table(patch: Patch) -> None:
-    patch.setattr(sample, "_hashes", lambda ids: np.arange(len(ids)))
-
-
-def a_sample_follows_how_many_others_there_are(patch: Patch) -> None:
-    def drawn(ids: np.ndarray) -> np.ndarray:
-        return np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]
-
-    patch.setattr(sample, "_hashes", drawn)
-
-
-def features_are_learned_from_all_nodes(patch: Patch) -> None:
-    patch.setattr("graphveil.models.features.crossfit.learned_from", lambda graph, nodes, *most: nodes)
-
-
-def ids_alone_decide() -> None:
-    """Neither their order nor others."""
-    test_neither_order_nor_other_nodes_decide_who_is_in_the_sample(NUMBERS)
-
-
-BUGS = (
-    (a_sample_is_the_first_rows_of_the_table, ids_alone_decide),
-    (a_sample_follows_how_many_others_there_are, ids_alone_decide),
-    (
-        features_are_learned_from_all_nodes,
-        partial(test_features_outside_of_the_sample_teach_nothing, model=ClassCode),
-    ),
-)

@@ -1,0 +1,3190 @@
+"""The table of seeded bugs: source mutations by qualified name, each with the test that must fail.
+
+Each entry has the fields
+
+* `name`: what is wrong, unique in this table;
+* `edits`: a list of (`module:qualname`, old text, new text). The old text occurs exactly once there;
+* `test`: one or several pytest node ids. Each must fail with the edits and pass without them;
+* `reason` (optional): text that the failure must contain. Without it only failed assertions count;
+* `paths` (optional): "torch" runs as if llvmlite were missing, "compiled" with it.
+
+`python benchmarks/mutations.py` runs all entries.
+"""
+
+BUGS = [
+    # -- Releases: sensitivity, noise, sums, digests, accounting, resuming
+    dict(
+        name="rows_are_not_checked_against_their_bound",
+        edits=[
+            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            (
+                "graphveil.release.rows.compact:_fill_program",
+                'kept = code(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")',
+                "kept = grid",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_row_may_be_a_ten_thousandth_over_its_bound",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:grid_table",
+                "np.square(bound)[:, 0]",
+                "np.square(1.0001 * bound)[:, 0]",
+            ),
+            (
+                "graphveil.release.rows.compact:_fill_program",
+                'norm = code.total(code(f"fmul {real} {grid}, {grid}"), width)',
+                "norm = code(f\"fmul double {code.total(code(f'fmul {real} {grid}, {grid}'), width)}, 0.9998\")",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_row_one_step_over_its_bound_counts_for_nothing]",
+        reason="longer than its bound was heard",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="rows_are_rounded_to_the_nearest_step_unchecked",
+        edits=[
+            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            (
+                "graphveil.release.rows.compact:_fill_program",
+                'kept = code(f"select i1 {fits}, {real} {grid}, {real} zeroinitializer")',
+                "kept = grid",
+            ),
+            (
+                "graphveil.release.rows.neighbor_sums:grid_table",
+                "np.trunc(grid, out=grid)",
+                "np.rint(grid, out=grid)",
+            ),
+            ("graphveil.release.rows.compact:_fill_program", 'f"trunc.v{width}f64"', 'f"rint.v{width}f64"'),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="an_undirected_edge_is_charged_for_one_row",
+        edits=[
+            (
+                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "math.hypot(forward, backward)",
+                "max(forward, backward)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="three_hops_are_charged_as_one",
+        edits=[("graphveil.privacy.accountant:_worst_pair", "np.sum([table", "np.max([table")],
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="the_steered_table_is_completed",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:grid_table",
+                "weights = np.array(query.weights.table) * query.vector_steps",
+                "weights = np.where(np.array(query.weights.table) == 0, 1.0, query.weights.table) * query.vector_steps",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="an_edge_is_counted_in_both_directions",
+        edits=[
+            (
+                "graphveil.release.counts.edge_counts:noisy_cells",
+                "np.where(np.eye(classes, dtype=bool), 4, 2)",
+                "np.where(np.eye(classes, dtype=bool), 2, 1)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="counts_are_not_charged",
+        edits=[
+            (
+                "graphveil.release.counts.edge_counts:EdgeCountQuery.event",
+                "cost = self.sigma[0] ** -2",
+                "cost = 0.0",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[steered_rows_and_counts_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="the_weight_back_is_not_charged",
+        edits=[
+            (
+                "graphveil.release.rows.group_weights:GroupWeights.shifts",
+                "unit.pair_shift(self.table[g][h] * by[h], self.table[h][g] * by[g])",
+                "unit.pair_shift((self.table[g][h] > 0.5) * self.table[g][h] * by[h], (self.table[h][g] > 0.5) * self.table[h][g] * by[g])",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[few_labels_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="contributions_are_divided_by_the_senders_degree",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "vectors, public = data.arrays[0], data.public",
+                "vectors, public = data.arrays[0], data.public\n        degrees = torch.bincount(private._adjacency.indices, minlength=len(vectors))\n        vectors = vectors / degrees.clamp_min(1)[:, None]",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[hops_cost_what_they_are_booked_with]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="isolated_nodes_are_dropped",
+        edits=[
+            (
+                "graphveil.release.release:Release.ask",
+                "return answer",
+                'if query.kind == "rows":\n                answer = answer[self._private._adjacency.indptr.diff() > 0]\n            return answer',
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbours]",
+    ),
+    dict(
+        name="isolated_nodes_get_no_noise",
+        edits=[
+            (
+                "graphveil.release.rows.row_noise:noise_rows",
+                "np.array([kind == law for kind in noise.noise])[own]",
+                "np.array([kind == law for kind in noise.noise])[own] & (edges.degrees.numpy() > 0)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[the_path_is_the_same_for_neighbours]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="rows_are_normalised_without_a_margin_to_a_hair_above_one",
+        edits=[("graphveil.propagation.normalize:", "_MARGIN = 1 + 1e-6", "_MARGIN = 1 - 1e-6")],
+        test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="the_next_hop_takes_noisy_rows_as_they_are",
+        edits=[
+            (
+                "graphveil.propagation.normalize:shrink_unit",
+                "noise = math.sqrt(noisy.shape[1]) * std",
+                "return noisy.double()\n    noise = math.sqrt(noisy.shape[1]) * std",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[inputs_are_never_longer_than_one]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="sources_have_no_budget",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.answer",
+                "own_sums(private, squared[levels.numpy()] if steered else squared)",
+                "np.zeros(len(vectors), dtype=np.int64)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="a_sources_budget_is_divided_by_who_sends_to_it",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.answer",
+                "listed = own_sums(private, squared[levels.numpy()] if steered else squared)",
+                "graph = private._adjacency\n        into = np.repeat(np.arange(len(vectors)), graph.indptr.diff().numpy())\n        heard = np.broadcast_to(squared[levels.numpy()], len(vectors))[graph.indices.numpy()]\n        listed = np.bincount(into, weights=heard, minlength=len(vectors)).astype(np.int64)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="a_sources_budget_is_divided_without_the_levels",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.answer",
+                "own_sums(private, squared[levels.numpy()] if steered else squared)",
+                "own_sums(private, np.array([LEVEL]))",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="every_group_may_send_what_the_largest_may",
+        edits=[
+            ("graphveil.release.rows.pushes:PushQuery.caps", "Fraction(bound)", "Fraction(max(self.bounds))")
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="long_vectors_are_pushed_as_they_are",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.caps",
+                "math.floor(LEVEL *",
+                "10_000 * math.floor(LEVEL *",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="a_replaced_record_is_charged_as_a_nulled_one",
+        edits=[("graphveil.privacy.unit:NodeUnit.change", "2.0 if self.replace_one else 1.0", "1.0")],
+        test="tests/contracts/test_checks.py::test_a_release[replaced_records_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="short_lists_are_weighed_up",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:push_table",
+                "np.maximum(listed, LEVEL * query.degree_budget)",
+                "np.maximum(listed, LEVEL)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_mutual_edge_moves_pushes_by_what_is_stated]",
+    ),
+    dict(
+        name="a_promised_node_is_charged_for_one_row",
+        edits=[
+            (
+                "graphveil.privacy.unit:NodePromise.pair_shift",
+                "self.change * math.sqrt(self.max_degree) * max(forward, backward)",
+                "max(forward, backward)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[promised_nodes_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="only_degrees_of_one_direction_are_promised",
+        edits=[
+            ("graphveil.release.rows.own_lists:passes", " or bool((out_degrees(private) > most).any())", "")
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_broken_promise_is_refused]",
+    ),
+    dict(
+        name="all_candidates_of_a_tally_are_charged_as_one",
+        edits=[
+            (
+                "graphveil.release.counts.accuracy_counts:AccuracyCountQuery.sensitivity",
+                "math.sqrt(self.candidates)",
+                "1.0",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[tallies_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="a_record_that_goes_from_wrong_to_right_is_charged_once",
+        edits=[
+            (
+                "graphveil.release.counts.outcome_counts:OutcomeCountQuery.sensitivity",
+                "math.sqrt(of_records(unit).change)",
+                "1.0",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[outcomes_cost_what_they_are_booked_with]",
+    ),
+    dict(
+        name="heavy_rows_get_the_noise_of_all",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.answer",
+                "public.sampler(self.sigma * self.steps / g)",
+                "public.sampler(self.sigma * self.steps)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_pushed_row_has_its_noise]",
+    ),
+    dict(
+        name="rows_of_no_weight_are_released",
+        edits=[
+            (
+                "graphveil.release.rows.pushes:PushQuery.answer",
+                "tuple(g / self.steps for g in self.weights)",
+                "(max(self.weights) / self.steps,) * len(self.weights)",
+            ),
+            (
+                "graphveil.release.rows.row_noise:RowNoise.scale",
+                "if kinds is not None and None in self.noise:",
+                "if False:",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[rows_that_are_not_released_are_zeros]",
+    ),
+    dict(
+        name="rows_of_no_weight_keep_the_sign_of_their_sum",
+        edits=[
+            (
+                "graphveil.release.rows.row_noise:RowNoise.scale",
+                "if kinds is not None and None in self.noise:",
+                "if False:",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[rows_that_are_not_released_are_zeros]",
+    ),
+    dict(
+        name="a_tally_is_exact",
+        edits=[
+            (
+                "graphveil.release.counts.record_counts:noisy_counts",
+                "(exact * int(steps) + drawn) / steps",
+                "exact * 1.0",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_count_of_a_tally_has_noise]",
+    ),
+    dict(
+        name="a_push_is_not_bound_to_its_levels",
+        edits=[
+            (
+                "graphveil.release.release:Release.ask",
+                "self._commit(prepared.arrays)",
+                "self._commit(prepared.arrays[:1])",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[pushes_share_no_noise_under_one_key]",
+    ),
+    dict(
+        name="training_noise_is_a_function_of_the_key_alone",
+        edits=[
+            (
+                "graphveil.release.release:Release.ask",
+                "self._commit(prepared.arrays)",
+                "self._commit((torch.zeros(1),))",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[training_noise_is_bound_to_its_data]",
+    ),
+    dict(
+        name="all_training_steps_of_a_release_share_their_noise",
+        edits=[
+            (
+                "graphveil.release.release:Release._commit",
+                "self._descriptor(index, data)",
+                "self._descriptor(0, data)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[training_noise_is_bound_to_its_data]",
+    ),
+    dict(
+        name="pushed_vectors_stay_off_the_grid",
+        edits=[("graphveil.release.rows.pushes:push_table", "np.trunc(grid, out=grid)", "pass")],
+        test="tests/contracts/test_checks.py::test_a_release[pushes_depend_on_nothing_but_the_edges]",
+    ),
+    dict(
+        name="noise_is_zero",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
+                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.zeros_like(drawn)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "return _exact.compiled_drawing(stream, dim, self._numerator, most)",
+                "return None",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_is_three_percent_too_small",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "self._numerator",
+                "round(0.97 * self._numerator)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "self._numerator",
+                "round(0.97 * self._numerator)",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_covers_one_end_only",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
+                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        drawn[1::2] = 0\n        return drawn",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "return _exact.compiled_drawing(stream, dim, self._numerator, most)",
+                "return None",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_leaves_out_the_last_column",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
+                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        drawn[:, -1] = 0\n        return drawn",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "return _exact.compiled_drawing(stream, dim, self._numerator, most)",
+                "return None",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="every_group_gets_the_first_groups_noise",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "for sigma in self.sigma)",
+                "for sigma in self.sigma[-1:] * self.groups)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_ends_at_three_sigma",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
+                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.clip(drawn, -round(3 * self.sigma), round(3 * self.sigma)).astype(drawn.dtype)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "return _exact.compiled_drawing(stream, dim, self._numerator, most)",
+                "return None",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_has_light_tails",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "return _exact.discrete_gaussian(stream, rows, dim, self._numerator)",
+                "drawn = _exact.discrete_gaussian(stream, rows, dim, self._numerator)\n        return np.rint(self.sigma * 1.7320508 * np.tanh(drawn / self.sigma)).astype(drawn.dtype)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "return _exact.compiled_drawing(stream, dim, self._numerator, most)",
+                "return None",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_is_addressed_by_the_place_in_its_block",
+        edits=[
+            (
+                "graphveil.release.engines.in_memory:InMemoryEngine",
+                "block_rows: int = 1 << 21",
+                "block_rows: int = 1000",
+            ),
+            (
+                "graphveil.release.rows.row_noise:noise_rows",
+                "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
+                "rows, own = np.arange(len(edges)), noise.of(edges)",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="neighbouring_rows_share_words",
+        edits=[
+            (
+                "graphveil._random:_counters",
+                'counters["row"], counters["offset"] = rows, offsets',
+                'counters["row"], counters["offset"] = 0, rows | offsets',
+            ),
+            (
+                "graphveil._random:RowStream.words",
+                "_run(rows, blocks) if _is_run(rows) else _counters(rows[:, None], offsets)",
+                "_counters(rows[:, None], offsets)",
+            ),
+            ("graphveil.mechanisms._exact_compiled:_halves", "shl i64 {row}, 32", "shl i64 {row}, 0"),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_compact_sum_takes_the_next_edge",
+        edits=[
+            (
+                "graphveil.release.rows.private_sums:_at_once",
+                "write_noisy_sums(sums.rows, edges, shift,",
+                "write_noisy_sums(sums.rows, replace(edges, sources=edges.sources.roll(1)), shift,",
+            ),
+            (
+                "graphveil.release.rows.private_sums:exact_sum",
+                "edges.degrees, edges.sources, sums.table",
+                "edges.degrees, edges.sources.roll(1), sums.table",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[sums_depend_on_nothing_but_the_edges]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="noise_of_a_plain_hop_is_addressed_by_the_place_in_its_block",
+        edits=[
+            (
+                "graphveil.release.engines.in_memory:InMemoryEngine",
+                "block_rows: int = 1 << 21",
+                "block_rows: int = 1000",
+            ),
+            (
+                "graphveil.release.rows.row_noise:noise_rows",
+                "rows, own = np.arange(edges.start, edges.stop), noise.of(edges)",
+                "rows, own = np.arange(len(edges)), noise.of(edges)",
+            ),
+            (
+                "graphveil.release.rows.private_sums:_at_once",
+                "write_noisy_sums(sums.rows, edges, shift,",
+                "write_noisy_sums(sums.rows, replace(edges, start=0, stop=len(edges)), shift,",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="compiled_sums_draw_four_percent_less_noise",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "self._numerator",
+                "round(0.96 * self._numerator)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "self._numerator",
+                "round(0.96 * self._numerator)",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_compact_sum_is_written_over_its_noise",
+        edits=[
+            (
+                "graphveil.release.rows.compact:_Plain.finish",
+                "{code(f'add {kind} {noise}, {total}')}",
+                "{total}",
+            ),
+            (
+                "graphveil.release.rows.private_sums:NoisyRows._fill",
+                "drawn.to(total.device, self.noise.real).add_(total).cpu()",
+                "total.to(self.noise.real).cpu()",
+            ),
+        ],
+        test=[
+            "tests/contracts/test_checks.py::test_a_release[every_row_has_its_groups_noise]",
+            "tests/contracts/test_checks.py::test_a_release[every_row_of_a_plain_hop_has_its_noise]",
+        ],
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="compact_rows_are_shortened_before_they_are_checked",
+        edits=[
+            (
+                "graphveil.release.rows.compact:CompactRows.fill",
+                "vectors = vectors.to(",
+                "vectors = (0.99 * vectors).to(",
+            ),
+            (
+                "graphveil.release.rows.neighbor_sums:grid_table",
+                "np.multiply(exact, bound, out=grid)",
+                "np.multiply(0.99 * exact, bound, out=grid)",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_long_row_counts_for_nothing]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="weighted_hops_have_four_percent_less_noise",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "public.sampler(sigma * self.steps)",
+                "public.sampler((sigma if data.pairs is None else 0.96 * sigma) * self.steps)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_weighted_row_has_its_noise]",
+        reason="variance",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="the_noise_of_weighted_hops_forgets_the_bound_of_the_weights",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "public.sampler(sigma * self.steps)",
+                "public.sampler(sigma * self.steps * (1.0 if self.similarity is None else self.similarity.bound))",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_weighted_row_has_its_noise]",
+        reason="distribution is not",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="counts_have_four_percent_less_noise",
+        edits=[
+            (
+                "graphveil.release.counts.edge_counts:EdgeCountQuery.answer",
+                "sampler(self.sigma[0]",
+                "sampler(0.96 * self.sigma[0]",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
+        reason="variance",
+    ),
+    dict(
+        name="all_cells_share_one_noise",
+        edits=[
+            (
+                "graphveil.release.counts.edge_counts:noisy_cells",
+                "np.arange(len(cells[0]))",
+                "np.zeros(len(cells[0]), dtype=np.int64)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
+    ),
+    dict(
+        name="counts_between_classes_go_without_noise",
+        edits=[
+            (
+                "graphveil.release.counts.edge_counts:noisy_cells",
+                "return torch.from_numpy(noisy)",
+                "return torch.from_numpy(np.where(np.eye(classes, dtype=bool), noisy, counts))",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[every_cell_has_noise]",
+    ),
+    dict(
+        name="every_hop_reuses_the_first_hops_noise",
+        edits=[
+            (
+                "graphveil.release.release:Release._commit",
+                "self._descriptor(index, data)",
+                "self._descriptor(0, data)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[hops_share_no_noise]",
+    ),
+    dict(
+        name="every_release_has_the_same_key",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                "bytes(KEY_BYTES), bytes(range(KEY_BYTES))",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[releases_share_no_noise]",
+    ),
+    dict(
+        name="a_descriptor_leaves_out_the_data",
+        edits=[("graphveil.release.release:Release._digest", "self._key.digest(*arrays)", '""')],
+        test="tests/contracts/test_checks.py::test_a_release[neighbours_share_no_noise_under_one_key]",
+    ),
+    dict(
+        name="a_descriptor_leaves_out_the_edges",
+        edits=[
+            (
+                "graphveil.release.release:Release._digest_of_edges",
+                "self._private.digest(self._key.master)",
+                '""',
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[neighbours_share_no_noise_under_one_key]",
+    ),
+    dict(
+        name="contributions_stay_off_the_grid",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
+                "compact = False",
+            ),
+            ("graphveil.release.rows.neighbor_sums:grid_table", "out[~fits] = 0.0", "pass"),
+            ("graphveil.release.rows.neighbor_sums:grid_table", "np.trunc(grid, out=grid)", "pass"),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[sums_depend_on_nothing_but_the_edges]",
+    ),
+    dict(
+        name="long_rows_are_summed_in_float32",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "compact = data.pairs is None and can_compact(self.dim, self.grid_bits)",
+                "compact = False",
+            ),
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "FLOAT32_EXACT >> self.contribution_bits",
+                "(1 << 40) >> self.contribution_bits",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_hub_is_summed_exactly]",
+    ),
+    dict(
+        name="a_digest_is_two_bytes_long",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.digest",
+                "keyed_digest(self.master, *arrays)",
+                "keyed_digest(self.master, *arrays)[:4]",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_digest_tells_256_bits]",
+        reason="have one digest",
+    ),
+    dict(
+        name="a_digest_of_edges_reads_where_rows_begin_alone",
+        edits=[
+            (
+                "graphveil.release.private_edges:PrivateEdges.digest",
+                "*self._adjacency.arrays",
+                "self._adjacency.indptr[:3]",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_digest_tells_256_bits]",
+    ),
+    dict(
+        name="a_journal_compares_two_bytes_of_a_digest",
+        edits=[
+            (
+                "graphveil.release.journal:_same",
+                "if known != descriptor:",
+                "if [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (known,)\n    ] != [\n        {name: part[:4] if isinstance(part, str) else part for name, part in json.loads(one).items()}\n        for one in (descriptor,)\n    ]:",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_journal_refuses_a_descriptor_that_is_one_character_off]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="data_are_recognised_by_two_bytes_of_their_fingerprint",
+        edits=[
+            (
+                "graphveil.release.journal:FolderJournal.recognise",
+                "hmac.compare_digest(str(known), said)",
+                "hmac.compare_digest(str(known)[:2], said[:2])",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_journal_recognises_data_by_every_character_of_their_fingerprint]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_graph_is_known_by_two_bytes_of_its_tag",
+        edits=[
+            (
+                "graphveil.models.inference.own_graph:OwnGraph.is_of",
+                "hmac.compare_digest(self.tag, _tag(self.key, graph))",
+                "hmac.compare_digest(self.tag[:2], _tag(self.key, graph)[:2])",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_known_graph_is_told_by_every_byte_of_its_tag]",
+        reason="a part of the tag",
+    ),
+    dict(
+        name="data_are_known_by_two_bytes_of_their_digest",
+        edits=[
+            (
+                "graphveil.experiment.inputs.data_fingerprint:check_data",
+                "hmac.compare_digest(key.digest(*_arrays(graph)), known.digest)",
+                "hmac.compare_digest(key.digest(*_arrays(graph))[:2], known.digest[:2])",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_folder_knows_its_data_by_every_byte_of_their_digest]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="calibration_rounds_mu_up",
+        edits=[
+            (
+                "graphveil.release.calibrate:calibrate_plan",
+                "if not plan.epsilon <= epsilon * (1 + 1e-12):",
+                "if False:",
+            ),
+            (
+                "graphveil.privacy.calibration:calibrate_mu",
+                "return gaussian.mu_of(epsilon, delta - slack)",
+                "return gaussian.mu_of(epsilon, delta - slack) * 1.001",
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
+    ),
+    dict(
+        name="calibration_forgets_the_slack",
+        edits=[
+            (
+                "graphveil.release.calibrate:calibrate_plan",
+                "if not plan.epsilon <= epsilon * (1 + 1e-12):",
+                "if False:",
+            ),
+            ("graphveil.privacy.calibration:calibrate_mu", "delta - slack)", "delta)"),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
+    ),
+    dict(
+        name="five_hops_get_the_noise_of_one",
+        edits=[
+            ("graphveil.release.plan:hops", "math.sqrt(count) * ", ""),
+            ("graphveil.privacy.accountant:_worst_pair", "np.sum([table", "np.max([table"),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[calibrated_plans_cost_at_most_their_target]",
+    ),
+    dict(
+        name="a_release_is_booked_after_it_is_computed",
+        edits=[
+            (
+                "graphveil.release.release:Release.__init__",
+                "self._book(label, promise)",
+                "self._late = label, promise",
+            ),
+            (
+                "graphveil.release.release:Release._answer",
+                "        return answer",
+                '        if "_late" in vars(self):\n            self._book(*vars(self).pop("_late"))\n        return answer',
+            ),
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
+    ),
+    dict(
+        name="one_hop_of_three_is_booked",
+        edits=[
+            (
+                "graphveil.release.release:Release._entry",
+                "event = self._plan.event",
+                "event = self._plan.queries[0].event(self._plan.unit)",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_release_is_booked_before_it_is_computed]",
+    ),
+    dict(
+        name="a_refusal_is_ignored",
+        edits=[
+            (
+                "graphveil.privacy.ledger:MemoryLedger._check_limit",
+                "if not after <= self._epsilon:",
+                "if False:",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_refused_release_computes_nothing]",
+    ),
+    dict(
+        name="two_splits_share_a_partition",
+        edits=[
+            (
+                "graphveil.release.release:Release._entry",
+                "event = within_partition(event, hashlib.sha256(groups.numpy().tobytes()).hexdigest()[:16])",
+                "pass",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[two_splits_add_up]",
+    ),
+    dict(
+        name="a_resume_compares_nothing",
+        edits=[("graphveil.release.journal:_same", "if known != descriptor:", "if False:")],
+        test="tests/contracts/test_checks.py::test_a_release[a_resume_finishes_the_same_release_only]",
+    ),
+    dict(
+        name="a_resume_forgets_the_later_hops",
+        edits=[
+            (
+                "graphveil.release.release:_promise",
+                "for query in plan.queries]",
+                "for query in plan.queries[:1]]",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_resume_finishes_the_same_release_only]",
+    ),
+    dict(
+        name="a_resume_draws_afresh",
+        edits=[("graphveil.release.journal:FolderJournal.resume", "if not self._path.exists():", "if True:")],
+        test="tests/contracts/test_checks.py::test_a_release[a_resume_finishes_the_same_release_only]",
+    ),
+    dict(
+        name="a_published_release_keeps_its_key",
+        edits=[
+            (
+                "graphveil.release.keys:KeyStore.erase",
+                "self._path(release_id).unlink(missing_ok=True)",
+                "return",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_closed_release_forgets_its_key]",
+    ),
+    dict(
+        name="a_finished_release_recognises_nothing",
+        edits=[
+            (
+                "graphveil.release.journal:FolderJournal.recognise",
+                "record = self._read()",
+                "return\n        record = self._read()",
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_finished_release_answers_its_own_data_only]",
+    ),
+    dict(
+        name="a_finished_release_recognises_its_edges_alone",
+        edits=[
+            (
+                "graphveil.release.journal:FolderJournal.recognise",
+                "record = self._read()",
+                'if name != "edges":\n            return\n        record = self._read()',
+            )
+        ],
+        test="tests/contracts/test_checks.py::test_a_release[a_finished_release_answers_its_own_data_only]",
+    ),
+    dict(
+        name="a_resume_forgets_the_seed",
+        edits=[("graphveil.release.journal:FolderJournal.resume", 'bool(record["reproducible"])', "False")],
+        test="tests/contracts/test_checks.py::test_a_release[a_seeded_release_says_so_after_a_resume]",
+    ),
+    # -- Weights of pairs
+    dict(
+        name="a_weight_that_reaches_more_than_one_is_booked_with_one",
+        edits=[
+            ("graphveil.weights.base:DotWeight.bound", "return float(self.values.max())", "return 1.0"),
+            ("graphveil.weights.tables:levels_of", "if not (levels <= FULL).all():", "if False:"),
+            ("graphveil.weights.tables:Dots.closed", " and are_weights(self.levels, (CELLS,))", ""),
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[a_user_cannot_misstate_a_bound]",
+    ),
+    dict(
+        name="the_bound_is_the_largest_weight_of_an_edge_that_is_there",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / weight.max() * FULL).round()",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[one_edge_changes_no_other_edges_contribution]",
+        paths=("torch",),
+    ),
+    dict(
+        name="asymmetric_weights_are_charged_once",
+        edits=[
+            (
+                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "math.hypot(forward, backward)",
+                "max(forward, backward)",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[weights_that_differ_by_direction_are_charged_for_both]",
+    ),
+    dict(
+        name="weights_are_divided_by_the_degree",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight / edges.degrees.repeat_interleave(edges.degrees)).round()",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[one_edge_changes_no_other_edges_contribution]",
+        paths=("torch",),
+    ),
+    dict(
+        name="keys_are_exact_sums_over_neighbours",
+        edits=[
+            (
+                "graphveil.release.release:Release.ask",
+                "prepared = query.prepare(data, self._public)",
+                'if type(getattr(query, "similarity", None)).__name__ == "SigmoidCos":\n                graph, keys = self._private._adjacency, data.keys\n                into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n                exact = torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n                data = type(data)(data.vectors, keys + exact)\n            prepared = query.prepare(data, self._public)',
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_booked_with]",
+    ),
+    dict(
+        name="weights_are_a_softmax_over_the_neighbours",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        row = torch.arange(len(edges)).repeat_interleave(edges.degrees)\n        total = torch.zeros(len(edges)).index_add_(0, row, weight)\n        return (FULL * weight / total[row].clamp_min(1)).round()",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[every_weight_costs_what_it_is_booked_with]",
+        paths=("torch",),
+    ),
+    dict(
+        name="weights_depend_on_the_place_in_a_block",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        return (weight - torch.arange(len(weight)) % 2).clamp_min(0)",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[sums_depend_on_nothing_but_the_edges]",
+        paths=("torch",),
+    ),
+    dict(
+        name="weights_stay_off_the_grid",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight * 0.987",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[sums_depend_on_nothing_but_the_edges]",
+        paths=("torch",),
+    ),
+    dict(
+        name="a_hop_is_not_bound_to_its_keys",
+        edits=[
+            (
+                "graphveil.release.release:Release.ask",
+                "self._commit(prepared.arrays)",
+                "self._commit(prepared.arrays[:1])",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[keys_are_bound_to_the_noise]",
+    ),
+    dict(
+        name="weighted_long_rows_are_summed_in_float32",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery.answer",
+                "FLOAT32_EXACT >> self.contribution_bits",
+                "(1 << 40) >> self.contribution_bits",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[a_hub_is_summed_exactly]",
+        paths=("torch",),
+    ),
+    dict(
+        name="weights_are_those_of_the_next_edge",
+        edits=[
+            (
+                "graphveil.weights.tables:Dots.of",
+                "return self.levels.index_select(0, place.to(torch.int32))",
+                "weight = self.levels.index_select(0, place.to(torch.int32))\n        return weight.roll(1)",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[one_edge_changes_no_other_edges_contribution]",
+        paths=("torch",),
+    ),
+    dict(
+        name="a_compiled_sum_is_divided_by_the_degree",
+        edits=[
+            (
+                "graphveil.weights.compiled.fused_sum:FusedSum.__call__",
+                "return out[:, : self.dim]",
+                "return out[:, : self.dim] // edges.degrees.clamp_min(1)[:, None]",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[one_edge_changes_no_other_edges_contribution]",
+        paths=("compiled",),
+    ),
+    dict(
+        name="a_compiled_sum_takes_the_next_edge",
+        edits=[
+            (
+                "graphveil.release.rows.private_sums:exact_sum",
+                "sums.fused(edges, sources)",
+                "sums.fused(edges, sources.roll(1))",
+            )
+        ],
+        test="tests/contracts/test_pairs.py::test_the_shipped_weights_pass[sums_depend_on_nothing_but_the_edges]",
+        paths=("compiled",),
+    ),
+    # -- Training on edges, randomized response, discrete Laplace noise, graph mechanisms
+    dict(
+        name="half_the_change",
+        edits=[
+            (
+                "graphveil.release.steps.edge_training:EdgeAttentionQuery.sensitivity",
+                "2 * self.clip *",
+                "self.clip *",
+            )
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[two_clips_are_declared_and_attained]",
+    ),
+    dict(
+        name="the_wrong_relation",
+        edits=[
+            ("graphveil.release.steps.edge_training:EdgeAttentionQuery.event", '"replace"', '"add_remove"')
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[two_clips_are_declared_and_attained]",
+    ),
+    dict(
+        name="no_clipping",
+        edits=[("graphveil.release.steps.edge_gradients:clipped_sum", "(query.clip / (", "(1e6 / (")],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_stored_edge_moves_one_target_by_two_clips]",
+    ),
+    dict(
+        name="both_directions",
+        edits=[
+            (
+                "graphveil.release.steps.edge_gradients:_in_edges",
+                "used = used_once(sources, nodes.numpy()[places], learns)",
+                "used = np.ones(len(sources), dtype=bool)",
+            )
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_friendship_moves_one_target_by_two_clips]",
+    ),
+    dict(
+        name="towards_many_friends",
+        edits=[
+            (
+                "graphveil.release.steps.edge_gradients:_in_edges",
+                "used = used_once(sources, nodes.numpy()[places], learns)",
+                "degrees = examples.private._adjacency.indptr.diff().numpy()\n        targets = nodes.numpy()[places]\n        here, there = degrees[targets], degrees[sources]\n        used = (here > there) | ((here == there) & (targets > sources))",
+            )
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[one_friendship_moves_one_target_by_two_clips]",
+    ),
+    dict(
+        name="no_noise",
+        edits=[
+            (
+                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "super().noise(step)",
+                "0 * super().noise(step)",
+            )
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[every_step_carries_its_own_noise]",
+    ),
+    dict(
+        name="the_same_noise_in_every_step",
+        edits=[
+            (
+                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "super().noise(step)",
+                "super().noise(0)",
+            )
+        ],
+        test="tests/release/test_edge_training.py::test_the_shipped_steps_pass[every_step_carries_its_own_noise]",
+    ),
+    dict(
+        name="probabilities_are_rounded_the_other_way",
+        edits=[("graphveil.mechanisms.edge_response:EdgeResponse.keep", "ROUND_FLOOR", "ROUND_CEILING")],
+        test="tests/mechanisms/test_edge_response.py::test_no_answer_loses_more_than_epsilon[20.0-1.0]",
+    ),
+    dict(
+        name="added_edges_are_five_percent_rarer",
+        edits=[
+            (
+                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "marks(stream, self.add, start, stop)",
+                "marks(stream, int(0.95 * self.add), start, stop)",
+            )
+        ],
+        test="tests/mechanisms/test_edge_response.py::test_every_graph_is_drawn_as_often_as_brute_force_says[1.0-1.0]",
+    ),
+    dict(
+        name="no_edge_is_dropped",
+        edits=[
+            (
+                "graphveil.mechanisms.edge_response:EdgeResponse.keep",
+                "return max(0, int(exact.to_integral_value(ROUND_FLOOR)))",
+                "return TOTAL - 1",
+            )
+        ],
+        test="tests/mechanisms/test_edge_response.py::test_no_answer_loses_more_than_epsilon[1.0-1.0]",
+    ),
+    dict(
+        name="an_edge_shifts_the_noise_of_others",
+        edits=[
+            (
+                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "stream.blocks(edges, np.array(_KEEP))",
+                "stream.blocks(np.arange(len(edges)), np.array(_KEEP))",
+            )
+        ],
+        test="tests/mechanisms/test_edge_response.py::test_one_edge_moves_its_own_slot_alone",
+    ),
+    dict(
+        name="a_friendship_is_flipped_in_both_of_its_rows",
+        edits=[
+            (
+                "graphveil.graph.domain:Domain.between",
+                "return self.slots.number(source, target.astype(np.int64))",
+                "own = self.slots.number(source, target.astype(np.int64))\n            return np.unique(np.concatenate([own, (own + 1) % self.slots.total]))",
+            ),
+            (
+                "graphveil.graph.domain:Domain.of",
+                "return own, self.slots.start(first), self.slots.start(last)",
+                "return own, 0, self.slots.total",
+            ),
+        ],
+        test="tests/release/test_edge_response.py::test_one_edge_changes_one_slot_at_most[undirected]",
+    ),
+    dict(
+        name="noise_of_counts_is_a_fifth_too_small",
+        edits=[
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "table = _boundaries(self.epsilon)",
+                "table = _boundaries(1.25 * self.epsilon)",
+            ),
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace._inverse",
+                "Decimal(self.epsilon)",
+                "Decimal(1.25 * self.epsilon)",
+            ),
+        ],
+        test="tests/mechanisms/test_discrete_laplace.py::test_values_have_the_law[0.1]",
+    ),
+    dict(
+        name="words_in_the_tail_are_cut_off",
+        edits=[
+            ("graphveil.mechanisms.discrete_laplace:", "_REACH = 43", "_REACH = 2"),
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.value_of",
+                "bits, drawn = word, 1",
+                "return 0\n        bits, drawn = word, 1",
+            ),
+        ],
+        test="tests/mechanisms/test_discrete_laplace.py::test_values_have_the_law[0.5]",
+    ),
+    dict(
+        name="the_noise_of_cells_is_a_fifth_too_small",
+        edits=[
+            (
+                "graphveil.mechanisms.noisy_cells:NoisyCells._levels",
+                "scaled = self.epsilon *",
+                "scaled = 1.25 * self.epsilon *",
+            ),
+            (
+                "graphveil.mechanisms.noisy_cells:NoisyCells._levels",
+                "-np.expm1(-self.epsilon *",
+                "-np.expm1(-1.25 * self.epsilon *",
+            ),
+        ],
+        test="tests/mechanisms/test_noisy_cells.py::test_no_level_tells_more_than_epsilon[1.0-1000-20]",
+    ),
+    dict(
+        name="the_second_tier_forgets_the_first",
+        edits=[
+            (
+                "graphveil.mechanisms.noisy_cells:NoisyCells.zeros",
+                "[count * TOTAL // (TOTAL - first.total) for count",
+                "[count for count",
+            )
+        ],
+        test="tests/mechanisms/test_noisy_cells.py::test_two_tiers_have_the_law_of_one[4.0-3000-50]",
+    ),
+    dict(
+        name="ties_go_to_the_first_cell",
+        edits=[
+            (
+                "graphveil.mechanisms.noisy_cells:NoisyCells.draw",
+                'return np.sort(np.concatenate(found), kind="stable")',
+                'return np.sort(np.concatenate(found), kind="stable") | 127',
+            )
+        ],
+        test="tests/mechanisms/test_noisy_cells.py::test_every_set_is_as_likely_as_brute_force_says[2.0-NoisyCells]",
+    ),
+    dict(
+        name="the_number_of_edges_is_released_as_it_is",
+        edits=[
+            ("graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw", "return drawn", "return 0 * drawn")
+        ],
+        test="tests/perturb/test_mechanisms.py::test_the_number_of_edges_has_its_noise",
+    ),
+    dict(
+        name="edges_are_counted_for_nothing",
+        edits=[
+            (
+                "graphveil.perturb.arr:ARR.queries",
+                "EdgeResponseQuery(self.epsilon - first)",
+                "EdgeResponseQuery(self.epsilon)",
+            )
+        ],
+        test="tests/perturb/test_budgets.py::test_arr_keeps_its_budget[1.0-5]",
+    ),
+    dict(
+        name="an_edge_is_counted_in_every_block_above_it",
+        edits=[
+            (
+                "graphveil.dendrogram.blocks:Blocks.counts",
+                "return np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))",
+                "found = np.bincount(self.owner[self.tree.meeting(one, other)], minlength=len(self.node))\n        found[0] = len(one)\n        return found",
+            )
+        ],
+        test="tests/perturb/test_edge_rr.py::test_one_private_edge_moves_one_count[100.0]",
+    ),
+    dict(
+        name="a_network_is_trained_on_true_edges",
+        edits=[
+            (
+                "graphveil.models.perturbed:released",
+                'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
+                "return slots, graph",
+            )
+        ],
+        test="tests/models/test_perturbed.py::test_a_model_sees_the_released_graph_alone",
+    ),
+    dict(
+        name="lists_are_read_from_true_edges",
+        edits=[
+            (
+                "graphveil.models.perturbed:released",
+                'return slots, graph.replace(adjacency=mechanism.adjacency(slots, domain, known, ""), public=None)',
+                "return slots, graph",
+            )
+        ],
+        test="tests/models/spectral/test_spectral.py::test_a_model_sees_the_released_graph_alone",
+    ),
+    dict(
+        name="scores_are_half_of_what_they_are",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:walk",
+                "public_y = score(pairs_new, public_new)",
+                "public_y = 0.5 * score(pairs_new, public_new)",
+            )
+        ],
+        test="tests/dendrogram/test_chain.py::test_counts_and_likelihoods_are_those_of_the_tree_after_ten_thousand_moves[public]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_move_is_bounded_by_one_of_its_blocks_alone",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:larger",
+                "    if second > first:\n        found = second",
+                "    if second > 0.0:\n        if second < first:\n            found = second",
+            )
+        ],
+        test="tests/dendrogram/test_privacy.py::test_no_lazy_step_loses_more_than_kappa[0.4-561-0]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="private_steps_are_not_lazy",
+        edits=[
+            ("graphveil.dendrogram.chain:Schedule.numbers", "int(self.kappa is not None)", "0"),
+            (
+                "graphveil.dendrogram.chain:Schedule.weights",
+                "np.array([self.public, self.private, self.kappa or 0.0])",
+                "np.array([1.0, (self.kappa or 0.0) / 2.0, 0.0])",
+            ),
+        ],
+        test="tests/dendrogram/test_privacy.py::test_no_lazy_step_loses_more_than_kappa[0.4-561-0]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_step_is_met_by_one_node_alone",
+        edits=[
+            (
+                "graphveil.dendrogram.accounting:step_loss",
+                "touched_steps(steps, leaves, delta)",
+                "touched_steps(steps, 3 * leaves, delta)",
+            ),
+            (
+                "graphveil.dendrogram.accounting:step_loss",
+                "touched_steps(steps, leaves, delta / 2)",
+                "touched_steps(steps, 3 * leaves, delta / 2)",
+            ),
+        ],
+        test="tests/dendrogram/test_privacy.py::test_a_walk_has_the_golden_quantile",
+    ),
+    dict(
+        name="both_ends_of_an_edge_are_counted",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_counts:NoisyCounts._counts",
+                "kept &= counts_at_target(sources, targets, self.ranks)",
+                "pass",
+            )
+        ],
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+    ),
+    dict(
+        name="the_direction_between_equals_follows_how_many_edges_there_are",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_counts:counts_at_target",
+                "rises(sources, targets)",
+                "(sources < targets) == bool(len(sources) // 2 % 2)",
+            )
+        ],
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+    ),
+    dict(
+        name="counts_at_both_ends_are_booked_once",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_counts:NeighborCountQuery.changed",
+                "return 2 if self.ranks is None and isinstance(unit, UndirectedEdge) else 1",
+                "return 1",
+            )
+        ],
+        test="tests/release/test_neighbor_counts.py::test_an_edge_moves_one_count_by_one",
+    ),
+    dict(
+        name="counts_of_neighbours_have_less_noise",
+        edits=[
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "table = _boundaries(self.epsilon)",
+                "table = _boundaries(1.04 * self.epsilon)",
+            ),
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace._inverse",
+                "Decimal(self.epsilon)",
+                "Decimal(1.04 * self.epsilon)",
+            ),
+        ],
+        test=[
+            "tests/release/test_neighbor_counts.py::test_counts_have_their_noise",
+            "tests/mechanisms/test_discrete_laplace.py::test_values_have_the_law[0.5]",
+        ],
+    ),
+    # -- Models: what follows from answers, counts and records
+    dict(
+        name="a_network_sees_true_features",
+        edits=[("graphveil.models.heterorr.told:Teller.tell", "Told(estimates.deviations,", "Told(graph.x,")],
+        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+    ),
+    dict(
+        name="a_network_sees_true_edges",
+        edits=[
+            (
+                "graphveil.models.perturbed:PerturbedFullGraph.fit",
+                "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)",
+                "slots, noisy = released(graph, self.mechanism, self.terms.unit, session)[0], graph",
+            )
+        ],
+        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+    ),
+    dict(
+        name="the_baseline_sees_true_features",
+        edits=[
+            (
+                "graphveil.models.heterorr.estimator:HeteroRR.as_told",
+                "return method.teller.seen(graph, self.aggregates_)",
+                "return graph",
+            )
+        ],
+        test="tests/models/test_heterorr.py::test_predictions_know_what_was_released_alone",
+    ),
+    dict(
+        name="features_are_not_booked",
+        edits=[
+            (
+                "graphveil.models.heterorr.told:Teller.tell",
+                "booked(graph, session, self._entry_of(graph), lambda: self._told(x, session), kept)",
+                "self._told(x, session)",
+            )
+        ],
+        test="tests/models/test_heterorr.py::test_both_are_booked_and_stated",
+    ),
+    dict(
+        name="features_are_left_out_of_the_guarantee",
+        edits=[
+            ("graphveil.models.heterorr.method:HeteroFullGraph.guarantee", ".with_beside(of_features)", "")
+        ],
+        test="tests/models/test_heterorr.py::test_both_are_booked_and_stated",
+    ),
+    dict(
+        name="features_are_told_at_twice_their_budget",
+        edits=[
+            (
+                "graphveil.models.heterorr.told:",
+                "from dataclasses import dataclass",
+                "from dataclasses import dataclass, replace",
+            ),
+            (
+                "graphveil.models.heterorr.told:Teller._told",
+                "told_features(mechanism, x,",
+                "told_features(replace(mechanism, epsilon=2 * mechanism.epsilon), x,",
+            ),
+        ],
+        test="tests/models/test_heterorr.py::test_features_keep_their_budget",
+    ),
+    dict(
+        name="a_weight_is_charged_at_nine_tenths",
+        edits=[
+            (
+                "graphveil.release.rows.neighbor_sums:NeighborSumQuery._largest_similarity",
+                "return self.similarity.bound",
+                "return 0.9 * self.similarity.bound",
+            ),
+            (
+                "graphveil.release.calibrate:_costs",
+                "return total is not None and math.isclose(total, mu, rel_tol=1e-9)",
+                "return True",
+            ),
+        ],
+        test=[
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-sigmoid_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-exp_cos(0.5)-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-relu_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-jaccard-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-class_agree(0.2)-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-given-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-sigmoid_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-exp_cos(0.5)-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-relu_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-jaccard-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-class_agree(0.2)-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="an_edge_is_charged_for_one_of_its_ends",
+        edits=[
+            (
+                "graphveil.privacy.unit:UndirectedEdge.pair_shift",
+                "math.hypot(forward, backward)",
+                "max(forward, backward)",
+            )
+        ],
+        test=[
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="weights_read_what_neighbours_look_like",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.rounds:Rounds.listen",
+                "self.rows.append(self._release.ask(NeighborSumData(codes, keys)))",
+                "if keys is not None:\n            graph = self._release._private._adjacency\n            into = torch.arange(len(keys)).repeat_interleave(graph.indptr.diff())\n            keys = keys - 3 * torch.zeros_like(keys).index_add_(0, into, keys[graph.indices.long()])\n        self.rows.append(self._release.ask(NeighborSumData(codes, keys)))",
+            ),
+            (
+                "graphveil.models.gap.method:asking",
+                "return lambda vectors: release.ask(NeighborSumData(vectors, keys))",
+                "graph = release._private._adjacency\n    into = torch.arange(graph.num_nodes).repeat_interleave(graph.indptr.diff())\n\n    def of_neighbours(vectors: Tensor) -> Tensor:\n        rows = vectors if keys is None else keys\n        return rows - 3 * torch.zeros_like(rows).index_add_(0, into, rows[graph.indices.long()])\n\n    return lambda vectors: release.ask(NeighborSumData(vectors, of_neighbours(vectors)))",
+            ),
+        ],
+        test=[
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+            "tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-learned_public-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="a_row_is_expected_to_be_as_long_as_its_edges_weigh",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.rounds:Rounds.listen",
+                "self._moments.append(self._weigher.moments(keys, classes, generator)[self._listening])",
+                "found = self._weigher.moments(keys, classes, generator)[self._listening]\n            degree = self._graph.adjacency.indptr.diff()[:, None].double()\n            self._moments.append(type(found)(found.mean * (1 + degree), *list(vars(found).values())[1:]))",
+            )
+        ],
+        test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[classcode-half_cos-undirected-edge]",
+    ),
+    dict(
+        name="a_message_is_what_was_heard_without_noise",
+        edits=[
+            (
+                "graphveil.models.gap.method:Aggregation.answers",
+                "return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))",
+                'self.__dict__["degrees"] = graph.adjacency.indptr.diff()[:, None]\n        return self.walk(rows, asking(release, keys, session.plan), noise_of(session.plan))',
+            ),
+            (
+                "graphveil.models.gap.method:Aggregation.walk",
+                "sent = self.method.passing.onward(self.encoder, rows, answers, std)",
+                'heard = [*answers[:-1], answers[-1] * (1 + self.__dict__["degrees"])]\n            sent = self.method.passing.onward(self.encoder, rows, heard, std)',
+            ),
+        ],
+        test="tests/models/test_replay_weights.py::test_no_edge_moves_a_fit_further_than_it_is_priced[gap-half_cos-undirected-edge]",
+    ),
+    dict(
+        name="lengths_follow_exact_degrees",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.inductive:InductiveReader.predict",
+                "proba = new.exp().to(torch.float32)",
+                "proba = new.exp().to(torch.float32) * graph.adjacency.indptr.diff()[len(old) :, None]",
+            )
+        ],
+        test=[
+            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="codes_lean_towards_friends",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.inductive:InductiveReader.prior",
+                "return public.to(torch.float64)",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n        return (public.to(torch.float64) * (1 + degree)).log_softmax(dim=1)",
+            )
+        ],
+        test=[
+            "tests/models/test_replay_other_graphs.py::test_no_edge_of_another_graph_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+            "tests/models/test_replay_other_graphs.py::test_no_new_edge_moves_more_than_it_is_priced[classcode-{'few_labels': True}-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="a_message_reads_somebody_elses_record",
+        edits=[
+            (
+                "graphveil.networks.hops:Encoder.message",
+                "start=rows.to(torch.float64)",
+                "start=(rows.roll(1, dims=0) + rows).to(torch.float64)",
+            )
+        ],
+        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap]",
+    ),
+    dict(
+        name="messages_are_scaled_by_exact_in_degrees",
+        edits=[
+            (
+                "graphveil.models.gap.method:asking",
+                "return lambda vectors: release.ask(NeighborSumData(vectors, keys))",
+                "degree = release._private._adjacency.indptr.diff()[:, None]\n    return lambda vectors: release.ask(NeighborSumData(vectors * (1 - 0.1 * degree / len(degree)), keys))",
+            ),
+            (
+                "graphveil.models.classcode.owner.fit:_Fit.push",
+                "return self._release.ask(PushData(vectors, levels))",
+                "degree = self._graph.adjacency.indptr.diff()[:, None]\n        return self._release.ask(PushData(vectors * (1 - 0.1 * degree / len(degree)), levels))",
+            ),
+        ],
+        test=[
+            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gap-promise]",
+            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+            "tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-R]",
+        ],
+    ),
+    dict(
+        name="levels_of_pushes_follow_exact_in_degrees",
+        edits=[
+            (
+                "graphveil.models.classcode.owner.fit:_Fit.push",
+                "return self._release.ask(PushData(vectors, levels))",
+                "degree = self._graph.adjacency.indptr.diff()\n        lower = (levels > 1) & (degree > len(degree) // 3)\n        return self._release.ask(PushData(vectors, levels - lower.long()))",
+            )
+        ],
+        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+    ),
+    dict(
+        name="a_prediction_reads_who_is_linked_to",
+        edits=[
+            (
+                "graphveil.models.classcode.owner.fit:fit_owner",
+                "return OwnerOutcome(encoder, weighing, aggregated.rows, decided)",
+                "return OwnerOutcome(encoder, weighing, aggregated.rows, decided * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
+            ),
+            (
+                "graphveil.models.classcode.owner.fit:fit_owner",
+                "aggregated.rows, combiner.log_posteriors(inputs))",
+                "aggregated.rows, combiner.log_posteriors(inputs) * (1 + 0.1 * graph.adjacency.indptr.diff()[:, None].double()))",
+            ),
+        ],
+        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[classcode-S]",
+    ),
+    dict(
+        name="stars_are_of_those_who_list_a_node",
+        edits=[
+            (
+                "graphveil.models.gnn.method:",
+                "stars = read_own_stars(graph.adjacency, self.leaves,",
+                "source, target = graph.adjacency.edge_index()\n            turned = type(graph.adjacency).from_edges(\n                target, source, num_nodes=graph.num_nodes, directed=True\n            )\n            stars = read_own_stars(turned, self.leaves,",
+            )
+        ],
+        test="tests/models/test_replay_records.py::test_no_record_moves_a_sum_by_more_than_its_price[gnn]",
+    ),
+    dict(
+        name="a_decision_is_surer_where_friends_are_many",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.method:ClassCodeEdge._decided",
+                "return decision",
+                "surer = decision.log * (1 + 0.1 * rounds._graph.adjacency.indptr.diff()[:, None])\n        return Decision(decision.shape, decision.likely, surer, decision.heads, decision.gate)",
+            )
+        ],
+        test=[
+            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
+            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[both ends-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="the_gate_trusts_features_where_a_node_has_no_friend",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.deciding:Decider._decide",
+                "return Decision(",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n        decided = torch.where(degree > 0, decided, self._public.log.double())\n        return Decision(",
+            )
+        ],
+        test="tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+    ),
+    dict(
+        name="the_gate_weighs_validation_nodes_by_their_degrees",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.deciding:Decider._decide",
+                "gate, decided = fit_gate(experts, graph.y, val_nodes)",
+                "degree = graph.adjacency.indptr.diff()[:, None]\n            gate, decided = fit_gate([part * (1 + 0.1 * degree) for part in experts], graph.y, val_nodes)",
+            )
+        ],
+        test="tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[many labels-undirected-edge]",
+    ),
+    dict(
+        name="features_are_taught_what_degrees_say",
+        edits=[
+            (
+                "graphveil.models.classcode.edge.deciding:Decider.decide",
+                'self._public, decision.log, f"distilled',
+                'self._public, decision.log * (1 + 0.1 * self._graph.adjacency.indptr.diff()[:, None]), f"distilled',
+            )
+        ],
+        test=[
+            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[taught again-undirected-edge]",
+            "tests/models/test_replay_defaults.py::test_a_default_fit_follows_from_its_answers[few labels-undirected-edge]",
+        ],
+    ),
+    dict(
+        name="released_accuracies_are_exact",
+        edits=[
+            (
+                "graphveil.models.training.record_plan:released_accuracies",
+                "found[split] = accuracy_from(counts, len(nodes))",
+                "found[split] = float(correct.double().mean())",
+            )
+        ],
+        test=[
+            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[mlp]",
+            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[gap]",
+            "tests/models/test_noisy_counts.py::test_released_accuracies_are_what_the_counts_say[classcode]",
+        ],
+        reason="not what counts say",
+    ),
+    dict(
+        name="a_candidate_is_chosen_by_exact_counts",
+        edits=[
+            (
+                "graphveil.models.training.record_plan:chosen_candidate",
+                "return int(torch.argmax(release.ask(AccuracyCountData(correct))))",
+                "release.ask(AccuracyCountData(correct))\n    return int(correct.sum(dim=0).argmax())",
+            )
+        ],
+        test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[mlp]",
+        reason="another candidate",
+    ),
+    dict(
+        name="the_last_candidate_is_kept_whatever_counts_say",
+        edits=[
+            (
+                "graphveil.models.training.record_plan:chosen_candidate",
+                "return int(torch.argmax(release.ask(AccuracyCountData(correct))))",
+                "return max(int(torch.argmax(release.ask(AccuracyCountData(correct)))), correct.shape[1] - 1)",
+            )
+        ],
+        test="tests/models/test_noisy_counts.py::test_the_candidate_of_the_largest_count_is_kept[gap]",
+        reason="another candidate",
+    ),
+    dict(
+        name="validation_records_teach_though_they_are_counted",
+        edits=[
+            (
+                "graphveil.models.mlp.on_records:SoftmaxOnRecords._steps",
+                "pays=(True, not self.terms.private_metrics, False)",
+                "pays=(True, True, False)",
+            )
+        ],
+        test="tests/models/test_mlp_on_records.py::test_every_group_pays_the_total[True]",
+    ),
+    dict(
+        name="everybody_teaches",
+        edits=[
+            (
+                "graphveil.models.mlp.on_records:_learned",
+                "            labelled,\n",
+                "            torch.ones_like(labelled),\n",
+            )
+        ],
+        test="tests/models/test_mlp_on_records.py::test_labels_of_others_are_not_read[False]",
+    ),
+    dict(
+        name="the_step_size_follows_how_many_have_a_label",
+        edits=[
+            (
+                "graphveil.models.mlp.on_records:_learned",
+                "len(nodes), graph.num_features",
+                "int((graph.y[nodes] >= 0).sum()), graph.num_features",
+            )
+        ],
+        test="tests/models/test_mlp_on_records.py::test_how_many_have_a_label_is_secret",
+    ),
+    # -- Audits, server, papers, ledger, sweeps
+    dict(
+        name="noise_of_rows_is_a_fifth_too_small",
+        edits=[
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.draw",
+                "self._numerator",
+                "round(0.8 * self._numerator)",
+            ),
+            (
+                "graphveil.mechanisms.additive:DiscreteGaussian.drawing",
+                "self._numerator",
+                "round(0.8 * self._numerator)",
+            ),
+        ],
+        test=[
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[hops]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[pushes]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[cells]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[tally]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[outcomes]",
+        ],
+    ),
+    dict(
+        name="counts_have_half_of_their_noise",
+        edits=[
+            (
+                "graphveil.mechanisms.discrete_laplace:DiscreteLaplace.draw",
+                "return drawn",
+                "return drawn // 2",
+            )
+        ],
+        test=[
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[counts]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[blocks]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[total]",
+        ],
+    ),
+    dict(
+        name="steps_have_two_thirds_of_their_noise",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.noise",
+                "return self._noise(step, self.parameters)",
+                "return self._noise(step, self.parameters) * 2 // 3",
+            )
+        ],
+        test=[
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[all records]",
+            "tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[steps on edges]",
+        ],
+    ),
+    dict(
+        name="batches_hold_records_twice_as_often",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.__init__",
+                "self.sampling_rate = float(sampling_rate)",
+                "self.sampling_rate = min(1.0, 2 * sampling_rate)",
+            )
+        ],
+        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[steps]",
+    ),
+    dict(
+        name="slots_answer_at_one_and_a_half_epsilon",
+        edits=[
+            (
+                "graphveil.mechanisms.edge_response:EdgeResponse.draw",
+                "added = marks(stream, self.add, start, stop)",
+                "self = EdgeResponse(1.5 * self.epsilon, self.share)\n        added = marks(stream, self.add, start, stop)",
+            )
+        ],
+        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[private slots]",
+    ),
+    dict(
+        name="cells_are_drawn_at_one_and_a_half_epsilon",
+        edits=[
+            (
+                "graphveil.release.graphs.top_slots:TopSlotsQuery.answer",
+                "NoisyCells(self.epsilon,",
+                "NoisyCells(1.5 * self.epsilon,",
+            )
+        ],
+        test="tests/audit/test_planted.py::test_canaries_certify_most_of_a_claim_and_no_more[top slots]",
+    ),
+    dict(
+        name="features_have_more_than_their_share",
+        edits=[
+            ("graphveil.mechanisms.local.allocation:Split.budgets", "epsilon / dim", "1.2 * epsilon / dim")
+        ],
+        test="tests/audit/test_planted.py::test_features_told_one_by_one_keep_their_budget",
+    ),
+    dict(
+        name="a_key_reads_any_row",
+        edits=[
+            (
+                "graphveil.serve.keys:Key.entitled",
+                "return {str(one) for one in ids} <= set(self.subjects)",
+                "return True",
+            )
+        ],
+        test=[
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+        ],
+    ),
+    dict(
+        name="one_row_of_its_own_lets_a_key_read_the_rest",
+        edits=[
+            (
+                "graphveil.serve.keys:Key.entitled",
+                "return {str(one) for one in ids} <= set(self.subjects)",
+                "return bool({str(one) for one in ids} & set(self.subjects))",
+            )
+        ],
+        test=[
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+        ],
+    ),
+    dict(
+        name="any_key_is_a_key",
+        edits=[
+            (
+                "graphveil.serve.keys:Keys.find",
+                "return self._by_hash.get(_hash(text))",
+                "return next(iter(self._by_hash.values()))",
+            )
+        ],
+        test=[
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-owner]",
+            "tests/serve/test_entitled.py::test_rows_of_records[a_row_goes_to_its_subject_alone-node-promise]",
+        ],
+    ),
+    dict(
+        name="rows_of_records_are_served_to_everybody",
+        edits=[
+            ("graphveil.serve.app:_check", "if personal and door.keys is None:", "if False:"),
+            ("graphveil.serve.app:_check", "if len(personal) > 1:", "if False:"),
+        ],
+        test=[
+            "tests/serve/test_entitled.py::test_rows_of_records[a_run_of_records_is_not_served_without_keys-node-owner]",
+            "tests/serve/test_entitled.py::test_rows_of_records[people_of_two_runs_are_not_confused-node-owner]",
+        ],
+    ),
+    dict(
+        name="what_was_drawn_is_forgotten",
+        edits=[
+            ("graphveil.release.journal:FolderJournal.resume", "if not self._path.exists():", "if True:"),
+            ("graphveil.release.journal:FolderJournal.load", "if not path.exists():", "if True:"),
+        ],
+        test="tests/serve/test_releases.py::test_who_asks_again_after_a_failure_pays_nothing_again[FolderJournal-store]",
+    ),
+    dict(
+        name="each_asking_is_booked_under_a_new_name",
+        edits=[
+            (
+                "graphveil.serve.releases.books:Books.reference",
+                'return self._book.fingerprints({"question": parts})["question"]',
+                "import secrets\n\n        return secrets.token_hex(16)",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_who_asks_again_after_a_failure_pays_nothing_again[FolderJournal-store]",
+    ),
+    dict(
+        name="graphs_of_the_same_fit_are_one_question",
+        edits=[
+            (
+                "graphveil.serve.releases.books:Books.reference",
+                '{"question": parts}',
+                '{"question": parts[:1]}',
+            )
+        ],
+        test="tests/serve/test_releases.py::test_a_release_is_booked_once_and_has_the_same_bytes_ever_after",
+    ),
+    dict(
+        name="what_the_operator_allowed_is_not_asked",
+        edits=[
+            (
+                "graphveil.serve.releases.books:QuestionLedger.check",
+                "if not self._own.holds(self._reference):",
+                "if False:",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[1.4-9]",
+    ),
+    dict(
+        name="the_server_asks_its_own_book_alone",
+        edits=[
+            (
+                "graphveil.serve.releases.books:QuestionLedger.record",
+                "self.check(entry)",
+                "self._shared = ()\n        self.check(entry)",
+            ),
+            (
+                "graphveil.serve.releases.books:QuestionLedger.begun",
+                "self._shared[0].holds",
+                "self._own.holds",
+            ),
+        ],
+        test="tests/serve/test_releases.py::test_what_does_not_fit_is_refused_before_anything_is_read[9-1.2]",
+    ),
+    dict(
+        name="the_training_data_pay_nothing",
+        edits=[
+            (
+                "graphveil.serve.releases.office:Office._also_paying",
+                "return also_paying(self._folder, self._books.account.ledger, self._run.guarantee)",
+                "return []",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_the_training_data_pay_too_as_the_graphs_may_share_edges",
+    ),
+    dict(
+        name="any_key_spends",
+        edits=[
+            (
+                "graphveil.serve.keys:Keys.find",
+                "return self._by_hash.get(_hash(text))",
+                'found = self._by_hash.get(_hash(text))\n        return found and found.model_copy(update={"releases": True})',
+            )
+        ],
+        test="tests/serve/test_releases.py::test_a_key_spends_only_if_it_was_made_for_that",
+    ),
+    dict(
+        name="chunks_cost_what_they_are_sold_at",
+        edits=[
+            (
+                "graphveil.release.graphs.row_chunks:ChunkDensityQuery.event",
+                "ApproximateDP(sum(self.nodes * self.epsilon / rows for rows in ends))",
+                "ApproximateDP(self.epsilon)",
+            )
+        ],
+        test="tests/perturb/test_flaws.py::test_15_a_density_for_every_chunk_costs_more_than_its_share[8]",
+    ),
+    dict(
+        name="the_density_of_one_end_is_charged",
+        edits=[
+            (
+                "graphveil.release.graphs.row_chunks:ChunkDensityQuery.event",
+                "2 if isinstance(unit, UndirectedEdge) else 1",
+                "1",
+            )
+        ],
+        test="tests/perturb/test_flaws.py::test_15_a_density_for_every_chunk_costs_more_than_its_share[8]",
+    ),
+    dict(
+        name="a_friendship_that_answers_twice_is_charged_once",
+        edits=[
+            (
+                "graphveil.release.graphs.row_chunks:ChunkResponseQuery.event",
+                "ApproximateDP(self.epsilon * (2 if isinstance(unit, UndirectedEdge) else 1))",
+                "ApproximateDP(self.epsilon)",
+            )
+        ],
+        test="tests/perturb/test_flaws.py::test_15_both_directions_on_their_own_cost_a_friendship_twice",
+    ),
+    dict(
+        name="noise_that_is_cut_is_charged_as_whole_noise",
+        edits=[
+            (
+                "graphveil.release.graphs.seeded_slots:SeededTotalQuery.event",
+                "self.epsilon + TRUNCATION",
+                "self.epsilon",
+            )
+        ],
+        test="tests/perturb/test_flaws.py::test_16_noise_that_is_cut_before_it_is_added_costs_ln_2_more",
+    ),
+    dict(
+        name="published_code_is_given_a_guarantee",
+        edits=[
+            (
+                "graphveil.perturb.paper:PaperEdgeRand.deviations",
+                "return _SHARED.format(seed=self.noise_seed), _ZEROS",
+                "return ()",
+            )
+        ],
+        test="tests/perturb/test_paper.py::test_no_guarantee_is_given_and_what_holds_is_told[edge-rand]",
+    ),
+    dict(
+        name="what_is_kept_is_rounded_the_other_way",
+        edits=[
+            (
+                "graphveil.ledger.totals:_rounded",
+                "math.ceil(value / unit) if up else",
+                "math.ceil(value / unit) if not up else",
+            )
+        ],
+        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+    ),
+    dict(
+        name="a_kept_composition_forgets_its_delta",
+        edits=[
+            (
+                "graphveil.ledger.totals:_epsilon_of_larger",
+                "return Total(mu_squared, others=dict(counts))._composed(delta)",
+                "known = _FOUND.setdefault((mu_squared, counts), Total(mu_squared, others=dict(counts))._composed(delta))\n    return known",
+            ),
+            (
+                "graphveil.ledger.totals:",
+                "_SEARCHES = ",
+                "_FOUND: dict[object, Fraction | float] = {}\n_SEARCHES = ",
+            ),
+        ],
+        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+    ),
+    dict(
+        name="a_kept_composition_forgets_how_often",
+        edits=[
+            (
+                "graphveil.ledger.totals:_epsilon_of_larger",
+                "return Total(mu_squared, others=dict(counts))._composed(delta)",
+                "asked = mu_squared, tuple(dict(counts)), delta\n    return _FOUND.setdefault(asked, Total(mu_squared, others=dict(counts))._composed(delta))",
+            ),
+            (
+                "graphveil.ledger.totals:",
+                "_SEARCHES = ",
+                "_FOUND: dict[object, Fraction | float] = {}\n_SEARCHES = ",
+            ),
+        ],
+        test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
+    ),
+    dict(
+        name="releases_of_a_kind_count_once",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.plus",
+                "others[kind] = others.get(kind, 0) + copies * count",
+                "others[kind] = 1",
+            )
+        ],
+        test="tests/ledger/test_totals.py::test_a_budget_is_never_refused_or_passed_by_a_rounding[0.1-3-0.3]",
+    ),
+    dict(
+        name="the_resolution_of_noise_is_forgotten",
+        edits=[("graphveil.ledger.totals:Total.of", "exact(float(entry.slack))", "Fraction(0)")],
+        test="tests/ledger/test_totals.py::test_the_resolution_of_noise_uses_up_delta",
+    ),
+    dict(
+        name="all_of_a_kind_is_given_back_at_once",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.minus",
+                "{kind: count for kind, count in left.items() if count}",
+                "{kind: count for kind, count in left.items() if kind not in other.others}",
+            )
+        ],
+        test="tests/ledger/test_totals.py::test_totals_cost_what_the_book_in_memory_says[pure]",
+    ),
+    dict(
+        name="no_limit_is_asked",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.fits",
+                "left = exact(limit.delta) - self.slack",
+                "return True\n        left = exact(limit.delta) - self.slack",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_a_budget_of_three_grants_three[sqlite]",
+    ),
+    dict(
+        name="what_is_reserved_does_not_count",
+        edits=[
+            (
+                "graphveil.ledger.bookings:reserve",
+                "update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))",
+                "pass",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_a_budget_of_three_grants_three[sqlite]",
+    ),
+    dict(
+        name="a_release_is_booked_again_at_another_price",
+        edits=[
+            (
+                "graphveil.ledger.bookings:_same_again",
+                "if any(before[part] != value for part, value in json.loads(canonical(body)).items()):",
+                "if False:",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_what_is_asked_twice_is_paid_once[sqlite]",
+    ),
+    dict(
+        name="what_was_drawn_is_given_back",
+        edits=[
+            (
+                "graphveil.ledger.bookings:withdraw",
+                "if COMMIT in states or RESERVE not in states:",
+                "if RESERVE not in states:",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+    ),
+    dict(
+        name="what_was_given_back_is_drawn",
+        edits=[
+            (
+                "graphveil.ledger.bookings:commit",
+                "if WITHDRAW in states or RESERVE not in states:",
+                "if RESERVE not in states:",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+    ),
+    dict(
+        name="what_was_given_back_stands_as_booked",
+        edits=[
+            (
+                "graphveil.ledger.bookings:reserve",
+                "if WITHDRAW in states_of(line, name, entry.release_id):",
+                "if False:",
+            )
+        ],
+        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+    ),
+    dict(
+        name="nobody_notes_that_noise_is_drawn",
+        edits=[("graphveil.ledger.bookings:commit", "if COMMIT not in states:", "if False:")],
+        test="tests/ledger/test_book.py::test_a_reservation_is_given_back_until_noise_is_drawn[sqlite]",
+    ),
+    dict(
+        name="what_a_second_book_refuses_is_released",
+        edits=[
+            (
+                "graphveil.privacy.ledger:JointLedger.record",
+                "self.check(entry)\n            recorded",
+                "recorded",
+            ),
+            (
+                "graphveil.privacy.ledger:JointLedger.record",
+                "                for ledger in recorded:\n                    ledger.withdraw(entry.release_id)\n                raise",
+                "                if not recorded:\n                    raise",
+            ),
+        ],
+        test="tests/ledger/test_book.py::test_several_books_take_a_release_together_or_not_at_all[sqlite]",
+    ),
+    dict(
+        name="a_sweep_costs_its_dearest_cell",
+        edits=[
+            (
+                "graphveil.experiment.sweeps.sweep:total_of",
+                "return together(sorted(single, key=lambda one: -one.delta)) if single else None",
+                "return max(single, key=lambda one: one.epsilon) if single else None",
+            )
+        ],
+        test="tests/experiment/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+    ),
+    dict(
+        name="all_runs_of_a_cell_cost_one",
+        edits=[
+            (
+                "graphveil.experiment.sweeps.sweep:total_of",
+                "for one in asked for _ in range(one.experiment.runs)",
+                "for one in asked",
+            )
+        ],
+        test="tests/experiment/test_sweep.py::test_the_price_is_what_the_guarantees_of_all_runs_of_all_cells_compose_to",
+    ),
+    dict(
+        name="nobody_asks_whether_a_grid_fits",
+        edits=[
+            (
+                "graphveil.experiment.accounts.ledger_account:RunAccount.check_room",
+                "for one in (guarantee, *guarantee.beside):",
+                "for one in ():",
+            )
+        ],
+        test="tests/experiment/test_sweep.py::test_a_grid_that_does_not_fit_as_a_whole_spends_nothing",
+    ),
+    # -- Workers, disk, compiled noise, clipped sums, samples, trees, keys, local reports, the command
+    dict(
+        name="nonces_of_sealed_messages_repeat",
+        edits=[("graphveil._sealed:Box.seal", "secrets.token_bytes(_NONCE)", "bytes(_NONCE)")],
+        test="tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
+    ),
+    dict(
+        name="messages_are_sent_as_they_are",
+        edits=[
+            (
+                "graphveil._sealed:Box.seal",
+                "place += cipher.update_into(plain.data, sealed[place:].data)",
+                "sealed[place : place + len(plain)] = plain\n            place += len(plain)",
+            ),
+            (
+                "graphveil._sealed:Box.open_into",
+                "cipher.update_into(body.data, out.data)",
+                "out[: len(body)] = body",
+            ),
+        ],
+        test=[
+            "tests/test_sealed.py::test_a_message_opens_as_it_was[1000]",
+            "tests/release/test_ray_worker.py::test_values_arrive_as_they_were_and_parts_tell_nothing[1048576]",
+        ],
+    ),
+    dict(
+        name="a_message_opens_under_any_name",
+        edits=[
+            ("graphveil._sealed:Box.seal", "cipher.authenticate_additional_data(name.encode())", "pass"),
+            ("graphveil._sealed:Box.open_into", "cipher.authenticate_additional_data(name.encode())", "pass"),
+        ],
+        test="tests/test_sealed.py::test_another_key_name_or_message_is_refused",
+    ),
+    dict(
+        name="a_changed_message_is_opened",
+        edits=[
+            (
+                "graphveil._sealed:Box.open_into",
+                "modes.GCM(nonce, tag)).decryptor()",
+                "modes.GCM(nonce)).encryptor()",
+            )
+        ],
+        test="tests/test_sealed.py::test_another_key_name_or_message_is_refused",
+    ),
+    dict(
+        name="a_key_is_sent_in_the_clear",
+        edits=[
+            (
+                "graphveil._sealed:seal_to",
+                "_box_of(shared, ours, public).seal(_LOCK, message).tobytes()",
+                "message",
+            ),
+            (
+                "graphveil._sealed:Lock.open",
+                "return _box_of(shared, theirs, self.public).open(_LOCK, body)",
+                "return body.tobytes()",
+            ),
+        ],
+        test="tests/test_sealed.py::test_a_lock_opens_what_was_sealed_to_it_alone",
+    ),
+    dict(
+        name="the_key_of_an_exchange_is_public",
+        edits=[("graphveil._sealed:_box_of", "derive.derive(shared)", "derive.derive(bytes(32))")],
+        test="tests/test_sealed.py::test_the_key_of_an_exchange_follows_from_what_is_secret",
+    ),
+    dict(
+        name="a_failure_is_told_with_its_values",
+        edits=[
+            (
+                "graphveil.release.engines.cluster.worker:_words",
+                'return str(error) if isinstance(error, GraphveilError) else f"it failed with {type(error).__name__}"',
+                "return str(error)",
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+    ),
+    dict(
+        name="a_worker_keeps_its_work_and_its_key",
+        edits=[
+            (
+                "graphveil.release.engines.cluster.worker:Worker.end",
+                "if self._work is not None and self._work[0] == query:",
+                "if False:",
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_what_goes_wrong_is_said_without_a_value",
+    ),
+    dict(
+        name="a_late_end_ends_whatever_is_done_by_then",
+        edits=[
+            (
+                "graphveil.release.engines.cluster.worker:Worker.end",
+                "if self._work is not None and self._work[0] == query:",
+                "if True:",
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_a_query_that_was_left_ends_nothing_of_the_next_one_and_gets_nothing_of_it",
+    ),
+    dict(
+        name="values_are_as_long_as_they_are",
+        edits=[
+            (
+                "graphveil.release.engines.cluster.parcels:_coarse",
+                "return max(LEAST, -(-size // step) * step)",
+                "return size",
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_the_size_of_a_block_tells_no_degree",
+    ),
+    dict(
+        name="a_worker_answers_from_blocks_of_another_graph",
+        edits=[
+            (
+                "graphveil.release.engines.cluster.worker:Worker.see",
+                '("", None), {}, None, _NO_WORK',
+                '("", None), self._kept, None, _NO_WORK',
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_blocks_are_remembered_for_one_graph",
+    ),
+    dict(
+        name="a_folder_that_has_changed_is_believed",
+        edits=[
+            (
+                "graphveil.graph.stored.checked:",
+                "check_block(self.folder, self.manifest, number, self._indptr, self._sources)",
+                "pass",
+            )
+        ],
+        test="tests/release/test_ray_worker.py::test_a_worker_reads_a_folder_and_refuses_what_is_not_what_was_opened",
+    ),
+    dict(
+        name="a_block_on_disk_is_numbered_from_zero",
+        edits=[
+            (
+                "graphveil.release.engines.disk:DiskEngine.blocks",
+                "yield block",
+                "yield Edges(0, len(block), block.offsets, block.sources)",
+            )
+        ],
+        test="tests/release/test_disk_engine.py::test_every_query_answers_with_the_same_bytes[steered]",
+    ),
+    dict(
+        name="rows_have_the_noise_of_their_places",
+        edits=[
+            (
+                "graphveil.mechanisms._exact_compiled:Pass.draw",
+                "np.ascontiguousarray(rows)",
+                "np.arange(len(rows))",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_rows_of_any_number_and_order_are_the_same[rows1]",
+    ),
+    dict(
+        name="every_chunk_repeats_the_first",
+        edits=[
+            (
+                "graphveil.mechanisms._exact_compiled:Pass.draw",
+                "np.ascontiguousarray(rows)",
+                "np.ascontiguousarray(rows[np.arange(len(rows)) % count])",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_chunks_of_any_size_draw_the_same",
+    ),
+    dict(
+        name="later_chunks_have_no_noise",
+        edits=[
+            (
+                "graphveil.mechanisms._exact_compiled:Pass.draw",
+                "return out[: len(rows) * dim]",
+                "out[count * dim :] = 0\n        return out[: len(rows) * dim]",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_chunks_of_any_size_draw_the_same",
+    ),
+    dict(
+        name="compiled_noise_has_one_key",
+        edits=[
+            (
+                "graphveil.mechanisms._exact_compiled:Pass.draw",
+                "self.drawing(keys,",
+                "self.drawing(np.zeros_like(keys),",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_another_key_is_another_noise",
+    ),
+    dict(
+        name="ties_are_decided_by_floating_point",
+        edits=[
+            (
+                "graphveil.mechanisms._exact_compiled:Pass.draw",
+                ".reshape(len(rows), dim), again",
+                ".reshape(len(rows), dim), []",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_what_comes_near_a_tie_is_drawn_again_in_arbitrary_precision",
+    ),
+    dict(
+        name="every_candidate_of_a_narrow_strip_is_taken",
+        edits=[
+            (
+                "graphveil.mechanisms._exact:_Strips.compiled",
+                "self.sure[first].view(np.int32)",
+                "-(self.sure[first] != 0).astype(np.int32)",
+            )
+        ],
+        test="tests/mechanisms/test_exact_compiled.py::test_every_sample_is_the_same[5-5121]",
+    ),
+    dict(
+        name="a_room_is_taken_twice",
+        edits=[
+            (
+                "graphveil.train.gathered:Rooms.take",
+                "count = math.prod(shape)",
+                "self._taken = 0\n        count = math.prod(shape)",
+            )
+        ],
+        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[ghost]",
+    ),
+    dict(
+        name="norms_of_formed_gradients_miss_a_piece",
+        edits=[
+            (
+                "graphveil.train.clipped:square_norms",
+                "return torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])",
+                "found = torch.cat([part.to(torch.float64).square().sum(dim=1) for part in _pieces(gradients)])\n    found[2:4] = 0\n    return found",
+            )
+        ],
+        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
+    ),
+    dict(
+        name="factors_are_those_of_the_first_piece",
+        edits=[
+            (
+                "graphveil.train.clipped:add_scaled",
+                "part.to(torch.float64).t(), some)",
+                "part.to(torch.float64).t(), factors[: len(part)])",
+            )
+        ],
+        test="tests/train/test_stars.py::test_rooms_and_pieces_change_no_sum[vmap]",
+    ),
+    dict(
+        name="rows_that_are_read_are_not_computed",
+        edits=[("graphveil.train.stars:", "return fewer if alike(found, others) else calls", "return fewer")],
+        test="tests/train/test_stars.py::test_rows_that_are_read_without_a_gradient_pass_the_map",
+    ),
+    dict(
+        name="rows_that_cancel_have_the_norm_of_their_rounding",
+        edits=[("graphveil.train.affine:", "_UNCANCELLED = 2.0**-16", "_UNCANCELLED = 0.0")],
+        test="tests/train/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-10000000000.0]",
+    ),
+    dict(
+        name="norms_of_rows_that_cancel_are_float32",
+        edits=[
+            (
+                "graphveil.train.affine:AffineGradients.square_norms",
+                "(part @ part.transpose(1, 2) for part in (self.inputs, self.deltas))",
+                "(\n            (part.float() @ part.float().transpose(1, 2)) for part in (self.inputs, self.deltas)\n        )",
+            ),
+            (
+                "graphveil.train.affine:AffineGradients.square_norms",
+                "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least)",
+                "return torch.maximum(one.mul_(other).sum(dim=(1, 2)), least).double()",
+            ),
+        ],
+        test="tests/train/test_stars.py::test_large_rows_that_cancel_are_clipped_all_the_same[dtype1-100.0]",
+    ),
+    dict(
+        name="a_bias_is_left_out_of_the_norm",
+        edits=[("graphveil.train.affine:AffineGradients.square_norms", "if bias:", "if False:")],
+        test="tests/train/test_stars.py::test_no_record_adds_more_than_the_clipping_norm_in_float32[sage-ghost]",
+    ),
+    dict(
+        name="an_index_reads_the_next_records_rows",
+        edits=[
+            (
+                "graphveil.train.gathered:_shifted",
+                "if index.numel() and not within(index, rows):",
+                "if False:",
+            )
+        ],
+        test="tests/train/test_stars.py::test_no_index_reads_the_next_records_rows[-1]",
+    ),
+    dict(
+        name="a_record_without_finite_numbers_stays",
+        edits=[
+            (
+                "graphveil.train.affine:AffineGradients.drop",
+                "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
+                "return",
+            )
+        ],
+        test="tests/train/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Wide]",
+    ),
+    dict(
+        name="dropping_writes_into_what_records_share",
+        edits=[
+            (
+                "graphveil.train.affine:AffineGradients.drop",
+                "self.inputs, self.deltas = (\n            part.masked_fill(bad[:, None, None], 0) for part in (self.inputs, self.deltas)\n        )",
+                "for record in bad.nonzero()[:, 0].tolist():\n            self.inputs[record].zero_()\n            self.deltas[record].zero_()",
+            )
+        ],
+        test="tests/train/test_affine.py::test_a_record_without_finite_numbers_is_dropped_alone[Alike]",
+    ),
+    dict(
+        name="a_sample_is_the_first_rows_of_the_table",
+        edits=[
+            (
+                "graphveil.models.training.sample:_hashes",
+                'if ids.dtype.kind in "iu":',
+                'return np.arange(len(ids)).astype(np.uint64)\n    if ids.dtype.kind in "iu":',
+            )
+        ],
+        test="tests/models/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
+    ),
+    dict(
+        name="a_sample_follows_how_many_others_there_are",
+        edits=[
+            (
+                "graphveil.models.training.sample:_hashes",
+                'if ids.dtype.kind in "iu":',
+                'places = np.random.default_rng(0).permutation(len(ids))[np.argsort(np.argsort(ids))]\n    return places.astype(np.uint64)\n    if ids.dtype.kind in "iu":',
+            )
+        ],
+        test="tests/models/training/test_sample.py::test_neither_order_nor_other_nodes_decide_who_is_in_the_sample[ids0]",
+    ),
+    dict(
+        name="features_are_learned_from_all_nodes",
+        edits=[
+            (
+                "graphveil.models.features.crossfit:",
+                'nodes = learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
+                'nodes = nodes_of(graph.mask("train") | graph.mask("val"))',
+            )
+        ],
+        test="tests/models/training/test_sample.py::test_features_outside_of_the_sample_teach_nothing[ClassCode]",
+    ),
+    dict(
+        name="receivers_choose_before_sources",
+        edits=[
+            (
+                "graphveil.release.steps.bounded_trees:BoundedTrees._level",
+                'source, target = self._kept(self._coins("slots", number, level))',
+                'order = np.lexsort((self._owner, self._lists.numpy()))\n        target, source = self._lists.numpy()[order].astype(np.int64), self._owner[order]\n        cap = self._coins("cap", number, level)\n        heard = cut_lists(target, source, self._nodes, self._cap, cap).numpy()\n        target, source = np.nonzero(heard != NOBODY)[0], heard[heard != NOBODY].astype(np.int64)\n        order = np.lexsort((target, source))\n        slots = self._coins("slots", number, level)\n        kept = cut_lists(source[order], target[order], self._nodes, self._slots or self._nodes, slots).numpy()\n        source, target = np.nonzero(kept != NOBODY)[0], kept[kept != NOBODY].astype(np.int64)',
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_receivers_that_choose_first_let_a_hub_change_everybody[20]",
+    ),
+    dict(
+        name="coins_are_for_places_in_the_table",
+        edits=[
+            (
+                "graphveil.release.steps.bounded_lists:cut_lists",
+                "RowStream(key).blocks(owner[long], listed[long])",
+                "RowStream(key).blocks(long, np.zeros(1, dtype=np.int64))",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_coins_that_a_list_shifts_let_a_record_change_strangers[by_position]",
+    ),
+    dict(
+        name="a_record_pays_for_its_own_root_alone",
+        edits=[
+            (
+                "graphveil.release.steps.tree_steps:Reach.of",
+                "return cls(kept, 1 + (2 if unit.replace_one else 1) * others)",
+                "return cls(kept, 1)",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_steps_are_priced_for_all_roots_that_a_record_reaches",
+    ),
+    dict(
+        name="the_deepest_level_of_a_tree_is_not_paid_for",
+        edits=[
+            (
+                "graphveil.release.steps.tree_steps:Reach.of",
+                "others = slots * below",
+                "others = slots * below - slots**depth",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_the_bound_for_two_layers_is_attained",
+    ),
+    dict(
+        name="a_replaced_record_is_paid_for_as_a_nulled_one",
+        edits=[
+            (
+                "graphveil.release.steps.tree_steps:Reach.of",
+                "(2 if unit.replace_one else 1) * others",
+                "others",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_a_replaced_record_changes_up_to_twice_as_many",
+    ),
+    dict(
+        name="friends_who_fill_a_free_slot_are_not_paid_for",
+        edits=[
+            (
+                "graphveil.release.steps.tree_steps:Reach.of",
+                "others = (slots + unit.max_degree) * below",
+                "others = slots * below",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised[2-1-4]",
+    ),
+    dict(
+        name="removals_are_charged_as_additions",
+        edits=[
+            (
+                "graphveil.privacy.root_loss:RootPair.removed",
+                "at = self._where(epsilons)",
+                "return self.added(epsilons)\n        at = self._where(epsilons)",
+            )
+        ],
+        test="tests/privacy/test_root_loss.py::test_golden_deltas_of_one_step[event1-forth1-back1]",
+    ),
+    dict(
+        name="a_nulled_record_leaves_nothing_behind",
+        edits=[
+            (
+                "graphveil.privacy.root_loss:RootPair.of",
+                'others = most if event.relation == "replace" else most - 1',
+                "others = 0",
+            )
+        ],
+        test="tests/privacy/test_root_loss.py::test_golden_deltas_of_one_step[event1-forth1-back1]",
+    ),
+    dict(
+        name="no_gradient_is_clipped",
+        edits=[
+            (
+                "graphveil.train.dpsgd:_noisy_mean",
+                "gradients.add(noise.batch(step, gradients.count), clip)",
+                "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_record_moves_a_step_by_its_clip",
+        reason="moves",
+    ),
+    dict(
+        name="gradients_are_clipped_at_twice_the_norm",
+        edits=[
+            (
+                "graphveil.train.dpsgd:_noisy_mean",
+                "gradients.add(noise.batch(step, gradients.count), clip)",
+                "gradients.add(noise.batch(step, gradients.count), 2 * clip)",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_replacement_moves_a_step_by_two_clips",
+        reason="moves",
+    ),
+    dict(
+        name="the_mean_is_clipped_and_no_record_is",
+        edits=[
+            (
+                "graphveil.train.dpsgd:_noisy_mean",
+                "gradients.add(noise.batch(step, gradients.count), clip)",
+                "gradients.add(noise.batch(step, gradients.count), 1e9 * clip)\n    sums.mul_(min(1.0, clip * gradients.count / max(1e-9, float(sums.norm()))))",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_record_moves_a_step_by_its_clip",
+    ),
+    dict(
+        name="a_step_is_divided_by_who_came",
+        edits=[
+            (
+                "graphveil.train.dpsgd:_noisy_mean",
+                "noise.sampling_rate * gradients.count",
+                "max(1, len(noise.batch(step, gradients.count)))",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_step_is_divided_by_a_public_size",
+        reason="not the sum over q N",
+    ),
+    dict(
+        name="training_noise_is_zero",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.noise",
+                "return self._noise(step, self.parameters)",
+                "return 0 * self._noise(step, self.parameters)",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_step_carries_its_noise",
+        reason="variance",
+    ),
+    dict(
+        name="training_noise_is_three_percent_too_small",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.noise",
+                "return self._noise(step, self.parameters)",
+                "return np.rint(0.97 * self._noise(step, self.parameters)).astype(np.int64)",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_step_carries_its_noise",
+        reason="variance",
+    ),
+    dict(
+        name="every_step_has_the_first_ones_noise",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.noise",
+                "return self._noise(step, self.parameters)",
+                "return self._noise(0, self.parameters)",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_step_carries_its_noise",
+    ),
+    dict(
+        name="batches_have_a_fixed_size",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.batch",
+                "if self.sampling_rate == 1:",
+                "generator, size = np.random.default_rng(step), round(self.sampling_rate * count)\n        return torch.from_numpy(np.sort(generator.choice(count, size, replace=False)))\n        if self.sampling_rate == 1:",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_batches_are_poisson",
+        reason="not binomial",
+    ),
+    dict(
+        name="records_are_in_five_percent_more_often",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.batch",
+                "return torch.from_numpy(chosen)",
+                "more = np.flatnonzero(np.random.default_rng(step).random(count) < 0.05 * self.sampling_rate)\n        return torch.from_numpy(np.union1d(chosen, more))",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_records_are_in_with_the_rate",
+        reason="rate is not",
+    ),
+    dict(
+        name="records_with_large_gradients_stay_unclipped",
+        edits=[
+            (
+                "graphveil.train.clipped:clip_factors",
+                "        return factors, None",
+                "        return torch.where(square_norms > 100 * clip**2, torch.ones_like(factors), factors), None",
+            )
+        ],
+        test="tests/contracts/test_training_steps.py::test_a_record_moves_a_step_by_its_clip",
+        reason="moves",
+    ),
+    dict(
+        name="keys_of_releases_come_from_a_pool_that_a_forked_child_shares",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                "secrets.token_bytes(KEY_BYTES), _POOL.pop()",
+            ),
+            (
+                "graphveil.release.keys:",
+                "from graphveil._random import KEY_BYTES\n",
+                "from graphveil._random import KEY_BYTES\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+            ),
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_releases_come_from_the_clock",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                'secrets.token_bytes(KEY_BYTES), __import__("time").time_ns().to_bytes(KEY_BYTES, "little")',
+            )
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_releases_come_from_a_counter_of_time",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                'secrets.token_bytes(KEY_BYTES), __import__("time").perf_counter_ns().to_bytes(KEY_BYTES, "little")',
+            )
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_releases_come_from_16_bits",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(2) + bytes(KEY_BYTES - 2)",
+            )
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_releases_come_from_a_generator_with_a_seed",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                'secrets.token_bytes(KEY_BYTES), __import__("random").randbytes(KEY_BYTES)',
+            )
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_releases_come_from_48_bits",
+        edits=[
+            (
+                "graphveil.release.keys:ReleaseKey.fresh",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(KEY_BYTES)",
+                "secrets.token_bytes(KEY_BYTES), secrets.token_bytes(6) + bytes(KEY_BYTES - 6)",
+            )
+        ],
+        test="tests/release/test_keys.py::test_keys_come_from_the_operating_system_one_by_one[secret]",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_a_pool_that_a_forked_child_shares",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                "_POOL.pop()",
+            ),
+            (
+                "graphveil.mechanisms.local.noise:",
+                "from graphveil._random import KEY_BYTES, RowStream\n",
+                "from graphveil._random import KEY_BYTES, RowStream\n\n_POOL = [secrets.token_bytes(KEY_BYTES) for _ in range(6000)]\n",
+            ),
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_the_clock",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                '__import__("time").time_ns().to_bytes(KEY_BYTES, "little")',
+            )
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_a_counter_of_time",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                '__import__("time").perf_counter_ns().to_bytes(KEY_BYTES, "little")',
+            )
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_16_bits",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                "secrets.token_bytes(2) + bytes(KEY_BYTES - 2)",
+            )
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_a_generator_with_a_seed",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                '__import__("random").randbytes(KEY_BYTES)',
+            )
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="keys_of_local_noise_come_from_48_bits",
+        edits=[
+            (
+                "graphveil.mechanisms.local.noise:LocalNoise.__init__",
+                "secrets.token_bytes(KEY_BYTES)",
+                "secrets.token_bytes(6) + bytes(KEY_BYTES - 6)",
+            )
+        ],
+        test="tests/mechanisms/test_local_noise.py::test_keys_are_fresh",
+    ),
+    dict(
+        name="a_forked_copy_of_a_release_answers",
+        edits=[("graphveil.release.release:Release.ask", "check_process(self._process)", "pass")],
+        test="tests/release/test_one_process.py::test_a_forked_copy_of_a_release_is_refused",
+    ),
+    dict(
+        name="a_forked_copy_draws_training_noise",
+        edits=[
+            (
+                "graphveil.release.steps.training_steps:OneProcessNoise.batch",
+                "check_process(self._process)",
+                "pass",
+            ),
+            (
+                "graphveil.release.steps.training_steps:OneProcessNoise.noise",
+                "check_process(self._process)",
+                "pass",
+            ),
+        ],
+        test="tests/release/test_one_process.py::test_forked_copies_of_training_noise_are_refused",
+    ),
+    dict(
+        name="every_feature_has_the_whole_budget",
+        edits=[("graphveil.mechanisms.local.allocation:Split.budgets", "epsilon / dim", "epsilon")],
+        test="tests/mechanisms/test_local.py::test_the_whole_vector_keeps_the_budget[feature-rr]",
+        reason="a record spends",
+    ),
+    dict(
+        name="weights_of_features_may_add_up_to_more_than_one",
+        edits=[
+            (
+                "graphveil.mechanisms.local.allocation:Weights.__init__",
+                "if abs(total - 1) > _ROUNDING:",
+                "if False:",
+            ),
+            (
+                "graphveil.mechanisms.local.allocation:Weights.budgets",
+                "(epsilon / max(1.0, math.fsum(self.theta)))",
+                "epsilon",
+            ),
+        ],
+        test="tests/mechanisms/test_local.py::test_weights_that_are_accepted_keep_the_budget",
+        reason="spends 1.7",
+    ),
+    dict(
+        name="floor_and_best_are_mixed_up",
+        edits=[
+            (
+                "graphveil.mechanisms.local.multibit:MultiBit.samples",
+                'if self.m == "floor":',
+                'if self.m == "best":',
+            )
+        ],
+        test="tests/mechanisms/test_multibit.py::test_the_best_number_of_features",
+        reason="takes 2",
+    ),
+    dict(
+        name="the_own_class_is_said_as_if_it_had_to_be_alone",
+        edits=[
+            (
+                "graphveil.mechanisms.local.subset_selection:SubsetSelection.counts",
+                "left_out = math.floor(TOTAL * out * (1 + ROUNDING + uneven)) + 1",
+                "odds = math.exp(-self.epsilon * self.size) * (self.classes - 1)\n        left_out = math.floor(TOTAL * odds / (1 + odds))",
+            )
+        ],
+        test="tests/mechanisms/test_subset_selection.py::test_no_set_is_more_than_e_to_the_epsilon_times_as_likely[6-1.0]",
+    ),
+    dict(
+        name="other_classes_are_not_numbered_from_the_own_one",
+        edits=[
+            (
+                "graphveil.mechanisms.local.subset_selection:SubsetSelection._others",
+                "return (labels[:, None] + 1 + subsets(words, self.classes - 1)) % self.classes",
+                "return subsets(words, self.classes - 1)",
+            )
+        ],
+        test="tests/mechanisms/test_subset_selection.py::test_sets_follow_the_law[3]",
+    ),
+    dict(
+        name="a_group_is_said_at_twice_the_budget",
+        edits=[
+            (
+                "graphveil.mechanisms.local.local_hashing:LocalHashing.among_groups",
+                "epsilon=self.epsilon",
+                "epsilon=2 * self.epsilon",
+            )
+        ],
+        test="tests/mechanisms/test_local_hashing.py::test_for_every_fixed_hash_no_group_is_more_than_e_to_the_epsilon_times_as_likely[7-1.0]",
+    ),
+    dict(
+        name="everybody_has_one_hash",
+        edits=[
+            (
+                "graphveil.collect.nodes:_bound",
+                'return f"graphveil-{use}/1\\0".encode() + survey.digest + node_text(node)',
+                'return b"one"',
+            )
+        ],
+        test="tests/collect/test_message.py::test_nobody_chooses_which_classes_stand_together",
+    ),
+    dict(
+        name="a_message_may_say_all_classes",
+        edits=[("graphveil.collect.message:_label", "if len(said) != law.size:", "if False:")],
+        test="tests/collect/test_message.py::test_another_number_of_classes_than_the_survey_asks_for_is_refused[said2]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="a_guess_hears_the_labels_that_weigh_it",
+        edits=[("graphveil.models.lpgnn.mixture:_guessed", "left = silenced(noisy, away)", "left = noisy")],
+        test="tests/models/lpgnn/test_mixture.py::test_what_a_node_said_is_not_heard_where_it_is_held_out",
+    ),
+    dict(
+        name="a_message_belongs_to_nobody",
+        edits=[
+            (
+                "graphveil.collect.message:_payload",
+                "if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(survey, node):",
+                "if False:",
+            )
+        ],
+        test="tests/collect/test_server.py::test_a_replayed_message_is_refused",
+    ),
+    dict(
+        name="the_model_card_says_how_many_edges_there_are",
+        edits=[
+            (
+                "graphveil.experiment.run:_stage_release",
+                "dataset=experiment.source.published_name,",
+                'dataset=f"{experiment.source.published_name} ({experiment.source.load().num_edges} edges)",',
+            )
+        ],
+        test="tests/test_cli_transcript.py::test_an_edge_reaches_a_release_through_answers_alone[mlp]",
+    ),
+    dict(
+        name="methods_on_edges_train_on_all_labels",
+        edits=[
+            (
+                "graphveil.models.training.clear:",
+                "nodes_of(graph.mask(part)) if every else learned_from(graph, nodes_of(graph.mask(part)))",
+                "torch.arange(graph.num_nodes)",
+            )
+        ],
+        test=[
+            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap]",
+            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp]",
+        ],
+    ),
+    dict(
+        name="classcode_learns_features_from_all_labels",
+        edits=[
+            (
+                "graphveil.models.features.crossfit:",
+                'learned_from(graph, nodes_of(graph.mask("train") | graph.mask("val")))',
+                "torch.arange(graph.num_nodes)",
+            )
+        ],
+        test="tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[classcode]",
+    ),
+    dict(
+        name="methods_on_records_train_on_all_labels",
+        edits=[
+            (
+                "graphveil.models.training.private:",
+                'nodes = members(graph, "train")\n    records, labels = _taken',
+                "nodes = torch.arange(graph.num_nodes)\n    records, labels = _taken",
+            )
+        ],
+        test=[
+            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[gap owner]",
+            "tests/test_cli_transcript.py::test_no_method_learns_from_a_label_that_it_is_tested_on[mlp owner]",
+        ],
+    ),
+    dict(
+        name="the_plan_is_shown_after_the_run",
+        edits=[
+            (
+                "graphveil.cli.train:",
+                "    screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))\n",
+                "    facts = plan_facts(plan, folder, account, resumed=resume)\n",
+            ),
+            (
+                "graphveil.cli.train:",
+                "            show_summary(outcome.metrics, folder, screen)\n",
+                "            screen.facts(_RESUMED if resume else _PLAN, facts)\n            show_summary(outcome.metrics, folder, screen)\n",
+            ),
+        ],
+        test="tests/test_cli_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
+    ),
+]
