@@ -32,6 +32,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_notebook",
         "_tensors",
         "_threads",
+        "_typed",
         "_workers",
     },
     {"tables"},
