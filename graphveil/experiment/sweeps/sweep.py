@@ -285,7 +285,7 @@ def run_sweep(
             "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--engine "
             "disk) does not read; drop one of them, or use engine='ray'"
         )
-    fresh = not folder.root.exists()
+    fresh = folder.missing
     with folder.opened(plan.sweep.as_dict(), resume=resume):
         try:
             check_data(folder, plan.raw)
@@ -294,7 +294,7 @@ def run_sweep(
         except (InputError, PrivacyError, MissingDependencyError):
             if not resume and not _begun(folder):
                 forget_data(folder)
-                folder.drop(root=fresh)
+                folder.drop(made=fresh)
             raise
         result = SweepResult(plan.sweep.cells, tuple(metrics), plan.total, folder.root)
         write_results(result)
