@@ -21,6 +21,7 @@ LAYERS = [  # upwards; parts on one line do not import each other
         "_escape",
         "_random",
         "_sealed",
+        "_signals",
         "_row_pass",
         "_team",
         "_files",
