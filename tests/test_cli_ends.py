@@ -1,4 +1,4 @@
-"""How commands end: full disks after a charge, signals, options without values, files that are there, modes."""
+"""How commands end: full disks after a charge, signals, missing values, existing files, modes."""
 
 import errno
 import os
