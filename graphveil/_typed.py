@@ -49,13 +49,23 @@ def checked(named: Named) -> Named:
     Raises:
         ConfigError: When the result is called with an argument of another type.
     """
-    if isinstance(named, type):
-        type.__setattr__(named, "__init__", _wrapped(named.__init__))  # type: ignore[misc]  # of this class
-        return named  # type: ignore[return-value]  # mypy narrows it to type[Any]
-    return _wrapped(named)
+    return checked_but()(named)
 
 
-def _wrapped(function: Any) -> Any:
+def checked_but(*names: str) -> Callable[[Named], Named]:
+    """Return what ``checked`` does, but for some arguments, which the function checks by itself."""
+
+    def wrap(named: Named) -> Named:
+        if isinstance(named, type):
+            type.__setattr__(named, "__init__", _wrapped(named.__init__, names))  # type: ignore[misc]  # of this class
+            return named  # type: ignore[return-value]  # mypy narrows it to type[Any]
+        wrapped: Named = _wrapped(named, names)
+        return wrapped
+
+    return wrap
+
+
+def _wrapped(function: Any, names: tuple[str, ...]) -> Any:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -147,7 +157,7 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
             _fits(part, hint) for item in value.items() for part, hint in zip(item, inner, strict=False)
         )
     if kind is tuple:
-        return _is_sequence(value) and _fits_tuple(value, inner)
+        return isinstance(value, list | tuple) and _fits_tuple(value, inner)
     if kind in (Sequence, list, set, frozenset):
         members = isinstance(value, set | frozenset) if kind in (set, frozenset) else _is_sequence(value)
         return members and all(_fits(item, hint) for hint in inner for item in value)

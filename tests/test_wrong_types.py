@@ -16,6 +16,8 @@ from graphveil.privacy import ledger_of
 TABLES: dict[str, Callable[[], dict[str, Any]]] = {
     "attacks": wrong_types.attacks_cases,
     "audit": wrong_types.audit_cases,
+    "privacy": wrong_types.privacy_cases,
+    "collect": wrong_types.collect_cases,
 }
 
 
@@ -95,3 +97,29 @@ def test_wrong_arguments_of_a_sweep_are_rejected_before_anything_is_spent(tmp_pa
     function, given = table["sweep"]
     assert raw_errors(function, given) == []
     assert not len(ledger_of(given["graph"].edge_set))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_arguments_of_estimators_and_functions_are_rejected_with_our_errors(tmp_path: Path) -> None:
+    found = dict[str, list[str]]()
+    for name, (function, given) in wrong_types.top_cases(tmp_path).items():
+        if name not in ("save", "register"):  # which work once
+            function(**given)
+        found[name] = raw_errors(function, given)
+    assert {name: cases for name, cases in found.items() if cases} == {}
+
+
+@pytest.mark.parametrize("on_progress", [None, 5, "x", []], ids=repr)
+def test_a_wrong_callback_of_a_fit_is_rejected_before_the_charge(on_progress: Any) -> None:
+    graph = gv.load_dataset("synthetic/tiny")
+    with pytest.raises(ConfigError, match="on_progress="):
+        gv.GAP(unit="undirected-edge", epsilon=1.0, epochs=1).fit(graph, on_progress=on_progress)
+    assert not len(ledger_of(graph.edge_set))
+
+
+@pytest.mark.parametrize("name", ["disjoint_edges", "disjoint_people", "accept_price"])
+@pytest.mark.parametrize("value", ["no", 1, 0, None], ids=repr)
+def test_an_assumption_is_true_or_false_and_nothing_else(name: str, value: Any) -> None:
+    model = wrong_types.fitted()
+    with pytest.raises(ConfigError, match=f"{name}="):
+        model.predict_proba(wrong_types.graph(), **{name: value})

@@ -13,7 +13,7 @@ import pandas as pd
 import graphveil as gv
 from graphveil import attacks, audit
 from graphveil.audit.noise import Noise
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, GraphveilError
 from graphveil.mechanisms import LabelRR, MultiBit
 from graphveil.privacy import UndirectedEdge
 
@@ -420,3 +420,181 @@ def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, G
                 if callable(value) and (callable(given[name]) or name in _CALLED):
                     continue  # what the caller's function raises is the caller's
                 yield f"{name}={kind}", {**given, name: value}
+
+
+def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions of ``graphveil`` and methods of estimators with arguments that they take."""
+    from graphveil import fidelity, perturb
+
+    local: Given = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
+    edge: Given = {"unit": "undirected-edge", "epsilon": 1.0}
+    own: dict[str, Given] = {"LPGNN": local, "SimGAT": local, "LabelPosterior": {**local, "eps_x": None}}
+    cases: dict[str, tuple[Callable[..., Any], Given]] = {}
+    for name in (
+        "ClassCode",
+        "GAP",
+        "GAT",
+        "GCN",
+        "HeteroRR",
+        "LPGNN",
+        "LabelPosterior",
+        "MLP",
+        "PrivateGNN",
+    ):
+        kind = getattr(gv, name)
+        try:
+            whole = kind(**own.get(name, {"unit": "none"} if name in ("GCN", "GAT") else edge))
+        except GraphveilError:
+            continue
+        cases[name] = (kind, whole.get_params())
+    model, other = fitted(), graph().replace(y=graph().y.clone())
+    saved = out / "saved"
+    model.save(saved)
+    noisy = perturb.edge_rand(graph(), epsilon=1.0, unit="undirected-edge")
+    noisy.save(out / "noisy", source="a", target="b")
+    public = {"unit": "undirected-edge", "public_edges": None, "private_nodes": None}
+    cases |= {
+        "fit": (
+            gv.GCN(unit="none", seed=0, epochs=1).fit,
+            {
+                "graph": graph(),
+                "on_progress": lambda stage, done, total: None,
+                "workspace": None,
+                "engine": None,
+                "cache": None,
+            },
+        ),
+        "preview": (gv.GAP(**edge).preview, {"graph": graph()}),
+        "plan": (
+            gv.GAP(**edge).plan,
+            {
+                "num_nodes": 40,
+                "num_classes": 2,
+                "num_features": 3,
+                "num_training": 20,
+                "num_labelled": 30,
+            },
+        ),
+        "predict": (model.predict, {"graph": graph()}),
+        "predict_proba": (
+            model.predict_proba,
+            {
+                "graph": other,
+                "disjoint_edges": False,
+                "disjoint_people": False,
+                "accept_price": True,
+                "workspace": None,
+            },
+        ),
+        "price": (model.price, {"graph": other, "disjoint_edges": False}),
+        "knows": (model.knows, {"graph": other}),
+        "guarantee_after": (model.guarantee_after, {"graph": other, "disjoint_edges": False}),
+        "score": (model.score, {"graph": graph(), "split": "test"}),
+        "save": (model.save, {"folder": out / "again", "per_node": None}),
+        "set_params": (model.set_params, {"epochs": 1}),
+        "load_model": (gv.load_model, {"path": saved, "folder": saved}),
+        "calibrate": (gv.calibrate, {"method": "gap", **edge, "delta": 1e-5, "hops": 1}),
+        "compare": (gv.compare, {"graph": graph(), "released": graph(), "seed": 0, "sources": 4}),
+        "fidelity.compare": (fidelity.compare, {"graph": graph(), "released": graph()}),
+        "split": (gv.split, {"graph": graph(), "seed": 0}),
+        "register": (gv.register, {"code": lambda graph: None, "name": None}),
+        "private_hops": (
+            gv.private_hops,
+            {"graph": graph(), **edge, "hops": 1, "delta": 1e-7, "unsafe_noise_seed": 1},
+        ),
+        "ledger_of": (gv.ledger_of, {"edge_set": graph().edge_set}),
+        "MemoryLedger": (gv.MemoryLedger, {"epsilon": 1.0, "delta": 1e-7, "entries": ()}),
+        "list_datasets": (gv.list_datasets, {"root": None}),
+        **{
+            name: (getattr(perturb, name), {"graph": graph(), "epsilon": 1.0, **public})
+            for name in ("edge_rand", "lap_graph", "arr", "priv_hrg")
+        },
+        "perturb.load": (
+            perturb.load,
+            {"folder": out / "noisy", "nodes": graph(), "source": "a", "target": "b"},
+        ),
+    }
+    return {name: (call, _known(call, given)) for name, (call, given) in cases.items()}
+
+
+def _known(call: Callable[..., Any], given: Given) -> Given:
+    """Return the arguments that a function names, or takes by keyword."""
+    names = inspect.signature(call).parameters
+    return (
+        given
+        if any(one.kind is one.VAR_KEYWORD for one in names.values())
+        else {k: v for k, v in given.items() if k in names}
+    )
+
+
+def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions and events of ``gv.privacy`` with arguments that they take."""
+    from graphveil import privacy as p
+
+    event, unit = p.Gaussian(0.5), p.UndirectedEdge()
+    guarantee = p.Guarantee.of(unit, event, delta=1e-7, releases=1)
+    steps = {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 3}
+    return {
+        "Gaussian": (p.Gaussian, {"mu": 0.5}),
+        "PureDP": (p.PureDP, {"epsilon": 0.5}),
+        "ApproximateDP": (p.ApproximateDP, {"epsilon": 0.5, "delta": 1e-7}),
+        "LocalReport": (p.LocalReport, {"part": "label", "epsilon": 0.5, "delta": 0.0}),
+        "PoissonGaussian": (p.PoissonGaussian, {**steps, "relation": "replace"}),
+        "PoissonRoots": (p.PoissonRoots, {**steps, "roots": 2, "relation": "replace"}),
+        "Entry": (p.Entry, {"release_id": "a", "label": "b", "event": event, "unit": unit}),
+        "Guarantee.of": (p.Guarantee.of, {"unit": unit, "event": event, "delta": 1e-7, "releases": 1}),
+        "group_epsilon": (guarantee.group_epsilon, {"friendships": 2}),
+        "repeated": (guarantee.repeated, {"runs": 2}),
+        "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
+        "check_delta": (p.check_delta, {"unit": unit, "delta": 1e-7, "bound": 10}),
+        "calibrate_mu": (p.calibrate_mu, {"epsilon": 1.0, "delta": 1e-7, "slack": 0.0}),
+        "parse_unit": (p.parse_unit, {"name": "node-promise", "replace_one": False, "max_degree": 3}),
+        "privacy_curve": (p.privacy_curve, {"event": event}),
+        "joint_ledger": (p.joint_ledger, {"edge_sets": [graph().edge_set]}),
+        "NodeOwner": (p.NodeOwner, {"replace_one": False}),
+        "NodePromise": (p.NodePromise, {"max_degree": 3, "replace_one": False}),
+    }
+
+
+def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions of ``gv.collect`` and mechanisms on records with arguments that they take."""
+    from graphveil import collect, mechanisms
+
+    survey = collect.Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=1.0, classes=3))
+    secret = b"s" * 32
+    message = collect.answer(survey, node="a", secret=secret, features=[0.5, 0.5], label=1)
+    answers: Given = {"survey": survey, "secret": secret, "max_eps": 8.0, "open_label": False}
+    law: Given = {"epsilon": 1.0, "dim": 2, "bounds": mechanisms.Bounds()}
+    return {
+        "Survey": (
+            collect.Survey,
+            {
+                "features": survey.features,
+                "label": survey.label,
+                "columns": (),
+                "class_names": (),
+                "purpose": "",
+            },
+        ),
+        "answer": (collect.answer, {**answers, "node": "a", "features": [0.5, 0.5], "label": 1}),
+        "answer_all": (
+            collect.answer_all,
+            {**answers, "nodes": ["a"], "features": np.zeros((1, 2)), "labels": np.array([1])},
+        ),
+        "check_limits": (collect.check_limits, {"survey": survey, "max_eps": 8.0, "open_label": False}),
+        "decode": (collect.decode, {"survey": survey, "node": "a", "message": message}),
+        "Collector": (collect.Collector, {"survey": survey, "nodes": 1, "ids": ["a"]}),
+        "Collector.accept": (collect.Collector(survey, 1, ids=["a"]).accept, {"message": message, "node": 0}),
+        "Bounds": (mechanisms.Bounds, {"low": 0.0, "high": 1.0, "from_data": False}),
+        "MultiBit": (MultiBit, {**law, "m": 1}),
+        "FeatureRR": (mechanisms.FeatureRR, {**law, "k": 4, "mode": "stochastic", "decode": "unbiased"}),
+        "AnalyticGaussian": (mechanisms.AnalyticGaussian, {**law, "delta": 1e-7}),
+        "LabelRR": (LabelRR, {"epsilon": 1.0, "classes": 3}),
+        "SubsetSelection": (mechanisms.SubsetSelection, {"epsilon": 1.0, "classes": 3}),
+        "LocalHashing": (mechanisms.LocalHashing, {"epsilon": 1.0, "classes": 3}),
+        "Laplace": (mechanisms.Laplace, {"epsilon": 1.0}),
+        "Claim": (mechanisms.Claim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
+        "LocalNoise": (mechanisms.LocalNoise, {"unsafe_noise_seed": 1}),
+        "Weights": (mechanisms.Weights, {"theta": [0.5, 0.5]}),
+        "analytic_sigma": (mechanisms.analytic_sigma, {"epsilon": 1.0, "delta": 1e-7, "sensitivity": 1.0}),
+    }

@@ -80,7 +80,11 @@ def _ending(command: Any, arguments: Sequence[str]) -> "CommandError | int":
     except (KeyboardInterrupt, typer.Abort):
         return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
     except Exception as error:
-        return _failure_of(error)
+        failure = _failure_of(error)
+        if not _signals.received() or failure.code == STOPPED:
+            return failure
+        what = "nothing was spent" if failure.code == MISUSE else str(failure)
+        return CommandError(STOPPED, f"stopped; {what}", "Stopped", failure.folder)
 
 
 def unwritable(error: Exception | None) -> CommandError:
