@@ -163,7 +163,7 @@ def test_no_number_is_printed_with_hundreds_of_digits(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
-def test_internal_files_are_private_and_nothing_is_writable_for_others(
+def test_internal_files_are_private_and_none_is_writable_for_others(
     mask: int, invoke: Invoke, files: Files
 ) -> None:
     before = os.umask(mask)
