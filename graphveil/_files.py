@@ -117,8 +117,8 @@ def open_to_readers(path: Path) -> None:
             mode = os.fstat(file.fileno()).st_mode & 0o644
     finally:
         probe.unlink(missing_ok=True)
-    for file in path.iterdir() if path.is_dir() else [path]:
-        file.chmod(mode)
+    for each in path.iterdir() if path.is_dir() else [path]:
+        each.chmod(mode)
     if path.is_dir():
         path.chmod(mode | 0o100 | (mode & 0o044) >> 2)
 
