@@ -58,7 +58,7 @@ def checked_but(*names: str) -> Callable[[Named], Named]:
     def wrap(named: Named) -> Named:
         if isinstance(named, type):
             type.__setattr__(named, "__init__", _wrapped(named.__init__, names))  # type: ignore[misc]  # of this class
-            return named  # type: ignore[return-value]  # mypy narrows it to type[Any]
+            return named
         wrapped: Named = _wrapped(named, names)
         return wrapped
 
@@ -164,10 +164,10 @@ def _fits_class(value: Any, kind: Any, inner: tuple[Any, ...]) -> bool:
     if kind is Iterable:
         return isinstance(value, Iterable) and not isinstance(value, _NO_SEQUENCE)
     if getattr(kind, "_is_protocol", False):
-        members = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})} | {
+        names = {name for base in kind.__mro__ for name in vars(base).get("__annotations__", {})} | {
             name for name, member in vars(kind).items() if not name.startswith("_") and callable(member)
         }
-        return not isinstance(value, type) and all(hasattr(value, name) for name in members)
+        return not isinstance(value, type) and all(hasattr(value, name) for name in names)
     return isinstance(value, kind)
 
 
