@@ -1,14 +1,21 @@
 """The command ``graphveil``, and ``python -m graphveil``."""
 
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C before it is loaded leaves no traceback."""
+    """Run the command line; a signal before it is loaded leaves one line and no traceback."""
+    from graphveil import _signals
+
     try:
+        if sys.argv[1:2] != ["serve"]:  # which lets requests finish first
+            _signals.interrupt_on_termination()
         from graphveil import cli
     except KeyboardInterrupt:
-        sys.exit(130)
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write("graphveil: stopped; nothing was spent\n")
+        sys.exit(_signals.exit_code())
     cli.main()
 
 

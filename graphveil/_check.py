@@ -130,6 +130,34 @@ def one_of(choices: Collection[str], **named: object) -> None:
             raise ConfigError(f"{name}={value!r} is not one of {known}{suggestion(value, choices)}")
 
 
+def places(below: int, **named: Any) -> None:
+    """Require vectors of whole numbers from zero to just under ``below``, such as rows of a matrix.
+
+    >>> places(3, nodes=np.array([0, 3]))
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: nodes must be a vector of whole numbers from 0 to 2.
+    """
+    for name, value in named.items():
+        if np.ndim(value) != 1 or (np.asarray(value) < 0).any() or (np.asarray(value) >= below).any():
+            raise ConfigError(f"{name} must be a vector of whole numbers from 0 to {below - 1}.")
+
+
+def shape(wanted: tuple[int, ...], **named: Any) -> None:
+    """Require arrays of a shape, in which -1 stands for any length.
+
+    >>> shape((-1, 2), x=np.zeros((4, 3)))
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: x has the shape (4, 3), and must have the shape (n, 2).
+    """
+    for name, value in named.items():
+        found = np.shape(value)
+        if len(found) != len(wanted) or any(
+            one not in (-1, size) for one, size in zip(wanted, found, strict=True)
+        ):
+            words = ", ".join("n" if size == -1 else str(size) for size in wanted)
+            raise ConfigError(f"{name} has the shape {found}, and must have the shape ({words}).")
+
+
 def suggestion(value: object, choices: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string."""
     near = difflib.get_close_matches(str(value), list(choices), n=1)

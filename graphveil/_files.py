@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -91,19 +92,43 @@ def check_writable(path: Path) -> None:
         ConfigError: the system refuses.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
+def make_folder(path: Path, *, private: bool = False) -> None:
+    """Make a folder and the folders above it, as the umask says but never writable for others.
+
+    With ``private`` only the owner may read those that are made.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700 if private else 0o755, exist_ok=True)
+
+
+def open_to_readers(path: Path) -> None:
+    """Let others read a file, or a folder and its files, as far as the umask allows."""
+    probe = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o644
+    finally:
+        probe.unlink(missing_ok=True)
+    for each in path.iterdir() if path.is_dir() else [path]:
+        each.chmod(mode)
+    if path.is_dir():
+        path.chmod(mode | 0o100 | (mode & 0o044) >> 2)
+
+
 def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
-    Its owner alone may read it, or unless ``private`` everybody on the machine.
+    Its owner alone may read it, or unless ``private`` others too, as the umask says.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, private=private)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -111,7 +136,7 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
             file.flush()
             os.fsync(file.fileno())
         if not private:
-            Path(name).chmod(0o644)
+            open_to_readers(Path(name))
         Path(name).replace(path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
@@ -124,14 +149,19 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
 def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
 
-    An older folder of that name is moved aside first, in one step: it is never seen half deleted. Everybody
-    on the machine may read what is inside, or with ``private`` its owner alone.
+    An older folder of that name is moved aside first, in one step: it is never seen half deleted. Others may
+    read what is inside as the umask says, or with ``private`` its owner alone.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield work
-        _open_to_all(work) if not private else work.chmod(0o700)
+        for file in work.iterdir():
+            _sync(file)
+        if private:
+            make_private(work)
+        else:
+            open_to_readers(work)
         if path.exists():
             _replace(path, work)
         else:
@@ -141,11 +171,20 @@ def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
         raise
 
 
-def _open_to_all(folder: Path) -> None:
-    """Let everybody read a folder and its files, some of which were written for their owner's eyes alone."""
+def _sync(file: Path) -> None:
+    """Write a file to the disk, which may turn out to be full."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_private(folder: Path) -> None:
+    """Let only the owner read a folder and its files."""
     for file in folder.iterdir():
-        file.chmod(0o644)
-    folder.chmod(0o755)
+        file.chmod(0o600)
+    folder.chmod(0o700)
 
 
 def _replace(path: Path, work: Path) -> None:

@@ -17,6 +17,7 @@ HELD = "This process held the raw data; the guarantee is about what leaves the r
 _ON_DEVICES = "Each node's own device ran the randomiser; the guarantee is about what leaves it."
 _RECEIVED = "This process saw only what had left the randomiser; the guarantee is about that."
 _WHERE = {False: HELD, True: _ON_DEVICES, None: _RECEIVED}
+_DIGITS = 15  # before the point, from which numbers are written with an exponent
 _GAUSSIAN = (
     " The guarantee is (epsilon, delta)-indistinguishability with delta = {delta}, which is weaker than the "
     "epsilon-LDP of other mechanisms at the same epsilon."
@@ -58,11 +59,11 @@ def exact_sum(values: Sequence[float]) -> Decimal:
 def in_full(*values: float) -> str:
     """Return the sum of numbers as they are written, without rounding, as text.
 
-    >>> in_full(0.1, 0.2), in_full(1.0, math.inf), in_full(1e-7)
-    ('0.3', 'inf', '1e-7')
+    >>> in_full(0.1, 0.2), in_full(1.0, math.inf), in_full(1e-7), in_full(1e300)
+    ('0.3', 'inf', '1e-7', '1e+300')
     """
     total = exact_sum(values)
     if total.is_infinite():
         return "inf"
     total = total.normalize()
-    return f"{total:f}" if total.adjusted() >= -4 else f"{total:e}"
+    return f"{total:f}" if -4 <= total.adjusted() <= _DIGITS else f"{total:e}"

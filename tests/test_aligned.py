@@ -159,7 +159,7 @@ def test_what_ends_while_memory_is_taken_waits(nothing_kept: _aligned._Kept) -> 
 def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(nothing_kept: _aligned._Kept) -> None:
     with nothing_kept._lock, ThreadPoolExecutor(1) as pool:
         nothing_kept.renew()  # as after a fork
-        pool.submit(mebibytes, 2).result(timeout=10)
+        pool.submit(mebibytes, 2).result(timeout=300)
 
 
 def test_threads_never_share_memory() -> None:

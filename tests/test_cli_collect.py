@@ -192,7 +192,7 @@ def test_the_statement_comes_before_the_messages(
     monkeypatch.setattr("graphveil.tables.write", full)
     nodes = ["--survey", "s.json", "--nodes", files.nodes, *RECORDS, "--out", "m.csv"]
     answer = invoke("collect", "answer", *nodes)
-    assert (answer.code, "the disk is full" in answer.err) == (2, True)
+    assert (answer.code, "the disk is full" in answer.err) == (1, True)
     assert "pilot" in answer.out
     assert "Each node's features are randomised on their own at eps_x = 6" in answer.out
 
@@ -613,7 +613,7 @@ def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, col
     before = {path: Path(path).read_bytes() for path in ("messages.csv", "survey.json", str(files.nodes))}
     for path in ("messages.csv", "./messages.csv"):
         answer = invoke("collect", "decode", *collected[:-1], path)
-        assert (answer.code, "nobody answers twice" in answer.err) == (2, True)
+        assert (answer.code, "is there already" in answer.err) == (2, True)
     nodes = ["--survey", "survey.json", "--nodes", files.nodes, *RECORDS]
     answer = invoke("collect", "answer", *nodes, "--out", "again.csv", "--internal", files.nodes)
     assert (answer.code, "choose another one" in answer.err) == (2, True)
@@ -623,7 +623,7 @@ def test_nothing_that_is_there_is_written_over(invoke: Invoke, files: Files, col
         answer = invoke("collect", "answer", *nodes, "--out", path, "--internal", "count.json")
         assert (answer.code, Path("count.json").exists()) == (2, False)
         answer = invoke("collect", "decode", *collected[:-1], path, "--ledger", "people")
-        assert (answer.code, "cannot write" in answer.err) == (2, True)
+        assert (answer.code, "cannot" in answer.err) == (2, True)
     booked = invoke("ledger", "list", "--json").json["data_sets"]
     assert {one["name"]: one["releases"] for one in booked}["people"] == 0
     assert before == {path: Path(path).read_bytes() for path in before}

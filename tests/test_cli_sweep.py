@@ -64,7 +64,7 @@ REFUSED = {
     "no value": (["gap", "--set", "hops"], "key=a,b,c"),
     "a setting twice": (["gap", "--set", "hops=1", "--set", "hops=2"], "given twice"),
     "no number": (["gap", "--epsilon", "1,x"], "epsilon"),
-    "no method": ([","], "empty grid"),
+    "no method": ([","], "empty item"),
     "a flag and a setting": (["gcn", "--perturb", "edge-rand", "--set", "perturb=lap-graph"], "given twice"),
     "weights of nobody": (["gap", "--theta", "theta.json"], "theta"),
     "a release that no method trains on": (["gap", "--perturb", "edge-rand"], "perturb"),

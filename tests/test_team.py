@@ -64,7 +64,9 @@ def test_every_turn_is_done_once_and_nobody_takes_a_seat_twice(threads: int, las
 
 def test_a_second_thread_takes_part() -> None:
     """It may take a while on a busy machine."""
-    assert any(counted(2, 10_000)[0][1] for _ in range(5000))
+    end = time.monotonic() + 300
+    while not counted(2, 10_000)[0][1]:
+        assert time.monotonic() < end, "no second thread took part"
 
 
 def test_fewer_threads_than_are_awake_take_fewer_seats() -> None:
@@ -95,10 +97,10 @@ def slow_to_end() -> Compiled:
     code = Code("x")
     begun, ended, spare = (code.load("ptr", code.at("%given", "i64", place)) for place in (0, 1, 2))
     is_caller = code("icmp eq i64 %seat, 0")
-    with code.loop("ult", code(f"select i1 {is_caller}, i64 {1 << 30}, i64 0"), ("i64", "0")) as looks:
+    with code.loop("ult", code(f"select i1 {is_caller}, i64 {1 << 22}, i64 0"), ("i64", "0")) as looks:
         there = code(f"icmp ne i64 {code(f'load atomic i64, ptr {begun} acquire, align 8')}, 0")
         more = code(f"add i64 {looks.values[0]}, 1")
-        looks.then = [code(f"select i1 {there}, i64 {1 << 30}, i64 {more}")]
+        looks.then = [code(f"select i1 {there}, i64 {1 << 22}, i64 {more}")]
     code(f"atomicrmw add ptr {begun}, i64 %seat release")
     with code.each(code(f"mul i64 %seat, {1 << 23}")) as step:
         code.do(f"store volatile i64 {step}, ptr {spare}")
@@ -108,20 +110,21 @@ def slow_to_end() -> Compiled:
 
 
 def test_who_has_joined_is_waited_for() -> None:
-    joined = 0
-    for _ in range(5):
+    """It may take a while until a second thread gets a processor."""
+    joined, end = 0, time.monotonic() + 300
+    while not joined:
+        assert time.monotonic() < end, "no second thread began"
         begun, ended, spare = (np.zeros(1, dtype=np.int64) for _ in range(3))
         in_threads(slow_to_end(), [array.ctypes.data for array in (begun, ended, spare)], 2)
         assert ended.tolist() == begun.tolist()
         joined += int(begun[0])
-    assert joined
 
 
 def test_threads_leave_when_nothing_comes_and_are_called_again() -> None:
     for _ in range(3):
         assert counted(2, 10)[1] == [1] * TURNS
         team = _team._own.team
-        for _ in range(500):
+        for _ in range(30_000):
             if int(team._words[_team._LEFT]) == team._called:
                 break
             time.sleep(0.01)

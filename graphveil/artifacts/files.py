@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from graphveil._files import write_atomic
 from graphveil.errors import ArtifactError
 
 VERSION: Literal[1] = 1
@@ -107,7 +108,7 @@ class PrivacyFile(Record):
 
 def write_record(path: Path, record: Record) -> None:
     """Write a record as indented JSON."""
-    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_atomic(path, (record.model_dump_json(indent=1) + "\n").encode())
 
 
 def read_record(path: Path, kind: type[AnyRecord]) -> AnyRecord:

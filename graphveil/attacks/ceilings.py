@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.privacy import Guarantee, NodeFeatures, NodeOwner, NodePromise
 
 _POINTS = 400
@@ -16,6 +17,7 @@ Thing = Literal["edge", "record"]
 _EVERYTHING = {"auc": 1.0, "advantage": 1.0, "tpr_at_01pct_fpr": 1.0, "tpr_at_1pct_fpr": 1.0, "holds": False}
 
 
+@checked
 def pure_advantage(epsilon: float) -> float:
     """Return tanh(epsilon / 2): under pure epsilon nobody's TPR - FPR on one slot is larger.
 
@@ -26,6 +28,7 @@ def pure_advantage(epsilon: float) -> float:
     return math.tanh(epsilon / 2)
 
 
+@checked
 def pure_auc(epsilon: float) -> float:
     """Return e^epsilon / (1 + e^epsilon): under pure epsilon no attack on one slot has a larger AUC.
 
@@ -39,6 +42,7 @@ def pure_auc(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
+@checked
 def ceiling_of(guarantee: Guarantee, thing: Thing | None = None) -> dict[str, Any]:
     """Return what nobody can pass on one thing: AUC, TPR - FPR, TPR at two rates of FPR.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from graphveil._typed import checked
 from graphveil.attacks.matrices import Matrix, dense_rows
 from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.ranking import Floats
@@ -9,6 +10,7 @@ from graphveil.attacks.ranking import Floats
 _LEAST = 1e-12
 
 
+@checked
 def correlations(rows: Matrix, pairs: Pairs) -> Floats:
     """Return the correlation of the two ends' rows, each less its own mean: one score a pair.
 

@@ -9,6 +9,7 @@ from scipy.special import expit, log_expit, logsumexp
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.posteriors import confidence, levelled
 from graphveil.attacks.ranking import Bools, Floats
 from graphveil.attacks.secret_edges import Integers, SecretEdges
@@ -19,6 +20,7 @@ _LEAST_SPREAD = 1e-2
 _PENALTY = 1e-3
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """Shadow models of one graph, each trained on a part of what is judged.
@@ -31,6 +33,7 @@ class Ensemble:
     members: Bools
     confidences: Floats
 
+    @checked
     def without(self, number: int) -> "Ensemble":
         """Return all models but one."""
         keep = np.arange(len(self.members)) != number
@@ -87,6 +90,7 @@ def _spread(rest: Floats, chosen: Bools) -> float:
     return max(float(np.sqrt((rest**2 * chosen).sum() / max(free, 1.0))), _LEAST_SPREAD)
 
 
+@checked
 def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -> Ensemble:
     """Return shadow models with the keywords of a model, on parts of its training and test nodes.
 
@@ -113,14 +117,17 @@ def fit_ensemble(model: Estimator, graph: Graph, count: int, *, seed: int = 0) -
     return Ensemble(members, np.array(found))
 
 
+@checked
 def lira_scores(ensemble: Ensemble, confidences: Floats) -> Floats:
     """Return LiRA's log-likelihood ratios of membership, one a node (Carlini et al., S&P 2022).
 
     A Gaussian for models that held the node, another for those that did not (:meth:`Ensemble.laws`).
     """
+    _check.shape(ensemble.confidences.shape[1:], confidences=confidences)
     return ensemble.laws().ratio(confidences)
 
 
+@checked
 def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, nodes: Integers) -> Floats:
     """Return log-odds of membership given a model's outputs on all nodes, and the graph.
 
@@ -140,6 +147,9 @@ def bayes_scores(ensemble: Ensemble, confidences: Floats, edges: SecretEdges, no
         edges: the attacker's knowledge of the graph.
         nodes: whom to judge; the regression learns from these nodes alone.
     """
+    _check.shape(ensemble.confidences.shape[1:], confidences=confidences)
+    _check.shape((len(ensemble.members), edges.matrix.shape[0]), members=ensemble.members)
+    _check.places(len(confidences), nodes=nodes)
     parts = [
         (_evidence(ensemble.without(number), ensemble.confidences[number], edges)[nodes], members[nodes])
         for number, members in enumerate(ensemble.members)

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.attacks.matrices import Matrix, as_float64, dense_rows, with_row
 from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.ranking import Floats
@@ -20,6 +21,7 @@ DIRECTIONS: tuple[Direction, ...] = ("max", "later", "earlier", "mean")
 STEP = 1e-4  # LinkTeller's Delta; HeteroRR's is 0.01
 
 
+@checked
 def influences(
     predict: Predict, x: Matrix, nodes: Integers, *, step: float = STEP, nudge: Nudge = "either"
 ) -> Floats:
@@ -51,6 +53,7 @@ def influences(
     _check.positive(step=step)
     _check.one_of(NUDGES, nudge=nudge)
     rows = as_float64(x)
+    _check.places(rows.shape[0], nodes=nodes)
     base = _answer(predict, rows, rows.shape[0])
     found = np.zeros((len(nodes), len(nodes)))
     for place, node in enumerate(nodes.tolist()):
@@ -68,6 +71,7 @@ def nudged(x: Matrix, node: int, step: float, nudge: Nudge) -> Floats:
     return row + step * mean
 
 
+@checked
 def link_scores(found: Floats, pairs: Pairs, direction: Direction = "max") -> Floats:
     """Return one score a pair from the influences of both of its ends.
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from graphveil import _check
+from graphveil._typed import checked
 from graphveil.attacks.matrices import dense_rows, features_of
 from graphveil.attacks.pairs import Pairs
 from graphveil.attacks.ranking import Floats
@@ -16,6 +18,7 @@ _LEAST = 1e-12
 _NARROW = 64  # rows this narrow are also compared entry by entry
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Knowledge:
     """What is known of the drawn nodes, by name.
@@ -29,8 +32,11 @@ class Knowledge:
     influence: Floats | None = None
     _likeness: dict[str, list[Floats]] = field(default_factory=dict, init=False, repr=False)
 
+    @checked
     def columns(self, one: Integers, other: Integers) -> Floats:
         """Return what a classifier reads of each pair; the order of its ends does not matter."""
+        for rows in self.rows.values():
+            _check.places(len(rows), one=one, other=other)
         parts = []
         for name, rows in self.rows.items():
             parts += [matrix[one, other][:, None] for matrix in self._alike(name)]
@@ -49,6 +55,7 @@ class Knowledge:
         return self._likeness[name]
 
 
+@checked
 def public_knowledge(graph: Graph, pairs: Pairs) -> Knowledge:
     """Return what everybody knows under a unit of edges: features, and labels of training and validation."""
     rows = {"features": dense_rows(features_of(graph), pairs.nodes)}
@@ -70,6 +77,7 @@ def aggregate_knowledge(public: Knowledge, graph: Graph, edges: SecretEdges, pai
     return Knowledge({**public.rows, "labels": labels[pairs.nodes], "degrees": degrees[pairs.nodes]})
 
 
+@checked
 def full_knowledge(public: Knowledge, answers: Served, pairs: Pairs, influence: Floats | None) -> Knowledge:
     """Return what is known to somebody who also has a model's answers, its released rows and influences."""
     posteriors = np.log(answers.proba[pairs.nodes] + 1e-6)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.ranking import Bools, Floats
 from graphveil.networks.layers import FeedForward
 from graphveil.train import Schedule, train
@@ -13,6 +15,7 @@ from graphveil.train import Schedule, train
 _LEAST = 1e-9
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Discriminator:
     """A trained classifier of two kinds, with the scale of its inputs.
@@ -27,6 +30,7 @@ class Discriminator:
     scale: Floats
 
     @torch.no_grad()
+    @checked
     def scores(self, x: Floats) -> Floats:
         """Return log-odds of the second kind, one a row."""
         logits: torch.Tensor = self.network(_rows((x - self.mean) / self.scale))
@@ -34,6 +38,7 @@ class Discriminator:
         return odds
 
 
+@checked
 def fit_discriminator(
     x: Floats,
     kind: Bools,
@@ -55,6 +60,11 @@ def fit_discriminator(
         validation: the share held out.
         hidden, epochs, weight_decay: of the network and its training.
     """
+    _check.shape((-1, -1), x=x)
+    _check.shape((len(x),), kind=kind)
+    _check.within(0, 1, validation=validation)
+    _check.width(hidden=hidden)
+    _check.integer_at_least(0, seed=seed)
     streams = PublicStreams(seed)
     mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), _LEAST)
     rows, labels = _rows((x - mean) / scale), torch.from_numpy(kind.astype(np.int64))

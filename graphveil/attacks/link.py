@@ -8,6 +8,7 @@ import numpy as np
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.ceilings import ceiling_of
 from graphveil.attacks.correlations import correlations
 from graphveil.attacks.influence import (
@@ -39,6 +40,7 @@ BELIEFS = (0.25, 0.5, 1.0, 2.0, 4.0)
 BY_CONSTRUCTION = "zero by construction: answers come from released rows, and no nudge moves them"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LinkSettings:
     """What a link attack is told beforehand.
@@ -110,6 +112,7 @@ class Attacker:
         return {"attacker": self.name, **self.ranking.figures(), "beliefs": beliefs, "note": self.note}
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class LinkReport:
     """All attackers on the same pairs. Internal: it says how well true edges are found.
@@ -132,6 +135,7 @@ class LinkReport:
         """Return an attacker by name."""
         return self.attackers[name]
 
+    @checked
     def difference(self, one: str, other: str, *, draws: int = 100) -> Spread:
         """Return by how much one attacker's AUC is above another's on the same pairs, with its 99 % interval.
 
@@ -169,6 +173,7 @@ class LinkReport:
         }
 
 
+@checked
 def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None = None) -> LinkReport:
     """Return what an attacker learns about the edges of the graph that a model was fitted on.
 
@@ -219,6 +224,7 @@ def attack_links(model: Estimator, graph: Graph, settings: LinkSettings | None =
     return LinkReport(pairs, attackers, ceiling_of(model.guarantee, "edge"), answers.reads, asked)
 
 
+@checked
 def attack_predict(predict: Predict, x: Matrix, pairs: Pairs, settings: LinkSettings) -> Attacker:
     """Return LinkTeller against anything that answers features with scores, a live endpoint for example."""
     found = influences(predict, x, pairs.nodes, step=settings.step, nudge=settings.nudge)

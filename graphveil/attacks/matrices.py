@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from graphveil import _check, _typed
 from graphveil.attacks.ranking import Floats
 from graphveil.graph import Graph
 from graphveil.networks.layers import Batch, SparseRows
@@ -20,7 +21,11 @@ def is_sparse(x: Matrix) -> bool:
 
 def as_float64(x: Matrix) -> Matrix:
     """Return a matrix in float64, in compressed rows if it is sparse."""
-    return x.tocsr().astype(np.float64) if is_sparse(x) else np.asarray(x, dtype=np.float64)
+    if is_sparse(x):
+        return x.tocsr().astype(np.float64)
+    rows = _typed.fitting("x", x, Floats)
+    _check.shape((-1, -1), x=rows)
+    return rows
 
 
 def features_of(graph: Graph) -> Matrix:
@@ -30,8 +35,9 @@ def features_of(graph: Graph) -> Matrix:
 
 def dense_rows(x: Matrix, nodes: Any) -> Floats:
     """Return some rows as a float64 array."""
-    picked = x[nodes].toarray() if is_sparse(x) else np.asarray(x)[nodes]
-    return np.asarray(picked, dtype=np.float64)
+    rows = as_float64(x)
+    _check.places(rows.shape[0], nodes=nodes)
+    return np.asarray(rows[nodes].toarray() if is_sparse(x) else rows[nodes], dtype=np.float64)
 
 
 def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
@@ -53,6 +59,7 @@ def with_row(x: Matrix, node: int, row: Floats) -> Matrix:
 
 def float64_batch(x: Matrix) -> Batch:
     """Return features as a network's input, in float64."""
+    x = as_float64(x)
     if not is_sparse(x):
         return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))
     columns, offsets = (torch.from_numpy(part.astype(np.int32)) for part in (x.indices, x.indptr))

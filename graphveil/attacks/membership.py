@@ -9,6 +9,7 @@ import torch
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.ceilings import ceiling_of
 from graphveil.attacks.ensemble import bayes_scores, fit_ensemble, lira_scores
 from graphveil.attacks.learner import fit_discriminator
@@ -27,6 +28,7 @@ _ATTACK_VALIDATION = 0.2
 _SHADOW_SPLIT = (0.6, 0.1)  # of the samples, where the attack is tried on the shadow model itself
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
     """What a membership attack is told beforehand.
@@ -56,6 +58,7 @@ class MembershipSettings:
             _check.integer_at_least(4, shadows=self.shadows)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class MembershipReport:
     """What attackers know about membership. Internal.
@@ -91,6 +94,7 @@ class MembershipReport:
         }
 
 
+@checked
 def attack_membership(
     model: Estimator, graph: Graph, settings: MembershipSettings | None = None
 ) -> MembershipReport:
@@ -134,6 +138,7 @@ def attack_membership(
     return MembershipReport(attackers, ceiling, model.guarantee.unit, len(judged), asked)
 
 
+@checked
 def shadow_graph(graph: Graph, per_class: int, seed: int) -> tuple[Graph, Integers]:
     """Return a shadow graph with its split, and its nodes: 40 % train, 40 % test, 20 % validation.
 

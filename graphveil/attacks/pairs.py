@@ -7,6 +7,7 @@ import numpy as np
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.secret_edges import Bools, Integers, SecretEdges
 from graphveil.errors import ConfigError
 
@@ -15,6 +16,7 @@ SAMPLINGS: tuple[Sampling, ...] = ("unbalanced", "balanced", "lo", "hi")
 CUTOFFS = {"lo": 5, "hi": 10}  # of LinkTeller's graphs of this size; larger ones take 15 and 30
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs:
     """Pairs of drawn nodes, by place in the draw, with what is true of them.
@@ -41,6 +43,7 @@ class Pairs:
         return float(self.joined.mean())
 
 
+@checked
 def draw_pairs(
     edges: SecretEdges,
     *,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.errors import ConfigError, NotYetError
 from graphveil.graph import Graph
@@ -30,6 +31,7 @@ _POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior 
 _FAR = 100.0  # times the largest honest message, of one that nobody checks
 
 
+@checked
 @dataclass(frozen=True)
 class PoisoningReport:
     """Test accuracies of one collection, with and without false clients. Internal.
@@ -131,6 +133,7 @@ class Collection:
         )
 
 
+@checked
 def attack_collection(
     model: LPGNN, graph: Graph, *, lie: Lie = "random", share: float = 0.05, hubs: bool = False, seed: int = 0
 ) -> PoisoningReport:

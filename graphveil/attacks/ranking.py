@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
     """Scores of things that are there or not, best first, with ties counted together.
@@ -33,6 +36,7 @@ class Ranking:
     alarms: Floats
 
     @classmethod
+    @checked
     def of(
         cls, scores: npt.ArrayLike, there: npt.ArrayLike, weights: npt.ArrayLike | None = None
     ) -> "Ranking":
@@ -42,6 +46,8 @@ class Ranking:
             ConfigError: all of it is there, or none of it, so that no order can be wrong.
         """
         values, truth = np.asarray(scores, dtype=np.float64), np.asarray(there, dtype=bool)
+        _check.shape((-1,), scores=values)
+        _check.shape(values.shape, there=truth, **({} if weights is None else {"weights": weights}))
         counted = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=np.float64)
         order = np.argsort(-values, kind="stable")
         values, hits, misses = values[order], (truth * counted)[order], (~truth * counted)[order]
@@ -70,8 +76,10 @@ class Ranking:
         precision = self.found[1:] / (self.found + self.alarms)[1:]
         return float((gained * precision).sum() / self.found[-1])
 
+    @checked
     def true_positive_rate(self, false_positive_rate: float) -> float:
         """Return the share found at a rate of false positives."""
+        _check.within(0, 1, false_positive_rate=false_positive_rate)
         false, true = self.rates
         reached = np.flatnonzero(false <= false_positive_rate)[-1]  # the best of several at one rate
         if reached == len(false) - 1:
@@ -79,16 +87,20 @@ class Ranking:
         part = (false_positive_rate - false[reached]) / (false[reached + 1] - false[reached])
         return float(true[reached] + part * (true[reached + 1] - true[reached]))
 
+    @checked
     def taking(self, most: float) -> tuple[float, float, float]:
         """Return precision, recall and F1 of taking so many of the best, ties by chance."""
+        _check.non_negative(most=most)
         taken = self.found + self.alarms
         hits = float(np.interp(min(most, taken[-1]), taken, self.found))
         precision, recall = hits / max(most, 1e-300), hits / self.found[-1]
         both = precision + recall
         return precision, float(recall), float(2 * precision * recall / both) if both else 0.0
 
+    @checked
     def curve(self, points: int = 200) -> list[tuple[float, float]]:
         """Return rates to draw, at false-positive rates that are even on a logarithmic axis."""
+        _check.integer_at_least(1, points=points)
         least = 1 / self.alarms[-1]
         grid = np.unique(np.append(np.geomspace(least, 1.0, points), 1.0))
         return [(float(rate), self.true_positive_rate(float(rate))) for rate in grid]
@@ -103,6 +115,7 @@ class Ranking:
         }
 
 
+@checked
 def auc_of(scores: npt.ArrayLike, there: npt.ArrayLike) -> float:
     """Return the area under the ROC curve.
 
@@ -112,6 +125,7 @@ def auc_of(scores: npt.ArrayLike, there: npt.ArrayLike) -> float:
     return Ranking.of(scores, there).auc
 
 
+@checked
 @dataclass(frozen=True)
 class Spread:
     """A mean over runs, its standard error and its 99 % interval by Student's t.
@@ -127,6 +141,7 @@ class Spread:
     runs: int
 
     @classmethod
+    @checked
     def of(cls, values: Sequence[float]) -> "Spread":
         """Take one value a run; the interval of a single run is everything."""
         from scipy.stats import t

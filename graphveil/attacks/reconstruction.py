@@ -9,6 +9,7 @@ from scipy.ndimage import uniform_filter
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.inverses import Learner, Map, identity, ridge
 from graphveil.attacks.ranking import Floats
 from graphveil.errors import ConfigError
@@ -20,6 +21,7 @@ _WINDOW = 7
 _LUMINANCE, _CONTRAST = 0.01**2, 0.03**2  # of images between 0 and 1
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ReconstructionReport:
     """How close attackers and controls come to the records. Internal.
@@ -45,6 +47,7 @@ class ReconstructionReport:
         }
 
 
+@checked
 def attack_records(
     public: Floats,
     secret: Floats,
@@ -82,6 +85,11 @@ def attack_records(
     """
     _check.integer_at_least(0, seed=seed)
     _check.integer_at_least(1, copies=copies)
+    _check.shape((-1, -1), public=public)
+    _check.shape((-1, public.shape[1]), secret=secret)
+    if side is not None:
+        _check.integer_at_least(_WINDOW, side=side)
+        _check.shape((-1, side * side), public=public)
     clean, noise = embed(public), LocalNoise(unsafe_noise_seed=seed)
     seen = _told(mechanism, embed(secret), noise, "victims")
     noisy = _told(mechanism, np.tile(clean, (copies, 1)), noise, "attacker")
@@ -97,6 +105,7 @@ def attack_records(
     return ReconstructionReport(qualities, drawn, mechanism.epsilon)
 
 
+@checked
 def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str, float | None]:
     """Return how close reconstructions are: squared error, PSNR, SSIM, R^2, people identified.
 
@@ -109,6 +118,9 @@ def quality(found: Floats, true: Floats, *, side: int | None = None) -> dict[str
     """
     if found.shape != true.shape or not len(true):
         raise ConfigError(f"reconstructions of shape {found.shape} are not of records of shape {true.shape}")
+    if side is not None:
+        _check.integer_at_least(_WINDOW, side=side)
+        _check.shape((-1, side * side), found=found)
     error = float(((found - true) ** 2).mean())
     variance = float(((true - true.mean(axis=0)) ** 2).mean())
     return {

@@ -7,12 +7,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from graphveil._typed import checked
 from graphveil.graph import Adjacency
 
 Integers = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class SecretEdges:
     """Which pairs of nodes are joined, in any direction.
@@ -25,6 +27,7 @@ class SecretEdges:
     matrix: Any
 
     @classmethod
+    @checked
     def of(cls, adjacency: Adjacency) -> "SecretEdges":
         """Read the edges."""
         count = adjacency.num_nodes
@@ -53,6 +56,7 @@ class SecretEdges:
         lower = rows < self.matrix.indices
         return np.asarray(rows[lower] * self.nodes + self.matrix.indices[lower])
 
+    @checked
     def joined(self, one: Integers, other: Integers) -> Bools:
         """Return which of the pairs are joined."""
         low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.influence import Predict
 from graphveil.attacks.matrices import Matrix, float64_batch, is_sparse
 from graphveil.attacks.ranking import Floats
@@ -23,6 +24,7 @@ from graphveil.privacy import NoUnit
 EXACT, RELEASED_GRAPH, RELEASED_ROWS = "exact edges", "a released graph", "released rows"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Served:
     """A fitted model as its users meet it.
@@ -47,6 +49,7 @@ class Served:
         return self.reads != RELEASED_ROWS
 
 
+@checked
 def served(model: Estimator, graph: Graph) -> Served:
     """Return how a fitted model answers about the graph that it was fitted on.
 
@@ -84,6 +87,7 @@ def released_adjacency(slots: Tensor, graph: Graph) -> Adjacency:
     return adjacency_of(slots, domain, None, "")
 
 
+@checked
 def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
     """Return what a trained network over some edges answers, in float64."""
     exact = copy.deepcopy(network).double().eval()

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.attacks.ranking import Floats, Ranking
 from graphveil.attacks.secret_edges import SecretEdges
 from graphveil.graph import Adjacency, Graph
@@ -14,6 +15,7 @@ from graphveil.graph import Adjacency, Graph
 Score = Callable[[Graph, int], float]  # a graph and the number of a repeat in, a score of the pair out
 
 
+@checked
 def toggled(graph: Graph, pair: tuple[int, int]) -> Graph:
     """Return the undirected graph with the pair joined if it is not, and apart if it is.
 
@@ -31,6 +33,7 @@ def toggled(graph: Graph, pair: tuple[int, int]) -> Graph:
     return graph.replace(adjacency=edges)
 
 
+@checked
 def single_slot(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000) -> Ranking:
     """Return how well a score tells whether one pair is joined, over repeated releases of two graphs.
 
@@ -47,6 +50,7 @@ def single_slot(score: Score, graph: Graph, pair: tuple[int, int], *, repeats: i
     return Ranking.of(np.append(joined, apart), [True] * repeats + [False] * repeats)
 
 
+@checked
 def slot_scores(
     score: Score, graph: Graph, pair: tuple[int, int], *, repeats: int = 2000
 ) -> tuple[Floats, Floats]:
@@ -58,6 +62,7 @@ def slot_scores(
     return (told[0], told[1]) if joined else (told[1], told[0])
 
 
+@checked
 @dataclass(frozen=True)
 class SlotTest:
     """A test of one slot, "joined" at a score above a threshold, that was chosen on other releases.
@@ -79,6 +84,7 @@ class SlotTest:
     repeats: int
 
     @classmethod
+    @checked
     def of(cls, joined: npt.ArrayLike, apart: npt.ArrayLike) -> "SlotTest":
         """Choose by the first half of scores of either kind, and count in the second.
 
@@ -86,6 +92,7 @@ class SlotTest:
         SlotTest(threshold=1.5, hits=1, alarms=1, repeats=2)
         """
         there, away = np.asarray(joined, dtype=np.float64), np.asarray(apart, dtype=np.float64)
+        _check.shape((-1,), joined=there, apart=away)
         _check.within(2, 1 << 53, releases=min(len(there), len(away)))
         half = min(len(there), len(away)) // 2
         first, other = np.sort(there[:half]), np.sort(away[:half])
@@ -104,6 +111,7 @@ class SlotTest:
         return (self.hits - self.alarms) / self.repeats
 
 
+@checked
 def largest_advantage(ranking: Ranking) -> float:
     """Return the largest TPR - FPR over thresholds, which chance lifts; see :class:`SlotTest`."""
     false, true = ranking.rates

@@ -4,6 +4,7 @@ import numpy as np
 
 from graphveil import _check
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.attacks.knowledge import Knowledge
 from graphveil.attacks.learner import fit_discriminator
 from graphveil.attacks.pairs import Pairs
@@ -15,6 +16,7 @@ _AT_ONCE = 1 << 17
 _DECAY = 1e-3
 
 
+@checked
 def supervised_scores(known: Knowledge, pairs: Pairs, *, folds: int = 2, seed: int = 0) -> Floats:
     """Return the scores of an attacker who is told the truth about all folds of the pairs but one.
 

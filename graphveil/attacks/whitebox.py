@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphveil.attacks.matrices import Matrix, float64_batch
+from graphveil import _check
+from graphveil._typed import checked
+from graphveil.attacks.matrices import Matrix, as_float64, float64_batch
 from graphveil.attacks.ranking import Floats
 from graphveil.attacks.secret_edges import Integers
 from graphveil.errors import NotYetError
@@ -18,6 +20,7 @@ from graphveil.networks.layers import Linear
 _CLOSE = 1e-9
 
 
+@checked
 @torch.no_grad()
 def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes: Integers) -> Floats:
     """Return the influences of :func:`influences` with ``nudge="scale"`` in the limit of small steps.
@@ -41,6 +44,8 @@ def exact_influences(network: nn.Module, x: Matrix, adjacency: Adjacency, nodes:
     Raises:
         NotYetError: the network does not begin with an affine map of its input.
     """
+    _check.shape((adjacency.num_nodes, -1), x=as_float64(x))
+    _check.places(adjacency.num_nodes, nodes=nodes)
     whole = copy.deepcopy(network).double().eval()
     batch = float64_batch(x)
     first = next(module for module in whole.modules() if isinstance(module, Linear))

@@ -20,11 +20,13 @@ from scipy.optimize import brentq
 from scipy.special import betaincinv
 
 from graphveil import _check
+from graphveil._typed import checked
 
 CONFIDENCE = 0.99
 _REACH = 60.0  # standard deviations of counts, beyond which nothing is left of their law
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
     """What an audit certifies, and the most that it could have certified.
@@ -59,6 +61,7 @@ class LowerBound:
         )
 
 
+@checked
 def at_least(successes: int, trials: int, significance: float) -> float:
     """Return the Clopper-Pearson lower bound on a probability: one-sided, at this significance.
 
@@ -71,6 +74,7 @@ def at_least(successes: int, trials: int, significance: float) -> float:
     return float(betaincinv(successes, trials - successes + 1, significance))
 
 
+@checked
 def at_most(successes: int, trials: int, significance: float) -> float:
     """Return the Clopper-Pearson upper bound on a probability: one-sided, at this significance.
 
@@ -80,6 +84,7 @@ def at_most(successes: int, trials: int, significance: float) -> float:
     return 1.0 - at_least(trials - successes, trials, significance)
 
 
+@checked
 def repeated_runs(
     hits: int,
     with_canary: int,
@@ -114,6 +119,7 @@ def repeated_runs(
     )
 
 
+@checked
 def odds_of_runs(
     hits: int, with_canary: int, alarms: int, without: int, *, confidence: float = CONFIDENCE
 ) -> LowerBound:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound
 from graphveil.audit.one_run import one_run, one_run_gaussian
 from graphveil.errors import ConfigError
@@ -128,6 +129,7 @@ class TrainingAudit:
         return max(found) <= self.claimed
 
 
+@checked
 def audit_training(
     model: Estimator,
     graph: Graph,
@@ -158,6 +160,7 @@ def audit_training(
         ConfigError: the graph has no room for the canaries.
     """
     _check.integer_at_least(10, canaries=canaries)
+    _check.integer_at_least(0, seed=seed)
     rng, records = np.random.default_rng(seed), isinstance(model.protected_unit, NodeUnit)
     inserted = (insert_records if records else insert_edges)(graph, canaries, rng)
     ready = split(inserted.graph)

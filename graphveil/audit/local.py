@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.audit.bounds import CONFIDENCE, LowerBound, odds_of_runs, repeated_runs
+from graphveil import _check
+from graphveil._typed import checked
+from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence, odds_of_runs, repeated_runs
 from graphveil.mechanisms import FeatureMechanism, FeatureRR, LabelMechanism, LocalNoise, MultiBit
 from graphveil.mechanisms.local.feature_rr import Bins
 
@@ -15,8 +17,10 @@ _NUMBERS = 1 << 22  # of features that are drawn at a time
 _FEWEST, MOST = 1 << 16, 1 << 28  # features of one law, on either side
 _NEEDED, _NEEDED_OF_BITS = 4000, 1700  # over epsilon squared: for a bound some 8 % below
 _MOST_LAWS = 4
+_MOST_PEOPLE = 1 << 32
 
 
+@checked
 def plant_labels(
     mechanism: LabelMechanism,
     *,
@@ -33,6 +37,7 @@ def plant_labels(
     >>> 0.95 < found.epsilon <= 1.0
     True
     """
+    _check_people(people, confidence)
     labels = np.arange(2 * people) % 2
     said = mechanism.perturb(labels, stream=(noise or LocalNoise()).stream("labels"))
     members = mechanism.members(said)
@@ -40,6 +45,7 @@ def plant_labels(
     return _counted(heard, labels == 0, confidence)
 
 
+@checked
 def plant_features(
     mechanism: FeatureMechanism,
     *,
@@ -65,6 +71,8 @@ def plant_features(
         noise: where it is drawn from; fresh by default.
         most: features of one law that are told by either of the worst records, at most.
     """
+    _check_people(people, confidence)
+    _check.integer_at_least(1, most=most)
     if isinstance(mechanism, FeatureRR) and mechanism.dim > 1:
         return _by_feature(mechanism, confidence, noise or LocalNoise(), most)
     if not isinstance(mechanism, MultiBit) and mechanism.dim > 1:
@@ -82,6 +90,11 @@ def plant_features(
         heard.append((told >= told.max()).all(axis=1))
         inside.append(rows % 2 == 0)
     return _counted(np.concatenate(heard), np.concatenate(inside), confidence)
+
+
+def _check_people(people: int, confidence: float) -> None:
+    _check.within(1, _MOST_PEOPLE, people=people)
+    _check_confidence(confidence)
 
 
 def _by_feature(mechanism: FeatureRR, confidence: float, noise: LocalNoise, most: int) -> LowerBound | None:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from graphveil._typed import checked
 from graphveil.audit.laws import ChoiceLaw, Exact, FlipLaw, Floats, GaussianLaw, LaplaceLaw, Law
 from graphveil.errors import ConfigError
 
@@ -34,6 +36,7 @@ class DivergedError(Exception):
     """Raised within a mechanism whose neighbour took another path."""
 
 
+@checked
 class Noise:
     """Draws, and remembers the laws; with ``given`` it repeats the outcomes of another run.
 
@@ -66,23 +69,34 @@ class Noise:
         self.used_hidden = True
         return self._hidden
 
-    def gaussian(self, value: Any, sigma: Any, *, stream: Hashable | None = None) -> Floats:
+    @checked
+    def gaussian(
+        self, value: npt.ArrayLike, sigma: npt.ArrayLike, *, stream: Hashable | None = None
+    ) -> Floats:
         """Return N(value, sigma^2)."""
-        found: Floats = self._step(GaussianLaw(_floats(value), _floats(sigma)), stream)
+        found: Floats = self._step(GaussianLaw(*_spread(value, sigma=sigma)), stream)
         return found
 
-    def laplace(self, value: Any, scale: Any, *, stream: Hashable | None = None) -> Floats:
+    @checked
+    def laplace(
+        self, value: npt.ArrayLike, scale: npt.ArrayLike, *, stream: Hashable | None = None
+    ) -> Floats:
         """Return the value with Laplace noise."""
-        found: Floats = self._step(LaplaceLaw(_floats(value), _floats(scale)), stream)
+        found: Floats = self._step(LaplaceLaw(*_spread(value, scale=scale)), stream)
         return found
 
-    def flip(self, bits: Any, epsilon: Any, *, stream: Hashable | None = None) -> np.ndarray[Any, Any]:
+    @checked
+    def flip(
+        self, bits: npt.ArrayLike, epsilon: npt.ArrayLike, *, stream: Hashable | None = None
+    ) -> np.ndarray[Any, Any]:
         """Return randomised bits: each is wrong with probability 1 / (1 + e^epsilon)."""
-        wrong = np.asarray(1 / (1 + np.exp(_floats(epsilon))))
-        found: np.ndarray[Any, Any] = self._step(FlipLaw(np.asarray(bits, dtype=bool), wrong), stream)
+        given, budget = _spread(bits, epsilon=epsilon)
+        wrong = np.asarray(1 / (1 + np.exp(budget)))
+        found: np.ndarray[Any, Any] = self._step(FlipLaw(given.astype(bool), wrong), stream)
         return found
 
-    def choose(self, probabilities: Any) -> np.ndarray[Any, Any]:
+    @checked
+    def choose(self, probabilities: npt.ArrayLike) -> np.ndarray[Any, Any]:
         """Return one choice a row, with these probabilities."""
         table = np.atleast_2d(_floats(probabilities))
         if (table < 0).any() or not np.allclose(table.sum(axis=1), 1, atol=1e-9):
@@ -90,6 +104,7 @@ class Noise:
         found: np.ndarray[Any, Any] = self._step(ChoiceLaw(table), None)
         return found
 
+    @checked
     def release(self, value: Any) -> Any:
         """Give something out as it is."""
         return self._step(Exact(np.asarray(_plain(value))), None)
@@ -116,6 +131,17 @@ class Noise:
 def _plain(value: Any) -> Any:
     """Return a torch tensor as an array, and anything else as it is."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else value
+
+
+def _spread(value: npt.ArrayLike, **spread: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return values and how far noise spreads them, which is one number or one for each value."""
+    (name, wide), where = next(iter(spread.items())), _floats(value)
+    found = _floats(wide)
+    if found.shape not in ((), where.shape[found.ndim and -found.ndim :]):
+        raise ConfigError(f"{name} has the shape {found.shape}, and the values have {where.shape}.")
+    if name != "epsilon" and (found < 0).any():
+        raise ConfigError(f"{name} must not be below 0.")
+    return where, found
 
 
 def _floats(value: Any) -> Floats:

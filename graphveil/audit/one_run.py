@@ -12,6 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.privacy.gaussian import epsilon_of
 
@@ -19,6 +20,7 @@ _MOST_EPSILON, _MOST_MU = 60.0, 60.0
 _BISECTIONS = 60
 
 
+@checked
 def one_run(
     canaries: int, guesses: int, correct: int, *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> LowerBound:
@@ -74,6 +76,7 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     return float(min(1.0, tail + 2 * canaries * delta * (near / i).max()))
 
 
+@checked
 def one_run_gaussian(
     canaries: int, guesses: int, correct: int, *, delta: float, confidence: float = CONFIDENCE
 ) -> LowerBound:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from graphveil.audit.bounds import CONFIDENCE
+from graphveil import _check
+from graphveil._typed import checked
+from graphveil.audit.bounds import CONFIDENCE, _check_confidence
 from graphveil.audit.planted import Asking, Planted, plant
 from graphveil.privacy import PairwiseGaussian, compose, privacy_curve
 from graphveil.privacy.unit import NodeUnit
@@ -15,6 +17,7 @@ from graphveil.release import ReleasePlan
 from graphveil.release.query import Query
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PlanAudit:
     """What canaries certify of a plan.
@@ -69,6 +72,7 @@ class PlanAudit:
         }
 
 
+@checked
 def audit_plan(
     plan: ReleasePlan,
     *,
@@ -90,6 +94,10 @@ def audit_plan(
     >>> found.holds, found.share > 0.9
     (True, True)
     """
+    _check_confidence(confidence)
+    for name, number in (("seed", seed), ("unsafe_noise_seed", unsafe_noise_seed)):
+        if number is not None:
+            _check.integer_at_least(0, **{name: number})
     groups = range(max(query.groups for query in plan.queries) if isinstance(plan.unit, NodeUnit) else 1)
     asked = len(set(plan.queries)) * len(groups)
     rng, pair = np.random.default_rng(seed), _worst_pair(plan)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.certify import Mechanism, certified
 from graphveil.audit.laws import Exact, Law, Loss, same
 from graphveil.audit.noise import DivergedError, Noise, Step, arrays_of
@@ -24,6 +25,7 @@ _FINALISTS, _FEW_RUNS, _TO_CHOOSE = 3, 1200, 0.8  # suspects of either kind, and
 _JUDGED = 3
 
 
+@checked
 def replay(
     function: Callable[..., Any],
     *,
@@ -75,6 +77,8 @@ def replay(
     if sensitivity is not None:
         _check.positive(sensitivity=sensitivity)
         mu = sensitivity
+    _check.integer_at_least(0, seed=seed)
+    _check.integer_at_least(1, nodes=nodes, runs=runs, **({} if pairs is None else {"pairs": pairs}))
     search = _Search(
         _mechanism(function, sensitivity is not None), Claim(epsilon=epsilon, delta=delta, mu=mu), seed, runs
     )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.laws import Loss
 from graphveil.audit.small_graphs import SmallGraph
 from graphveil.errors import ConfigError
@@ -28,6 +29,7 @@ KINDS = {
 }
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Finding:
     """One way in which a claim breaks, and the pair of neighbours that shows it.
@@ -76,6 +78,7 @@ def _records(first: SmallGraph, second: SmallGraph) -> str:
     )
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """What is promised for neighbours: (epsilon, delta), or a Gaussian parameter mu."""
@@ -101,6 +104,7 @@ class Claim:
         assert self.epsilon is not None
         return self.epsilon, self.delta
 
+    @checked
     def holds(self, loss: Loss) -> bool:
         """Whether a measured loss is within the claim."""
         if self.mu is not None and not loss.pure and not loss.certain and not loss.alone:
@@ -115,6 +119,7 @@ class Claim:
         return f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
     """What a replay found; each kind of finding once, with the smallest pair that shows it.

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import ConfigError
 
 Pair = tuple[int, int]
@@ -25,6 +25,7 @@ NODES = 32  # at most
 _FEW = 9  # nodes of most graphs
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class SmallGraph:
     """A graph that fits on a page. An undirected one holds both directions of every edge.
@@ -47,10 +48,12 @@ class SmallGraph:
     directed: bool = False
 
     @classmethod
+    @checked
     def of(
         cls, nodes: int, edges: list[Pair], *, directed: bool, rng: np.random.Generator | None = None
     ) -> "SmallGraph":
         """Build one; features and labels are drawn, or zero."""
+        _check.within(1, NODES_AT_MOST, nodes=nodes)
         both = {pair for u, v in edges for pair in ([(u, v)] if directed else [(u, v), (v, u)]) if u != v}
         x, y = np.zeros((nodes, FEATURES)), np.zeros(nodes, dtype=np.int64)
         if rng is not None:
@@ -67,18 +70,24 @@ class SmallGraph:
             matrix[tuple(np.array(self.edges).T)] = 1.0
         return matrix
 
+    @checked
     def with_edges(self, edges: set[Pair]) -> "SmallGraph":
         """Return it with other edges."""
         return replace(self, edges=tuple(sorted(edges)))
 
+    @checked
     def toggled(self, pair: Pair) -> "SmallGraph":
         """Return it without the edge if it has it, with it otherwise; both directions if undirected."""
         either = {pair} if self.directed else {pair, pair[::-1]}
         return self.with_edges(set(self.edges) ^ either)
 
-    def with_record(self, node: int, x: Any, y: int) -> "SmallGraph":
+    @checked
+    def with_record(self, node: int, x: npt.ArrayLike, y: int) -> "SmallGraph":
         """Return it with another record of a node."""
+        _check.within(0, self.nodes - 1, node=node)
         features, labels = self.x.copy(), self.y.copy()
+        if np.ndim(x):
+            _check.shape(features[node].shape, x=x)
         features[node], labels[node] = x, y
         return replace(self, x=features, y=labels)
 
@@ -92,6 +101,7 @@ class SmallGraph:
 
 
 _SHOWN = 12
+NODES_AT_MOST = 4096  # of a graph whose adjacency is a full matrix
 
 
 def draw_graph(rng: np.random.Generator, *, directed: bool, least: int = 1, most: int = NODES) -> SmallGraph:

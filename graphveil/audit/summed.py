@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import chdtri, logsumexp, ndtri
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.bounds import CONFIDENCE, LowerBound, _check_confidence
 from graphveil.errors import ConfigError
 from graphveil.privacy import PoissonGaussian, privacy_curve
@@ -24,6 +25,7 @@ _NODES = 1201
 _BISECTIONS = 24  # of a range of 10^4: the multiplier to a millionth
 
 
+@checked
 def summed_gaussian(
     with_canary: Scores, without: Scores, *, delta: float, confidence: float = CONFIDENCE
 ) -> LowerBound:
@@ -84,6 +86,7 @@ def blur(count: int, confidence: float = CONFIDENCE) -> float:
     return -float(ndtri((1 - confidence) / 2)) * math.sqrt(2 / count)
 
 
+@checked
 def sampled_training(
     scores: Scores,
     without: Scores,
@@ -118,6 +121,7 @@ def sampled_training(
         ConfigError: no scores, or parameters out of range.
     """
     _check.positive(noise_multiplier=noise_multiplier, delta=delta, sampling_rate=sampling_rate)
+    _check.within(0, 1, sampling_rate=sampling_rate, delta=delta)
     _check.integer_at_least(1, steps=steps)
     _check_confidence(confidence)
     for part in (scores, without):

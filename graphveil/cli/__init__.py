@@ -2,13 +2,12 @@
 
 With ``--json`` a command prints exactly one JSON object on standard output, and everything for people goes
 to standard error. Exit codes: 0 done, 1 a run that failed, 2 misuse (nothing was spent or written), 130
-stopped.
+stopped with Ctrl-C, 143 with SIGTERM, 129 with SIGHUP.
 """
 
 import atexit
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graphveil import __version__
+from graphveil import __version__, _signals
 from graphveil.cli import (
     attack,
     audit,
@@ -37,7 +36,7 @@ from graphveil.cli import (
     train,
 )
 from graphveil.cli.command import Command
-from graphveil.cli.failures import guarded
+from graphveil.cli.failures import ClosedOutput, guarded
 from graphveil.cli.method_help import MethodCommand
 
 _COMMANDS: tuple[Callable[..., Any], ...] = (
@@ -115,6 +114,8 @@ def _prepare_streams() -> None:
                 os.fstat(number)
             except OSError:
                 os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
@@ -127,5 +128,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = guarded(typer.main.get_command(app), given)
     # What is done is done: an interrupt while Python takes itself apart would end in a signal.
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    atexit.register(_signals.ignore_all)
     sys.exit(code)

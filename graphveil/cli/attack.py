@@ -153,6 +153,7 @@ def membership(
     """Infer who was trained on: a shadow model and an attack model, LiRA and Bayes posterior; internal."""
     from graphveil.attacks import MembershipSettings, attack_membership
     from graphveil.experiment.attacked import INTERNAL
+    from graphveil.privacy.figures import counted
 
     screen = Screen(as_json=json)
     settings = MembershipSettings(
@@ -162,7 +163,7 @@ def membership(
     with screen.busy("attacking"):
         report = attack_membership(attacked.model, attacked.graph, settings)
     screen.say(INTERNAL, style="bold")
-    screen.say(f"{report.judged:,} nodes were judged; the guarantee's unit is {report.unit}")
+    screen.say(f"judged: {counted(report.judged, 'node')}; the guarantee's unit is {report.unit}")
     record = report.as_dict()
     rows = [(one["attacker"], *_cells(one)) for one in record["attackers"]]
     screen.table(_HEAD[:-1], [*rows, _ceiling_row(report.ceiling, "record")[:-1]], right=_RIGHT[:-1])
@@ -280,11 +281,11 @@ def _finish(
 
 def _show_links(report: "LinkReport", screen: Screen) -> None:
     from graphveil.experiment.attacked import INTERNAL
+    from graphveil.privacy.figures import counted
 
     screen.say(INTERNAL, style="bold")
-    screen.say(
-        f"{len(report.pairs.nodes):,} nodes, {len(report.pairs.joined):,} pairs; answers read {report.reads}"
-    )
+    size = f"{counted(len(report.pairs.nodes), 'node')}, {counted(len(report.pairs.joined), 'pair')}"
+    screen.say(f"{size}; answers read {report.reads}")
     figures = [one.as_dict(report.pairs) for one in report.attackers.values()]
     rows = [(one["attacker"], *_cells(one), f"{one['beliefs']['1k']['f1']:.3f}") for one in figures]
     screen.table(_HEAD, [*rows, _ceiling_row(report.ceiling)], right=_RIGHT)

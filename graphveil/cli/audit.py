@@ -37,6 +37,7 @@ def audit(
 
 def _show(found: "RunAudit", screen: Screen) -> None:
     from graphveil.experiment.audited import INTERNAL
+    from graphveil.privacy.figures import counted
 
     screen.say(INTERNAL, style="bold")
     screen.say(f"{found.method}, unit {found.unit}, claimed epsilon {found.claimed:.4g}")
@@ -66,7 +67,7 @@ def _show(found: "RunAudit", screen: Screen) -> None:
         )
     for stage, report in found.replays:
         words = "BROKEN" if report.broken else "within its price"
-        screen.say(f"replay of {stage}: {words} on {report.pairs:,} pairs")
+        screen.say(f"replay of {stage}: {words} on {counted(report.pairs, 'pair')}")
     screen.say("Not examined", style="bold")
     for line in found.unseen:
         screen.say(f"  {line}")

@@ -1,6 +1,8 @@
 """``collect``: a survey, people's records as messages, and messages as a table of nodes to train on."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +12,7 @@ import typer
 from graphveil._escape import one_line
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.cli.failures import done_anyway
+from graphveil.cli.failures import done_anyway, spending
 from graphveil.errors import ArtifactError, BudgetError, ConfigError
 
 if TYPE_CHECKING:
@@ -184,6 +186,7 @@ def answer(
     from graphveil.collect import check_limits, device_secret
     from graphveil.collect.files import MESSAGE, read_records
     from graphveil.experiment.accounts.survey_account import SurveyAccount
+    from graphveil.privacy.figures import counted_are
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     _present(screen, asked, on_devices=False)
@@ -198,22 +201,24 @@ def answer(
         asked, id, secret=device_secret(secret), max_eps=max_eps, open_label=open_label
     )
     sent = zip(*(messages[name].to_pylist() for name in (id, MESSAGE)), strict=True)
-    known.book_messages(sent, records.each())
-    if internal is not None:
-        counted = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
-        _write(internal, dumps(counted) + "\n")
-    try:
-        tables.write(out, messages)
-    except ConfigError:
+    with spending(known.account.ledger, charged_words(asked, again=True)):
+        known.book_messages(sent, records.each())
         if internal is not None:
-            internal.unlink()
-        raise
-    statement = asked.statement(on_devices=False)
-    with done_anyway(out):
-        screen.say(f"{messages.num_rows:,} messages are in {out}; keep them: nobody answers a survey twice")
-        screen.prose(f"In the ledger: {known.account.after()}.")
-        told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
-        screen.emit(_record(asked, out, statement) | told)
+            kept = {"clipped_values": records.outside(asked), "missing_labels": records.unlabelled}
+            _write(internal, dumps(kept) + "\n")
+        try:
+            tables.write(out, messages)
+        except ConfigError:
+            if internal is not None:
+                internal.unlink()
+            raise
+        statement = asked.statement(on_devices=False)
+        with done_anyway(out):
+            count = counted_are(messages.num_rows, "message")
+            screen.say(f"{count} in {out}; keep them: nobody answers a survey twice")
+            screen.prose(f"In the ledger: {known.account.after()}.")
+            told = {"messages": messages.num_rows, "ledger": known.account.as_plain()}
+            screen.emit(_record(asked, out, statement) | told)
 
 
 def decode(
@@ -232,30 +237,43 @@ def decode(
 
     asked, screen = read_survey(survey), Screen(as_json=json)
     tables.check_output(out)
-    if out.exists() and any(out.samefile(source) for source in (messages, survey) if source.exists()):
-        raise ConfigError(f"{out} is what is read, and nobody answers twice; choose another --out")
+    check_new(out, "decode writes a file of its own. Choose another --out")
     received = receive(asked, *read_messages(messages, id=id))
     if not (skip_bad and received.accepted):
         received.check()
-    booked = book_received(asked, ledger)
-    tables.write(out, received.estimates(id, label))
-    tell(screen, received, f"the nodes are in {out}")
-    statement = asked.statement(on_devices=None)
-    screen.prose(statement)
-    tell_account(screen, booked)
-    plain = {"ledger": None if booked is None else booked.as_plain()}
-    screen.emit(_record(asked, out, statement) | counts(received) | plain)
+    table = received.estimates(id, label)
+    with booked_answers(asked, ledger) as booked:
+        tables.write(out, table)
+        with done_anyway(out):
+            tell(screen, received, f"the nodes are in {out}")
+            statement = asked.statement(on_devices=None)
+            screen.prose(statement)
+            tell_account(screen, booked)
+            plain = {"ledger": None if booked is None else booked.as_plain()}
+            screen.emit(_record(asked, out, statement) | counts(received) | plain)
 
 
-def book_received(survey: "Survey", named: str | None) -> "RunAccount | None":
-    """Book that people who are named answered a survey, once; nothing where nobody is named."""
+@contextmanager
+def booked_answers(survey: "Survey", named: str | None) -> "Iterator[RunAccount | None]":
+    """Charge named people for a survey, once, and report the charge if the block fails."""
     from graphveil.experiment.accounts.survey_account import SurveyAccount
 
     if named is None:
-        return None
+        yield None
+        return
     known = SurveyAccount.of_name(survey, named)
-    known.book_received()
-    return known.account
+    with spending(known.account.ledger, charged_words(survey)):
+        known.book_received()
+        yield known.account
+
+
+def charged_words(survey: "Survey", *, again: bool = False) -> str:
+    """Return what an answer to a survey has charged, for a command that fails afterwards."""
+    from graphveil._local_words import in_full
+
+    budgets = [claim.epsilon for claim in survey.claims]
+    retry = "; the same command again sends the same messages and charges nothing more" if again else ""
+    return f"ε = {in_full(*budgets)} was spent and cannot be refunded{retry}"
 
 
 def tell_account(screen: Screen, account: "RunAccount | None") -> None:
@@ -266,10 +284,12 @@ def tell_account(screen: Screen, account: "RunAccount | None") -> None:
 
 def tell(screen: Screen, received: "Received", where: str) -> None:
     """Say what was accepted, the rows of what was not, and where the nodes are."""
+    from graphveil.privacy.figures import counted
+
     for row, reason in list(received.refused.items())[:_SHOWN]:
         screen.note(f"refused, row {row}: {reason}")
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
-    screen.say(f"{received.accepted:,} messages accepted and {refused:,} refused; {where}")
+    screen.say(f"{counted(received.accepted, 'message')} accepted and {refused:,} refused; {where}")
     if silent:
         screen.say(f"{silent:,} of them have no message: the middle of every feature's range, and no label")
 

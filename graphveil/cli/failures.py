@@ -1,6 +1,7 @@
 """What goes wrong, as one line on standard error and an exit code; never a traceback, never a data value."""
 
 import errno
+import io
 import json
 import os
 import shlex
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from graphveil import _signals
 from graphveil._escape import one_line, without_password
+from graphveil._files import write_atomic
 from graphveil._memory import failed as memory_failed
 from graphveil.cli.passing import passing_command
 from graphveil.errors import (
@@ -77,7 +80,11 @@ def _ending(command: Any, arguments: Sequence[str]) -> "CommandError | int":
     except (KeyboardInterrupt, typer.Abort):
         return CommandError(STOPPED, "stopped; nothing was spent", "Stopped")
     except Exception as error:
-        return _failure_of(error)
+        failure = _failure_of(error)
+        if not _signals.received() or failure.code == STOPPED:
+            return failure
+        what = "nothing was spent" if failure.code == MISUSE else str(failure)
+        return CommandError(STOPPED, f"stopped; {what}", "Stopped", failure.folder)
 
 
 def unwritable(error: Exception | None) -> CommandError:
@@ -85,6 +92,14 @@ def unwritable(error: Exception | None) -> CommandError:
     why = "it is closed" if not isinstance(error, OSError) else error.strerror
     kind = _PIPE if isinstance(error, BrokenPipeError) else _UNWRITABLE
     return CommandError(FAILED, f"standard output cannot be written: {why}", kind)
+
+
+class ClosedOutput(io.TextIOBase):
+    """Standard output that was closed before the command started: writing to it fails."""
+
+    def write(self, text: str) -> int:
+        """Raise that nothing can be written."""
+        raise unwritable(None)
 
 
 @contextmanager
@@ -106,13 +121,21 @@ def done_anyway(where: Path | None, *, again: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
-    """Keep the details of a failed run in its internal folder, and let it be told how to finish the run."""
-    known = folder if by_flag else None
+def resumable(folder: Path, budget: "PrivacyLedger | None" = None, *, by_flag: bool = True) -> Iterator[None]:
+    """Keep the details of a failed run in its internal folder, and print how to finish the run.
+
+    Any error after the ledger was charged is a failure: exit code 2 means that nothing was spent.
+    """
+    known, before = folder if by_flag else None, 0 if budget is None else len(budget)
     try:
         yield
-    except (*_MISUSE, CommandError):
+    except CommandError:
         raise
+    except _MISUSE as error:
+        if budget is None or len(budget) == before:
+            raise
+        message = f"the run failed: {error}; {_CHARGED}"
+        raise CommandError(FAILED, message, type(error).__name__, known) from None
     except KeyboardInterrupt:
         raise CommandError(STOPPED, "stopped", "Stopped", known) from None
     except Exception as error:
@@ -124,20 +147,25 @@ def resumable(folder: Path, *, by_flag: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def spending(budget: "PrivacyLedger") -> Iterator[None]:
-    """Let a command that ends early say so if a release had been booked by then."""
+def spending(budget: "PrivacyLedger", charged: str = _CHARGED) -> Iterator[None]:
+    """Let a command that ends early print what was charged by then, and exit with 1.
+
+    Args:
+        budget: The ledger that the command charges.
+        charged: What to print if it was charged.
+    """
     before = len(budget)
     try:
         yield
     except KeyboardInterrupt:
         if len(budget) == before:
             raise
-        raise CommandError(STOPPED, f"stopped; {_CHARGED}", "Stopped") from None
+        raise CommandError(STOPPED, f"stopped; {charged}", "Stopped") from None
     except Exception as error:
         if len(budget) == before:
             raise
         failure = _failure_of(error)
-        raise CommandError(FAILED, f"{failure}; {_CHARGED}", failure.kind) from None
+        raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None
 
 
 def _failure_of(error: Exception) -> CommandError:
@@ -201,6 +229,8 @@ def _name(error: Exception) -> str:
 
 def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
     """Print why a command ended early, if it did, and return its exit code."""
+    if isinstance(ending, CommandError) and ending.code == STOPPED:
+        ending.code = _signals.exit_code()
     if isinstance(ending, int) or ending.kind == _PIPE:
         return ending if isinstance(ending, int) else ending.code
     arguments = [without_password(word) for word in arguments]  # what is shown lands in logs
@@ -214,7 +244,7 @@ def _tell(ending: "CommandError | int", arguments: Sequence[str]) -> int:
         _say(line)
     if "--json" in arguments and ending.kind != _UNWRITABLE:
         record = {"error": {"kind": ending.kind, "message": line, "exit_code": ending.code, **known}}
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, CommandError):
             print(json.dumps(record), flush=True)  # noqa: T201 - one JSON object, whatever happens
     return ending.code
 
@@ -268,8 +298,7 @@ def _resume_line(folder: Path, arguments: Sequence[str]) -> str:
 def _write_log(path: Path, error: Exception) -> None:
     """Write the way to an error, without what errors say: that may quote data."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(_way_to(error)), encoding="utf-8")
+        write_atomic(path, "".join(_way_to(error)).encode())
     except OSError:
         return
 

@@ -59,6 +59,7 @@ def learn(
 ) -> None:
     """Check messages and learn from them over public edges; nothing is randomised a second time."""
     from graphveil.experiment.inputs.collected_data import receive_on_edges
+    from graphveil.privacy.figures import counted
     from graphveil.tables import id_array
 
     asked, screen = collect.read_survey(survey), Screen(as_json=json)
@@ -70,30 +71,31 @@ def learn(
     )
     if not (skip_bad and received.accepted):
         received.check()
-    booked = collect.book_received(asked, ledger)
-    models = [model] if no_baseline else [model, model.without_edges()]
-    with screen.bars() as bars:
-        for each in models:
-            each.fit_collected(
-                received.collector,
-                adjacency,
-                public_features=public,
-                ids=id_array(received.ids),
-                on_progress=bars,
-            )
-    model.save(out)
-    count = received.collector.nodes
-    with done_anyway(out):
-        collect.tell(screen, received, f"the model and its predictions of {count:,} nodes are in {out}")
-        collect.warn(screen, asked)
-        found = _agreements(models, asked)
-        _show(found, screen)
-        screen.prose(model.guarantee.statement())
-        collect.tell_account(screen, booked)
-        about_ledger = {"ledger": None if booked is None else booked.as_plain()}
-        guarantee = {"guarantee": model.guarantee.as_dict()}
-        about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
-        screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
+    with collect.booked_answers(asked, ledger) as booked:
+        models = [model] if no_baseline else [model, model.without_edges()]
+        with screen.bars() as bars:
+            for each in models:
+                each.fit_collected(
+                    received.collector,
+                    adjacency,
+                    public_features=public,
+                    ids=id_array(received.ids),
+                    on_progress=bars,
+                )
+        model.save(out)
+        count = received.collector.nodes
+        with done_anyway(out):
+            where = f"the model and its predictions of {counted(count, 'node')} are in {out}"
+            collect.tell(screen, received, where)
+            collect.warn(screen, asked)
+            found = _agreements(models, asked)
+            _show(found, screen)
+            screen.prose(model.guarantee.statement())
+            collect.tell_account(screen, booked)
+            about_ledger = {"ledger": None if booked is None else booked.as_plain()}
+            guarantee = {"guarantee": model.guarantee.as_dict()}
+            about = {"survey": asked.digest.hex(), "path": str(out), "method": method}
+            screen.emit(about | collect.counts(received) | found | guarantee | about_ledger)
 
 
 def _agreements(models: "list[LocalEstimator]", survey: "Survey") -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from graphveil.errors import ConfigError
 from graphveil.models import METHODS
 
 GRAPH_MECHANISMS = (
@@ -22,6 +23,21 @@ def _as_typed(text: str | None) -> str | None:
     """Return a name in a file as it was typed, in UTF-8, where the locale does not know its letters."""
     unknown = text is not None and any("\ud800" <= letter <= "\udfff" for letter in text)
     return os.fsencode(text).decode("utf-8", "surrogateescape") if text and unknown else text
+
+
+def items(flag: str, text: str | None) -> list[str]:
+    """Return the items of a list a,b,c; none where the option is not given.
+
+    Raises:
+        ConfigError: An item is empty.
+
+    >>> items("--at", "0.5, 4"), items("--at", None)
+    (['0.5', '4'], [])
+    """
+    found = [] if text is None else [item.strip() for item in text.split(",")]
+    if "" in found:
+        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items, a,b,c.")
+    return found
 
 
 def _name(flag: str, help: str) -> Any:

@@ -146,15 +146,17 @@ def _facts(
 ) -> list[tuple[str, str]]:
     """Return names and values of the plan, from public numbers alone."""
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.privacy.figures import at_delta
+    from graphveil.perturb.folder import REVEALS, reveals_edges
+    from graphveil.privacy.figures import at_delta, counted
 
     return [
-        ("data", f"{graph.name}: {graph.num_nodes:,} nodes"),
+        ("data", f"{graph.name}: {counted(graph.num_nodes, 'node')}"),
         ("mechanism", f"{mechanism.name}, {guarantee.mode} mode"),
         ("unit", f"{guarantee.unit}: protects {guarantee.covers}"),
         ("budget", at_delta(guarantee.epsilon, guarantee.delta)),
         *([("", _ALL_DELTA)] if guarantee.delta_booked > guarantee.delta / 2 else []),
         *mechanism.facts(_domain(graph, asked)[1]),
         ("attacker", attackers_rate(guarantee)),
+        *([("warning", REVEALS)] if reveals_edges(guarantee) else []),
         *(("deviation", deviation) for deviation in guarantee.deviations),
     ]

@@ -220,9 +220,9 @@ def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str, free: str
 ) -> list[tuple[str, str]]:
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.privacy.figures import at_delta
+    from graphveil.privacy.figures import at_delta, counted
 
-    rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
+    rows = [("data", f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}")]
     if price is None:
         return [*rows, ("price", free)]
     return [
@@ -259,6 +259,7 @@ def _deliver(
 ) -> None:
     from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
+    from graphveil.privacy.figures import counted_are
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
@@ -270,7 +271,7 @@ def _deliver(
         record["out"] = str(out)
     with done_anyway(out):
         if out is not None:
-            screen.say(f"{table.num_rows:,} predictions are in {out}")
+            screen.say(f"{counted_are(table.num_rows, 'prediction')} in {out}")
         elif screen.as_json:
             record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
         else:

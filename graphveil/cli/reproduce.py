@@ -149,7 +149,7 @@ def _names(datasets: str | None) -> tuple[str, ...]:
     """Return the data sets asked for, which must be known."""
     from graphveil.graph.published.catalogue import entry_of
 
-    names = [name.strip() for name in (datasets or "").split(",") if name.strip()]
+    names = options.items("--datasets", datasets)
     for name in names:
         entry_of(name)
     return tuple(dict.fromkeys(names))
@@ -158,7 +158,7 @@ def _names(datasets: str | None) -> tuple[str, ...]:
 def _numbers(places: str | None) -> tuple[float, ...]:
     """Return the places asked for, as numbers."""
     try:
-        return tuple(float(x) for x in (places or "").split(",") if x.strip())
+        return tuple(float(x) for x in options.items("--at", places))
     except ValueError:
         raise ConfigError(f"--at {places!r} is no list of numbers; give some as in --at 0.5,4") from None
 
@@ -201,14 +201,15 @@ def _reproduce(grid: "Grid", screen: Screen) -> None:
 
 
 def _facts(grid: "Grid") -> list[tuple[str, str]]:
+    from graphveil.privacy.figures import counted
     from graphveil.reproduce.cells import cells_of
 
     target, asked = grid.target, grid.asked
-    cells = cells_of(target, asked)
+    cells = len({cell.work.name for cell in cells_of(target, asked)})
     rows = [
         ("data", ", ".join(target.datasets)),
         ("beside", "; ".join(dict.fromkeys(map(target.beside, target.datasets)))),
-        ("grid", f"{len({cell.work.name for cell in cells}):,} cells; runs of a setting: {asked.runs}"),
+        ("grid", f"{counted(cells, 'cell')}; runs of a setting: {asked.runs}"),
         ("mode", _MODES[asked.mode]),
     ]
     if target.needs:
@@ -264,10 +265,12 @@ class LiveGrid:
 
     def begin(self, cells: "Sequence[Cell]", done: "Mapping[str, Found]") -> None:
         """Take all cells, and what was found before."""
+        from graphveil.privacy.figures import counted
+
         self._cells, self._found = cells, dict(done)
         self._began = self._told = time.monotonic()
         if done:
-            self._screen.note(f"{len(done):,} cells were finished before")
+            self._screen.note(f"{counted(len(done), 'cell')} finished before")
         if self._shown:
             self._live.start()
             self._live.update(self._table(), refresh=True)
@@ -283,10 +286,12 @@ class LiveGrid:
             self._screen.note(self._words())
 
     def _words(self) -> str:
+        from graphveil.privacy.figures import counted
+
         names = {cell.work.name for cell in self._cells}
         done = sum(name in self._found for name in names)
         passed = time.monotonic() - self._began
-        return f"{done:,} of {len(names):,} cells, {_clock(passed)} passed, {self._left(names)}"
+        return f"{done:,} of {counted(len(names), 'cell')}, {_clock(passed)} passed, {self._left(names)}"
 
     def _left(self, names: set[str]) -> str:
         """Estimate the time left from the cells of the same line; those of unknown lines cost the mean."""

@@ -35,7 +35,8 @@ def plan_facts(
     from graphveil.privacy.figures import counted
 
     experiment, guarantee = plan.experiment, plan.guarantee
-    size = f"{plan.nodes:,} nodes, {plan.features:,} features, {plan.classes} classes"
+    classes = counted(plan.classes, "class", "classes")
+    size = f"{counted(plan.nodes, 'node')}, {counted(plan.features, 'feature')}, {classes}"
     recipe = f"recipe {experiment.recipe_name}" if experiment.recipe_name else "split as in the files"
     runs = counted(experiment.runs, "run")
     rows = [

@@ -87,7 +87,7 @@ def sweep(
 
     chosen = named(engine, address)
     source = origin.source(tables, columns)
-    names, own = tuple(_items(methods)), None if module is None else own_module(module)
+    names, own = tuple(options.items("METHOD", methods)), None if module is None else own_module(module)
     if not resume:
         source.look(unit=privacy.unit, private_records=HETERO in names)
     settings, parameters = _divided(privacy, own)
@@ -97,7 +97,7 @@ def sweep(
     grid = Sweep(
         methods=names,
         source=source,
-        epsilons=tuple(parse_value("epsilon", text, float) for text in _items(epsilon or "")),
+        epsilons=tuple(parse_value("epsilon", text, float) for text in options.items("--epsilon", epsilon)),
         settings=tried | settings,
         parameters=parameters,
         public=public.flags(),
@@ -150,13 +150,9 @@ def parse_grid(methods: tuple[str, ...], settings: list[str]) -> dict[str, tuple
             raise ConfigError(f"--set {key}: no method of this sweep ({', '.join(methods)}) has it")
         if key in parsed:
             raise ConfigError(f"--set {key} is given twice; write --set {key}=a,b,c")
-        texts = [text] if get_origin(known[key]) is tuple else _items(text)
+        texts = [text] if get_origin(known[key]) is tuple else options.items(f"--set {key}", text)
         parsed[key] = tuple(parse_value(key, item, known[key]) for item in texts)
     return parsed
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _sweep(
@@ -185,7 +181,7 @@ def _sweep(
     screen.facts(
         "Plan of the whole grid, before anything is spent", _facts(plan, folder, account, resumed=resume)
     )
-    with resumable(folder.root):
+    with resumable(folder.root, None if account is None else account.ledger):
         with screen.bars() as bars:
             how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}
             result = run_sweep(plan, folder, bars, account, **how)
@@ -197,13 +193,14 @@ def _facts(
     plan: "SweepPlan", folder: "RunFolder", account: "RunAccount | None", *, resumed: bool
 ) -> list[tuple[str, str]]:
     from graphveil.experiment.sweeps.sweep_cell import in_words
+    from graphveil.privacy.figures import counted
 
     grid, first = plan.sweep, plan.previews[0]
     cells, runs = len(grid.cells), grid.runs
     budgets = ", ".join(f"{epsilon:g}" for epsilon in grid.epsilons) or "as set"
     settings = [(key, ", ".join(map(in_words, values))) for key, values in grid.settings.items()]
     rows = [
-        ("data", f"{grid.source.name}: {first.nodes:,} nodes, {first.features:,} features"),
+        ("data", f"{grid.source.name}: {counted(first.nodes, 'node')}, {counted(first.features, 'feature')}"),
         ("grid", f"{_count(cells, 'cell')} of {_count(runs, 'run')} each from seed {grid.seed}"),
         ("methods", ", ".join(grid.methods)),
         ("epsilon", budgets),

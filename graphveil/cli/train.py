@@ -148,6 +148,7 @@ def _train(
     from graphveil.experiment.accounts.preview import preview
     from graphveil.experiment.artifacts import RunFolder, default_folder
     from graphveil.experiment.run import run
+    from graphveil.privacy import ledger_of
     from graphveil.release.engines.named import engine_for
 
     if resume and out is None:
@@ -166,7 +167,7 @@ def _train(
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
     screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
-    with resumable(folder.root, by_flag=by_flag):
+    with resumable(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)
         _track(experiment, outcome, trackers, screen)

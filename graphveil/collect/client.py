@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._local_words import exact_sum, in_full
+from graphveil._typed import fitting
 from graphveil.collect.device import DeviceWords, checked_secret
 from graphveil.collect.message import encode_all
 from graphveil.collect.nodes import Node, chosen_features, label_hashes
@@ -56,6 +57,7 @@ def answer(
         ConfigError: features or label are missing, or the survey does not ask for them.
         GraphError: a value is NaN or infinite, the shape is wrong, or the label is none of the classes.
     """
+    fitting("survey", survey, Survey)
     check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, label)
     record = None if survey.features is None else _record(features, survey.features.dim)
@@ -109,6 +111,7 @@ def answer_all(
     >>> [len(message) for message in answer_all(survey, nodes=["ann", "bob"], secret=bytes(32), features=x)]
     [42, 42]
     """
+    fitting("survey", survey, Survey)
     check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, labels)
     checked_secret(secret)
@@ -139,6 +142,7 @@ def check_limits(survey: Survey, *, max_eps: float = MAX_EPS, open_label: bool =
     graphveil.errors.BudgetError: the survey asks for epsilon 9 of a record, and this device tells up to 8: \
 nothing was sent; ask for a survey of less, or raise max_eps= (--max-eps)
     """
+    fitting("survey", survey, Survey)
     check_budget(max_eps=max_eps)
     budgets = [claim.epsilon for claim in survey.claims]
     if math.isinf(budgets[1]):

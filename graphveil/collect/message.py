@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graphveil._typed import fitting
 from graphveil.collect.nodes import TAG_BYTES, Node, chosen_features, label_hashes, node_tag
 from graphveil.collect.survey import DIGEST_BYTES, Survey
 from graphveil.errors import ConfigError, MessageError
@@ -120,6 +121,7 @@ def decode(survey: Survey, node: Node, message: bytes) -> Answer:
     Traceback (most recent call last):
     graphveil.errors.MessageError: a message has 42 bytes, and this one has 10
     """
+    fitting("survey", survey, Survey)
     if not isinstance(message, bytes | bytearray | memoryview):
         raise MessageError("a message is bytes")
     widths = _widths(survey)

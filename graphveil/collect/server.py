@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
+from graphveil._typed import fitting
 from graphveil.collect.message import Answer, decode
 from graphveil.collect.nodes import Node, node_text
 from graphveil.collect.survey import Survey
@@ -31,6 +32,7 @@ class Collector:
 
     def __init__(self, survey: Survey, nodes: int, *, ids: Sequence[Node] | None = None) -> None:
         """Start without messages."""
+        fitting("ids", ids, Sequence | None)
         _check.integer_at_least(1, nodes=nodes)
         if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
             raise ConfigError(f"ids must be {nodes} different ones, one for each node")

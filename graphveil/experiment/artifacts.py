@@ -18,14 +18,14 @@ import platform
 import secrets
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from graphveil._files import write_atomic
+from graphveil._files import make_folder, write_atomic
 from graphveil.artifacts.release_folder import PER_NODE
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.models.inference.own_graph import FILE as OWN_GRAPH
@@ -163,7 +163,7 @@ class RunFolder:
         """Create the folder and lock its configuration; of two processes one is refused."""
         content = {**_FORMAT, "configuration": dict(configuration), "versions": versions()}
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             self.internal.mkdir(mode=0o700)
             write_json(self.lock, content)
         except FileExistsError:
@@ -197,12 +197,21 @@ class RunFolder:
         except OSError as error:
             raise self._unusable(error) from None
 
-    def drop(self, *, root: bool) -> None:
-        """Remove what :meth:`opened` has made, where nothing came of it; with ``root`` the folder, too."""
+    @property
+    def missing(self) -> tuple[Path, ...]:
+        """The run folder and the folders above it that do not exist, the innermost first."""
+        return tuple(folder for folder in (self.root, *self.root.parents) if not folder.exists())
+
+    def drop(self, *, made: Sequence[Path]) -> None:
+        """Remove what :meth:`opened` has made, where nothing came of it.
+
+        Args:
+            made: Folders that were missing before; those that are empty now are removed.
+        """
         shutil.rmtree(self.internal, ignore_errors=True)
         with suppress(OSError):  # it holds something by now
-            if root:
-                self.root.rmdir()
+            for folder in made:
+                folder.rmdir()
 
     def _unusable(self, error: OSError) -> ConfigError:
         shorter = " a shorter" if error.errno == errno.ENAMETOOLONG else " another"

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphveil._files import write_atomic
 from graphveil.artifacts.cards import Card, other_runs, plain_words, secrets_of
 from graphveil.errors import InputError, MissingDependencyError, PrivacyError
 from graphveil.experiment.accounts.ledger_account import RunAccount, receipts_in
@@ -96,7 +97,7 @@ def run(
     the first call. ``shared`` is a folder of what follows from public data alone, where experiments on one
     graph share it. ``engine`` says where edges are read; it changes no result.
     """
-    started, fresh = time.perf_counter(), not folder.root.exists()
+    started, fresh = time.perf_counter(), folder.missing
     booked = len(ledger_of(graph.edge_set))
     with folder.opened(plan.experiment.as_dict(), resume=resume):
         try:
@@ -110,7 +111,7 @@ def run(
                 account.give_back()
             if not resume and len(ledger_of(graph.edge_set)) <= booked:
                 forget_data(folder)
-                folder.drop(root=fresh)
+                folder.drop(made=fresh)
             raise
         outcome = _summarise(plan, graph, records, time.perf_counter() - started)
         outcome.metrics["out"] = str(folder.root)
@@ -447,7 +448,7 @@ def _write(outcome: Outcome, folder: RunFolder, release: Path) -> None:
     notice = Notice.of(folder, outcome.metrics, release)
     write_notice(folder, notice)
     page = report_page(outcome.metrics, outcome.history, outcome.guarantee, notice)
-    (folder.internal / "report.html").write_text(page, encoding="utf-8")
+    write_atomic(folder.internal / "report.html", page.encode())
     if outcome.clipped is not None:
         write_json(folder.internal / "clipped.json", {"clipped_values": outcome.clipped})
     write_json(folder.metrics, outcome.metrics)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil._random import PublicStreams
+from graphveil._typed import checked
 from graphveil.errors import GraphError
 from graphveil.fidelity.measures import (
     kl_divergence,
@@ -91,6 +92,7 @@ class Comparison:
 HEAD = ("query", "true", "released", "error", "measure")
 
 
+@checked
 def compare(
     graph: Graph, released: Graph | Perturbed, *, seed: int = 0, sources: int | None = None
 ) -> Comparison:

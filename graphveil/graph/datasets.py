@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import GraphError, GraphveilError
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
@@ -64,6 +65,7 @@ def load_dataset(
     return chosen.split(prepared, seed)
 
 
+@checked
 def list_datasets(root: str | PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Return one row per data set: name, nodes, features, classes, where, and whether it is here.
 

@@ -20,6 +20,7 @@ import torch
 
 from graphveil import _check
 from graphveil._random import Integers, RowStream, Words
+from graphveil._typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import _exact
 from graphveil.mechanisms._exact_compiled import Drawing
@@ -136,6 +137,7 @@ class DiscreteGaussian(IntegerNoise):
 _TOLERABLE = 0.1  # slack of the rounded sampler, as a share of delta
 
 
+@checked
 def choose_sampler(sigma: float, *, epsilon: float, delta: float, changed: int, steps: int) -> IntegerNoise:
     """Return the sampler for a release: the exact one, unless the grid is too coarse for its slack.
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphveil import _check
 from graphveil._random import KEY_BYTES, Integers, RowStream
+from graphveil._typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms._exact import MAX_DIM, MAX_SIGMA
 from graphveil.mechanisms.additive import DiscreteGaussian, Noise
@@ -31,6 +32,7 @@ _NUMBERS_AHEAD = 1 << 20  # but no more numbers than these, unless one step take
 Halves = npt.NDArray[np.uint16]
 
 
+@checked
 def public_rate(expected: int, count: int) -> float:
     """Return the sampling rate expected / count, rounded up to a multiple of 2^-32.
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from graphveil._typed import checked
+
 if TYPE_CHECKING:
     from graphveil.models.base import Estimator
 
@@ -31,6 +33,7 @@ _CLASSES = {
 _REGISTERED: dict[str, "type[Estimator]"] = {}
 
 
+@checked
 def register(code: T, name: str | None = None) -> T:
     """Let a name stand for a method or a module of your own, in this process, and return what was given.
 

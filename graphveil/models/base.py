@@ -14,6 +14,7 @@ from graphveil import _check
 from graphveil._files import as_path, check_writable
 from graphveil._random import PublicStreams
 from graphveil._threads import one_thread
+from graphveil._typed import checked_but, fitting, hints_of
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
@@ -113,6 +114,9 @@ class Estimator(Manners, ABC):
 
     def __post_init__(self) -> None:
         """Check the configuration; from now on every assignment of a parameter is checked, too."""
+        for name, hint in hints_of(type(self)).items():
+            if name in self.get_params():
+                fitting(name, getattr(self, name), hint)
         self._check_config()
         object.__setattr__(self, "_checked", True)
 
@@ -196,6 +200,7 @@ class Estimator(Manners, ABC):
         warnings.warn("promise() is called preview() now", DeprecationWarning, stacklevel=2)
         return self.preview(graph)[:2]
 
+    @checked_but("graph", "labels", "workspace", "cache")
     def fit(
         self,
         graph: Graph,
@@ -274,7 +279,6 @@ class Estimator(Manners, ABC):
 
     def _check_config(self) -> None:
         """Check every public parameter; called on construction and by ``set_params``."""
-        _check.switch(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.type is bool})
         unit = self.protected_unit
         check_parameters(self, unit)
         _check.one_of(("strict", "paper"), mode=self.mode)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphveil._files import as_path, written_to
 from graphveil._threads import one_thread
+from graphveil._typed import checked_but
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
 from graphveil.models.fitted import Fitted
@@ -42,6 +43,7 @@ class Predictor:
     seconds_ = Learned[dict[str, float]](lambda fit: dict(fit.seconds), dict)
     private_accuracy_ = Learned[dict[str, float]](lambda fit: dict(fit.private_accuracy), dict)
 
+    @checked_but("graph", "workspace")
     @one_thread()
     def predict_proba(
         self,
@@ -88,6 +90,7 @@ class Predictor:
         with self._scheduled():
             return self._books.of(graph, words)
 
+    @checked_but("graph")
     def price(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Guarantee | None:
@@ -114,6 +117,7 @@ class Predictor:
         """
         return self._books.knows(self._as_graph(graph))
 
+    @checked_but("graph")
     def guarantee_after(
         self, graph: Graph, *, disjoint_edges: bool = False, disjoint_people: bool = False
     ) -> Guarantee:
@@ -121,6 +125,7 @@ class Predictor:
         graph = self._as_graph(graph)
         return self._books.guarantee_after(graph, Words(disjoint_edges, disjoint_people))
 
+    @checked_but("graph")
     def predict(
         self,
         graph: Graph | None = None,
@@ -145,6 +150,7 @@ class Predictor:
         check_encoding(found, terms.unit, hides_records=isinstance(terms.unit, NodeUnit | NodeFeatures))
         return found
 
+    @checked_but("graph")
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
         graph = self._as_graph(graph)
@@ -187,6 +193,7 @@ class Predictor:
         """
         self._books.recall(edges, price, disjoint=disjoint)
 
+    @checked_but("folder", "per_node")
     def save(self, folder: str | Path, *, per_node: str | Path | None = None) -> None:
         """Write the publishable part of a run to a folder, atomically (``graphveil.load_model`` reads it).
 

@@ -10,7 +10,10 @@ from graphveil.graph import Graph
 from graphveil.graph.files import EDGES_FILE
 from graphveil.perturb.origin import mechanism_of
 from graphveil.privacy import Guarantee
+from graphveil.privacy.figures import counted
 
+REVEALS = "at this budget the released graph reveals almost every true edge: it is not protected in practice"
+_ALMOST_CERTAIN = 0.99995  # true-positive rate at 1 % false positives, which is printed as 100.00 %
 GUARANTEE_FILE, PAGE_FILE = "guarantee.json", "RELEASED.md"
 
 
@@ -52,15 +55,26 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
     return table.replace_schema_metadata({tables.RELEASED: graph.edge_set.released})
 
 
+def reveals_edges(guarantee: Guarantee) -> bool:
+    """Return whether an attacker may find practically all edges under a guarantee."""
+    return guarantee.attacker_rate >= _ALMOST_CERTAIN
+
+
+def _difference(guarantee: Guarantee) -> str:
+    if reveals_edges(guarantee):
+        return f"Warning: {REVEALS}."
+    return "True edges may be missing from it, and edges in it may not be true."
+
+
 def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: str) -> str:
     """Return what somebody has to know who is handed the folder."""
     found = f"{100 * guarantee.attacker_rate:.2f}"
     kind = "directed" if graph.directed else "undirected"
     return f"""# A released graph
 
-`edges.parquet` holds {edges:,} {kind} edges between {graph.num_nodes:,} nodes, drawn by
-the mechanism `{mechanism_of(graph)}`. They are not the true edges: some of those are missing, and others
-never were. Nothing else in this folder depends on the true edges.
+`edges.parquet` holds {counted(edges, f"{kind} edge")} between {counted(graph.num_nodes, "node")}, drawn by
+the mechanism `{mechanism_of(graph)}`. {_difference(guarantee)}
+Nothing else in this folder depends on the true edges.
 
 ## What is promised
 

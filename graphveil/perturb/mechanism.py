@@ -22,6 +22,7 @@ from graphveil.privacy.guarantee import Mode
 from graphveil.release import Query, Release, ReleaseKey, ReleasePlan
 
 MAX_EDGES = 20_000_000
+MAX_EPSILON = 36.0  # a larger budget changes a pair with a probability below 2^-51
 SEEDED = "the noise is reproducible from a seed"
 
 
@@ -65,6 +66,11 @@ class GraphMechanism(ABC):
         """Check every field."""
         _check.plain_fields(self)
         _check.positive(epsilon=self.epsilon)
+        if self.epsilon > MAX_EPSILON:
+            raise ConfigError(
+                f"epsilon={self.epsilon:g} does not protect: above {MAX_EPSILON:g} a pair of nodes changes "
+                "with a probability below 2^-51. Choose a smaller budget. No privacy budget was spent."
+            )
         _check.integer_at_least(1, max_edges=self.max_edges)
 
     @abstractmethod

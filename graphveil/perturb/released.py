@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphveil._files import as_path, written_to
+from graphveil._typed import checked
 from graphveil.errors import GraphError
 from graphveil.graph import Graph
 from graphveil.graph.files import read_edges
@@ -48,6 +49,7 @@ class Perturbed(NamedTuple):
         return path
 
 
+@checked
 def load(folder: Path | str, nodes: Graph, *, source: str = "source", target: str = "target") -> Perturbed:
     """Return a stored graph with the nodes of another, whose own edges are not read.
 

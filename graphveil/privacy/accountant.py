@@ -17,6 +17,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 from graphveil._local_words import exact_sum
+from graphveil._typed import checked
 from graphveil.errors import PrivacyError
 from graphveil.privacy import gaussian, loss, root_loss
 from graphveil.privacy.events import (
@@ -286,6 +287,7 @@ def total_mu(event: Event) -> float | None:
     return math.sqrt(worst)
 
 
+@checked
 def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
     """Return the privacy curve of an event: the worst one of any group of records.
 

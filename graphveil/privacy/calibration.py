@@ -1,11 +1,13 @@
 """From a budget to the noise: one-sided, so that the certified epsilon is never above the target."""
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import gaussian
 from graphveil.privacy.unit import NoUnit, Unit
 
 
+@checked
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
 
@@ -23,6 +25,7 @@ def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     return gaussian.mu_of(epsilon, delta - slack)
 
 
+@checked
 def auto_delta(unit: Unit, bound: int) -> float:
     """Return delta ``auto``: the unit's cap or the largest power of ten <= 1/(10 B), whichever is smaller.
 
@@ -37,6 +40,7 @@ def auto_delta(unit: Unit, bound: int) -> float:
     return min(unit.delta_cap, float(f"1e-{exponent}"))
 
 
+@checked
 def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     """Return the delta to use, refusing an explicit one that is not below 1/B.
 
@@ -46,6 +50,7 @@ def check_delta(unit: Unit, delta: float | str, bound: int) -> float:
     graphveil.errors.ConfigError: delta=0.01 must be below 1/B = 0.001 (B = 1000 units): a larger delta \
 allows publishing somebody's record outright; pass a smaller delta or delta='auto'
     """
+    _check.integer_at_least(1, bound=bound)
     if isinstance(unit, NoUnit):
         return 0.0
     if delta == "auto":

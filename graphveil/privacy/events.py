@@ -3,6 +3,7 @@
 The meaning of a record never changes once it exists; a new mechanism is a new record.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -156,8 +157,7 @@ class LocalReport:
     def __post_init__(self) -> None:
         """Check every field."""
         _check.one_of(("features", "label"), part=self.part)
-        if not self.epsilon >= 0:
-            raise ConfigError(f"epsilon={self.epsilon!r} must be a number of at least 0, or inf")
+        _check.within(0, math.inf, epsilon=self.epsilon)
         _check.within(0, 1, delta=self.delta)
 
 

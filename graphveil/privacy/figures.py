@@ -32,13 +32,24 @@ def at_delta(epsilon: float, delta: float) -> str:
     return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, what: str, several: str = "") -> str:
     """Return how many there are of something, in words.
 
     >>> counted(1, "release"), counted(2000, "release")
     ('1 release', '2,000 releases')
+    >>> counted(3, "class", "classes")
+    '3 classes'
     """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def counted_are(count: int, what: str) -> str:
+    """Return how many there are of something, with its verb.
+
+    >>> counted_are(1, "prediction"), counted_are(2, "prediction")
+    ('1 prediction is', '2 predictions are')
+    """
+    return f"{counted(count, what)} {'is' if count == 1 else 'are'}"
 
 
 def _up(value: float, digits: int, *, excess: float) -> str:

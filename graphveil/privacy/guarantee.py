@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from graphveil import _check
 from graphveil._local_words import exact_sum, local_statement
 from graphveil._notebook import card
+from graphveil._typed import checked
 from graphveil.errors import PrivacyError, UnitError
 from graphveil.privacy import wording
 from graphveil.privacy.accountant import Curve, NoPrivacyCurve, privacy_curve, total_mu
@@ -83,6 +85,7 @@ class Guarantee:
         return card("Guarantee", facts, self.statement())
 
     @classmethod
+    @checked
     def of(
         cls,
         unit: Unit,
@@ -134,6 +137,7 @@ class Guarantee:
         >>> figure_up(owner.epsilon), "edge by edge, at eps = 0.3407." in owner.statement()
         ('0.7256', True)
         """
+        _check.within(0, 1, delta=delta)
         if isinstance(unit, NodePromise) and edge_use == "read":
             raise UnitError(
                 "under unit 'node-promise' an edge belongs to both of its ends, so a prediction that reads "
@@ -269,6 +273,7 @@ class Guarantee:
         """Epsilon for both stored directions of one friendship: two rows, or worse."""
         return epsilon_of_edges(self.event, 2, 2 if self.one_way else math.sqrt(2), self._left)
 
+    @checked
     def group_epsilon(self, friendships: int) -> float:
         """Return epsilon, under units of edges, for all of one person's friendships, if there are so many.
 
@@ -280,6 +285,7 @@ class Guarantee:
         >>> round(g.group_epsilon(10), 3)
         12.892
         """
+        _check.integer_at_least(1, friendships=friendships)
         unit, one_way = self.protected, self.one_way
         if not isinstance(unit, UndirectedEdge | DirectedEdge):
             raise UnitError(f"unit {self.unit!r} has no figure for several edges; a record's is epsilon")
@@ -312,8 +318,10 @@ class Guarantee:
         """Whether this guarantee holds, and all that stand beside it."""
         return self.valid and all(one.valid for one in self.beside)
 
+    @checked
     def repeated(self, runs: int) -> "Guarantee":
         """Return the guarantee of ``runs`` equal releases on the same data together, each of a split."""
+        _check.integer_at_least(1, runs=runs)
         return Guarantee.together([self] * runs)
 
     def statement(self) -> str:

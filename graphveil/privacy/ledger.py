@@ -11,6 +11,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
 from graphveil.privacy.events import Event, compose
@@ -71,6 +72,7 @@ class PrivacyLedger(Protocol):
         """Everything recorded so far, in order."""
 
 
+@checked
 class MemoryLedger:
     """A ledger in memory, with an optional limit. It forgets when the process ends, and says so.
 
@@ -277,6 +279,7 @@ def ledger_of(edge_set: object) -> PrivacyLedger:
     return joint_ledger([edge_set])
 
 
+@checked
 def joint_ledger(edge_sets: Iterable[object]) -> PrivacyLedger:
     """Return the one ledger for a release that asks all of these edge sets, or may ask any of them."""
     parts = dict.fromkeys(part for edge_set in edge_sets for part in _parts(edge_set))
@@ -320,7 +323,9 @@ def _parts(edge_set: object) -> tuple[object, ...]:
 def _edges(given: object) -> object:
     """Return an edge set, or that of what has one: a graph, or its in-edges."""
     found = getattr(given, "edge_set", given)
-    if not hasattr(found, "__weakref__"):  # a number, a text: nothing that is the same edges tomorrow
+    if (
+        not hasattr(found, "__weakref__") or type(found).__hash__ is None
+    ):  # a number, a text: nothing that is the same edges tomorrow
         raise ConfigError(
             f"a ledger hangs on a graph's edges, not on a {type(given).__name__}; pass graph.edge_set"
         )

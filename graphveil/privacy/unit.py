@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from graphveil import _check
 from graphveil._check import suggestion
+from graphveil._typed import checked
 from graphveil.errors import UnitError
 from graphveil.privacy.events import Relation
 
@@ -222,6 +223,7 @@ UNITS: dict[str, type[Unit]] = {
 }
 
 
+@checked
 def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int | None = None) -> Unit:
     """Return the unit of this name; a missing or unknown name is an error that lists the choices.
 

@@ -1,5 +1,6 @@
 """Running a grid: each cell once, whole or not at all, several side by side; a killed grid goes on."""
 
+import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from graphveil._files import make_folder
 from graphveil._workers import Ask, Workers
 from graphveil.errors import ArtifactError, InputError, MissingDependencyError
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
@@ -77,14 +79,14 @@ class Grid:
             ConfigError: the folder belongs to something else, or to another process.
             RunError: a cell failed; what is finished is kept.
         """
-        begun, fresh = self.folder.lock.is_file(), not self.folder.root.exists()
+        begun, fresh = self.folder.lock.is_file(), self.folder.missing
         self.folder.check(self.configuration(), resume=begun)
         with self.folder.opened(self.configuration(), resume=begun):
             try:
                 return self._run(watch or Unwatched())
             except (InputError, MissingDependencyError):
                 if not begun and not (self.folder.root / CELLS).exists():  # nothing came of it
-                    self.folder.drop(root=fresh)
+                    self.folder.drop(made=fresh)
                 raise
 
     def _run(self, watch: Watch) -> tuple[tuple[Cell, Found], ...]:
@@ -122,7 +124,9 @@ class Grid:
     def _clock(self, work: Work, seconds: float) -> None:
         """Note how long a cell took: beside the results, which have the same bytes whenever they are made."""
         path = self.folder.internal / f"{SECONDS}.csv"
-        with path.open("a", encoding="utf-8") as file:
+        with os.fdopen(
+            os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a", encoding="utf-8"
+        ) as file:
             file.write(f"{work.name},{seconds:.2f}\n")
 
 
@@ -130,10 +134,10 @@ def _timed(work: Work, _: Ask, *, places: Places) -> tuple[Found, float]:
     """Measure a cell in a folder of its own, and its processor time."""
     assert places.work is not None and places.cache is not None
     own, began = places.work / work.name, time.process_time()
-    places.cache.mkdir(parents=True, exist_ok=True)
+    make_folder(places.cache, private=True)
     if work.parameters.get("mode") == "paper":  # the same bytes when done again; nothing to go on from
         own_places = Places(root=places.root, cache=places.cache)
     else:
-        own.mkdir(parents=True, exist_ok=True)
+        make_folder(own, private=True)
         own_places = Places(root=places.root, work=own, cache=places.cache)
     return measure(work, own_places), time.process_time() - began

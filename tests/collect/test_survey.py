@@ -143,10 +143,10 @@ def test_parameters_outside_their_range_are_refused(path: tuple[str, ...], value
 
 def test_a_survey_of_a_million_features_is_read_at_once() -> None:
     text = Survey(features=FeatureRR(epsilon=8.0, dim=1_000_000)).to_json()
-    began = time.perf_counter()
+    began = time.process_time()
     survey = Survey.from_json(text)
     assert message_bytes(survey) == 41 + 125_000
-    assert time.perf_counter() - began < 2  # it took 49 seconds
+    assert time.process_time() - began < 2  # it took 49 seconds
 
 
 def test_a_survey_that_takes_too_much_to_read_is_refused_before_it_is_computed() -> None:
@@ -156,10 +156,10 @@ def test_a_survey_that_takes_too_much_to_read_is_refused_before_it_is_computed()
         text = altered("feature-rr", "features", "theta", value=theta)
         parts = json.loads(text)
         parts["features"] |= {"dim": 400, "k": k, "epsilon": epsilon}
-        began = time.perf_counter()
+        began = time.process_time()
         with pytest.raises(ConfigError, match="round the weights so that fewer differ"):
             Survey.from_json(json.dumps(parts, sort_keys=True, separators=(",", ":")))
-        assert time.perf_counter() - began < 1
+        assert time.process_time() - began < 1
     few = FeatureRR(epsilon=8.0, dim=400, allocation=Weights(theta))  # few bins each: cheap
     assert Survey.from_json(Survey(features=few).to_json()).features == few
 

@@ -8,6 +8,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,14 +257,18 @@ def test_a_killed_command_resumes_with_other_jobs_to_the_same_bytes(tmp_path: Pa
         return [*run, "--ceiling", "--out", str(out), "--jobs", str(jobs), *more]
 
     killed = tmp_path / "killed"
-    process = subprocess.Popen(command(killed, 2), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    quiet: dict[str, Any] = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    process = subprocess.Popen(command(killed, 2), start_new_session=True, **quiet)
     while not list(killed.glob("cells/*/release")):
         time.sleep(0.02)
         assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (killed / "sweep.csv").exists()
-    time.sleep(1)  # until the system has ended its workers, whose pipe is gone
+    with suppress(ProcessLookupError):
+        while True:  # until the system has ended its workers, whose pipe is gone
+            os.killpg(process.pid, 0)
+            time.sleep(0.02)
     subprocess.run(command(killed, 1, "--resume"), check=True, capture_output=True)
     subprocess.run(command(tmp_path / "whole", 2), check=True, capture_output=True)
     assert published(killed) == published(tmp_path / "whole")

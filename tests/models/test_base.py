@@ -64,7 +64,7 @@ class TestConfiguration:
             build(method, **{name: 0.5})
 
     def test_a_weight_is_a_name(self):
-        with pytest.raises(ConfigError, match="weights=1 names no weight"):
+        with pytest.raises(ConfigError, match="weights=1 must be text"):
             build("gap", weights=1)
 
     def test_set_params_suggests_the_nearest(self, method):

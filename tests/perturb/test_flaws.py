@@ -362,7 +362,7 @@ def test_16_a_draw_for_every_cell_is_not_needed(monkeypatch: pytest.MonkeyPatch)
 
         each = partial(counted, mode=mode)
         monkeypatch.setattr(RowStream, "_encrypt", lambda self, counters, each=each: each(self, counters))
-        perturb.lap_graph(big, epsilon=60.0, unit="undirected-edge", mode=mode)  # type: ignore[arg-type]
+        perturb.lap_graph(big, epsilon=36.0, unit="undirected-edge", mode=mode)  # type: ignore[arg-type]
     cells = nodes * (nodes - 1) // 2
     assert drawn["paper"] >= cells > 4 * drawn["strict"]
 

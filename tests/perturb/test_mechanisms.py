@@ -160,18 +160,18 @@ def test_a_number_of_edges_below_zero_is_none(name: str, monkeypatch: pytest.Mon
 def test_the_noisy_number_alone_decides_the_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EdgeTotalQuery, "answer", lambda self, private, data, key: torch.tensor([40]))
     sizes = [
-        release_graph(graph, mechanism(name, 60.0), unit="undirected-edge").num_edges
+        release_graph(graph, mechanism(name, 36.0), unit="undirected-edge").num_edges
         for graph in (graph_of(), graph_of(range(0), range(0)))
     ]
     assert sizes[0] == 40 if name == "lap-graph" else sizes[0] == NODES - 1
-    assert sizes[1] == 40 if name == "lap-graph" else sizes[1] <= 3  # noise of 1e-26 adds nothing
+    assert sizes[1] == 40 if name == "lap-graph" else sizes[1] <= 3  # at most a flip in 10^15 is from noise
 
 
 @pytest.mark.parametrize("name", ["lap-graph", "arr"])
 def test_no_more_edges_come_out_than_there_is_room_for(name: str) -> None:
     full = np.triu_indices(NODES, 1)
     graph = graph_of(*full)
-    perturbed = release_graph(graph, MECHANISMS[name](epsilon=50.0, max_edges=20), unit="undirected-edge")
+    perturbed = release_graph(graph, MECHANISMS[name](epsilon=36.0, max_edges=20), unit="undirected-edge")
     assert perturbed.num_edges <= (20 if name == "lap-graph" else 60)
 
 

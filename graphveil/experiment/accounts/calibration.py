@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import CalibrationError, ConfigError, UnitError
 from graphveil.experiment.accounts.budget_breakdown import Stage, stages_of
 from graphveil.experiment.inputs.parameters import check_names, method_class
@@ -66,6 +67,7 @@ class Calibration:
         }
 
 
+@checked
 def calibrate(
     method: str,
     unit: str,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphveil._files import make_folder
 from graphveil.errors import ConfigError, ReleaseError
 from graphveil.experiment.artifacts import RunFolder, damaged, read_checked, write_checked
 from graphveil.release import KeyStore, ReleaseKey
@@ -103,7 +104,7 @@ def _remember(folder: RunFolder, graph: "Graph") -> None:
 
 
 def _write(folder: RunFolder, key: str, digest: str | None = None) -> None:
-    folder.work.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.work, private=True)
     write_checked(_record(folder), {"key": key, "digest": digest})
 
 

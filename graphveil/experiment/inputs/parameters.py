@@ -178,7 +178,10 @@ def _first_of(text: str, hints: Iterable[Any]) -> Any:
 
 def _items(text: str, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     """Read comma-separated items: ``tuple[X, ...]`` or one type an item."""
-    texts = [item for item in text.strip("()[]").split(",") if item.strip()]
+    inside = text.strip("()[]").strip()
+    texts = [item.strip() for item in inside.removesuffix(",").split(",")] if inside else []
+    if "" in texts:
+        raise _UnreadableError
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(texts)
     if len(hints) != len(texts):

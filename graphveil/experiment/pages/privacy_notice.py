@@ -23,7 +23,7 @@ from graphveil.experiment.accounts.preview import together
 from graphveil.experiment.artifacts import RunFolder, read_json
 from graphveil.ledger import unit_key
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 
 FILE = "PRIVACY.md"
 _HEAD = ("what somebody may have seen", "epsilon", "delta")
@@ -171,7 +171,8 @@ def _totals(folder: RunFolder, metrics: Mapping[str, Any], guarantee: Guarantee)
     prices = [one.price for one in earlier_predictions(folder.root)]
     if prices:
         both = together(sorted([guarantee, *prices], key=lambda one: -one.delta))
-        yield _total(f"the model and {len(prices):,} predictions of other graphs, if all share edges", both)
+        others = counted(len(prices), "prediction")
+        yield _total(f"the model and {others} of other graphs, if all share edges", both)
     spent = _of_data(folder, guarantee)
     if spent is not None:
         limit = "" if spent["limit"] is None else f", of {spent['limit']['epsilon']:g} allowed"

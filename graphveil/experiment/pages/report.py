@@ -22,7 +22,7 @@ from graphveil.experiment.pages.charts import Line, Point, line_chart
 from graphveil.experiment.pages.privacy_notice import Notice
 from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks
 from graphveil.privacy import Guarantee, NoUnit
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
 
 _STEPS = 80  # points of the attacker's curve
@@ -66,7 +66,8 @@ def _lede(metrics: Mapping[str, Any]) -> str:
     runs = f"{metrics['runs']} run" + ("s" if metrics["runs"] > 1 else "")
     recipe = f" · recipe {metrics['recipe']}" if metrics["recipe"] else ""
     return (
-        f"{metrics['nodes']:,} nodes · {metrics['features']:,} features · {metrics['classes']} classes"
+        f"{counted(metrics['nodes'], 'node')} · {counted(metrics['features'], 'feature')} · "
+        f"{counted(metrics['classes'], 'class', 'classes')}"
         f"{recipe} · {runs} from seed {metrics['seed']} · internal: do not publish this page"
     )
 

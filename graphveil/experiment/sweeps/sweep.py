@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from graphveil import _check
+from graphveil._files import as_path
+from graphveil._typed import checked
 from graphveil.errors import (
     ConfigError,
     InputError,
@@ -35,11 +39,9 @@ from graphveil.experiment.run import MLP, OnProgress, run
 from graphveil.experiment.sweeps.sweep_cell import Cell
 from graphveil.experiment.sweeps.sweep_results import SweepResult, write_results
 from graphveil.experiment.sweeps.sweep_workers import side_by_side
+from graphveil.graph import Graph
 from graphveil.privacy import DirectedEdge, Guarantee, NoUnit, UndirectedEdge, attach_ledger, ledger_of
-
-if TYPE_CHECKING:
-    from graphveil.graph import Graph
-    from graphveil.release import Engine
+from graphveil.release import Engine
 
 MAX_CELLS = 1000
 CELLS = "cells"  # the folder of the cells' run folders
@@ -200,8 +202,8 @@ class SweepPlan:
     """
 
     sweep: Sweep
-    raw: "Graph"
-    graphs: tuple["Graph", ...]  # prepared, one a cell; cells that are prepared alike share one
+    raw: Graph
+    graphs: tuple[Graph, ...]  # prepared, one a cell; cells that are prepared alike share one
     previews: tuple[Preview, ...]
     total: Guarantee | None
 
@@ -264,7 +266,7 @@ def run_sweep(
     *,
     resume: bool = False,
     jobs: int = 1,
-    engine: "Engine | str | None" = None,
+    engine: Engine | str | None = None,
     own: Sequence[str] = (),
 ) -> SweepResult:
     """Run the cells of a plan, ``jobs`` side by side, skipping finished ones, and write table and figure.
@@ -283,7 +285,7 @@ def run_sweep(
             "jobs= (--jobs) sends each process a copy of the graph in memory, which engine='disk' (--engine "
             "disk) does not read; drop one of them, or use engine='ray'"
         )
-    fresh = not folder.root.exists()
+    fresh = folder.missing
     with folder.opened(plan.sweep.as_dict(), resume=resume):
         try:
             check_data(folder, plan.raw)
@@ -292,7 +294,7 @@ def run_sweep(
         except (InputError, PrivacyError, MissingDependencyError):
             if not resume and not _begun(folder):
                 forget_data(folder)
-                folder.drop(root=fresh)
+                folder.drop(made=fresh)
             raise
         result = SweepResult(plan.sweep.cells, tuple(metrics), plan.total, folder.root)
         write_results(result)
@@ -307,7 +309,7 @@ def _run_cells(
     show: OnProgress,
     account: RunAccount | None,
     jobs: int,
-    engine: "Engine | str | None",
+    engine: Engine | str | None,
     own: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the figures of all cells, in the order of the grid."""
@@ -337,13 +339,13 @@ def _check_room(plan: SweepPlan, folder: RunFolder, account: RunAccount | None) 
 def run_cell(
     cell: Cell,
     plan: Preview,
-    graph: "Graph",
+    graph: Graph,
     show: OnProgress,
     account: RunAccount | None,
     *,
     folder: RunFolder,
     count: int,
-    engine: "Engine | str | None" = None,
+    engine: Engine | str | None = None,
 ) -> dict[str, Any]:
     """Return the figures of one of ``count`` cells, from its folder if it was finished before."""
     own = cell_folder(folder, cell)
@@ -372,11 +374,12 @@ def cell_folder(folder: RunFolder, cell: Cell) -> RunFolder:
     return RunFolder(folder.root / CELLS / cell.name)
 
 
+@checked
 def sweep(
     methods: Sequence[str],
-    graph: "Graph",
+    graph: Graph,
     *,
-    epsilon: Sequence[float] = (),
+    epsilon: Sequence[float] | float = (),
     settings: Mapping[str, Sequence[Any]] | None = None,
     out: str | Path,
     recipe: str | None = None,
@@ -386,7 +389,7 @@ def sweep(
     ledger: str | None = None,
     resume: bool = False,
     jobs: int = 1,
-    engine: "Engine | str | None" = None,
+    engine: Engine | str | None = None,
     on_plan: Callable[[SweepPlan], object] = lambda plan: None,
     on_progress: OnProgress = lambda stage, done, total: None,
     **parameters: Any,
@@ -399,7 +402,7 @@ def sweep(
     Args:
         methods: names of ``gv.METHODS``.
         graph: as it was read (``recipe=None``), or with masks of its own, which all runs then share.
-        epsilon: the budgets.
+        epsilon: the budgets; a single number is a budget.
         settings: values to try by constructor keyword: ``{"hops": [1, 2, 3]}``.
         out: a new folder: cells/, ``sweep.csv``, ``curve.svg`` and ``curve.pdf``.
         recipe: how to prepare and split a graph without masks; by default as its method's paper does.
@@ -432,7 +435,7 @@ def sweep(
     grid = Sweep(
         methods=tuple(methods),
         source=GivenGraph.of(graph),
-        epsilons=tuple(map(float, epsilon)),
+        epsilons=tuple(map(float, np.atleast_1d(np.asarray(epsilon)))),
         settings={key: tuple(values) for key, values in (settings or {}).items()},
         parameters=parameters,
         recipe=recipe,
@@ -440,7 +443,7 @@ def sweep(
         seed=seed,
         ceiling=ceiling,
     )
-    folder = RunFolder(Path(out))
+    folder = RunFolder(as_path(out, "out"))
     folder.check(grid.as_dict(), resume=resume)
     plan = plan_sweep(grid)
     account = None if ledger is None else account_of(plan, ledger)

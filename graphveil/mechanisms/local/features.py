@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
+from graphveil._typed import fitting
 from graphveil.errors import ConfigError, GraphError
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
 from graphveil.mechanisms.claim import Claim, check_budget
@@ -60,6 +61,7 @@ class FeatureMechanism(ABC):
         check_budget(epsilon=self.epsilon)
         _check.integer_at_least(1, dim=self.dim)
         _check.within(1, MAX_DIM, dim=self.dim)
+        fitting("bounds", self.bounds, Bounds)
         self.bounds.check_dim(self.dim)
         self._check()
 

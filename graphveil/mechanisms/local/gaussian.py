@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from graphveil._random import RowStream
+from graphveil._typed import checked
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
 from graphveil.mechanisms._exact import MAX_SIGMA
@@ -19,6 +20,7 @@ _MOST_STEPS = 1 << 20
 _PROVED_MU, _PROVED_DELTA, _PROVED_STEPS = 4.0, 1e-12, 128  # docs/guarantees.md, section 6: proposition 9
 
 
+@checked
 def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the least standard deviation that is (epsilon, delta)-private (Balle, Wang, ICML 2018).
 

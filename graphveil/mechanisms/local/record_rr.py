@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphveil import _check
+from graphveil._typed import checked
 from graphveil.errors import ConfigError, NeverError
 from graphveil.mechanisms._channel import MAX_OUTPUTS
 from graphveil.mechanisms._draws import MAX_DIM, Draws, Floats, Integers, Real, row_blocks
@@ -31,6 +32,7 @@ def record_weights(importance: npt.ArrayLike, sensitivity: npt.ArrayLike, *, gam
     return normal
 
 
+@checked
 def record_loss(epsilon: float, dim: int, k: int) -> float:
     """Return the largest log ratio of a record's reports when theta is computed from the record.
 

@@ -3,12 +3,14 @@
 import math
 
 from graphveil._local_words import local_statement
+from graphveil._typed import checked
 from graphveil.mechanisms.claim import Claim
 
 NOT_RANDOMISED = Claim(math.inf)
 NOT_COLLECTED = Claim(0.0)
 
 
+@checked
 def node_features_statement(features: Claim, label: Claim, *, on_devices: bool | None = False) -> str:
     """Return the guarantee of the unit ``node-features`` in words, beginning with its deviations if any.
 

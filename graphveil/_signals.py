@@ -1,0 +1,44 @@
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: its state is saved, and one line says so."""
+
+import os
+import signal
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_received: int | None = None
+
+
+def interrupt_on_termination() -> None:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP as on SIGINT, and remember which signal came.
+
+    A signal that the process ignores, or handles by itself, stays as it is.
+    """
+    owner = os.getpid()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        global _received
+        if os.getpid() != owner:  # a forked child ends as it would without this handler
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        _received = number
+        raise KeyboardInterrupt
+
+    for number in _ENDING:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
+
+
+def ignore_all() -> None:
+    """Ignore further signals that end a command, once it has ended."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def received() -> bool:
+    """Return whether a signal came: a library may have raised another error than KeyboardInterrupt for it."""
+    return _received is not None
+
+
+def exit_code() -> int:
+    """Return the exit code of a command that was interrupted: 128 and the number of the signal."""
+    return 128 + (signal.SIGINT if _received is None else _received)

@@ -1,0 +1,267 @@
+"""How commands end: full disks after a charge, signals, missing values, existing files, modes."""
+
+import errno
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Files, Invoke, other_of
+
+from graphveil.ledger import DataSetLedger
+
+PRIVATE = ["--unit", "undirected-edge", "--epsilon", "1", "--delta", "1e-7", "--set", "epochs=2"]
+SURVEY = ["--eps-x", 6, "--columns", "age,height", "--low", -10, "--high", "10,20", "--eps-y", 2]
+
+
+def prepared(invoke: Invoke, files: Files) -> dict[str, list[object]]:
+    """Return commands that charge a ledger and write, and leave what they read."""
+    invoke("collect", "survey", *SURVEY, "--classes", "t0,t1,t2", "--out", "s.json")
+    nodes = ["--survey", "s.json", "--nodes", files.nodes, "--id", "user", "--label", "team"]
+    invoke("collect", "answer", *nodes, "--out", "m.csv")
+    invoke("ledger", "init", "people", "--unit", "node-features")
+    assert invoke("train", "gap", *files.flags, *PRIVATE, "--out", "run").code == 0
+    received = ["--survey", "s.json", "--messages", "m.csv", "--id", "user", "--ledger", "people"]
+    ends = ["--edges", files.edges, "--source", "a", "--target", "b"]
+    columns = ["--id", "user", "--source", "a", "--target", "b"]
+    tables = ["--nodes", files.nodes, "--edges", files.edges, *columns]
+    edges = ["--unit", "undirected-edge", "--epsilon", "1"]
+    return {
+        "answer": ["collect", "answer", *nodes, "--out", "again.csv", "--ledger", "people"],
+        "decode": ["collect", "decode", *received, "--out", "nodes.parquet"],
+        "learn": ["collect", "learn", *received, *ends, "--out", "model", "--set", "epochs=1"],
+        "perturb": ["perturb", "edge-rand", *tables, *edges, "--out", "graph"],
+        "predict": ["predict", "run", *other_of(files), "--out", "p.csv"],
+        "train": ["train", "gap", *files.flags, *PRIVATE, "--out", "second"],
+        "sweep": ["sweep", "gap", *files.flags, *PRIVATE, "--out", "grid"],
+    }
+
+
+@pytest.mark.parametrize("name", ["answer", "decode", "learn", "perturb", "predict", "train", "sweep"])
+def test_a_disk_that_is_full_after_the_charge_is_a_failure(
+    name: str, invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = prepared(invoke, files)[name]
+    charged: list[str] = []
+    commit, fsync = DataSetLedger.commit, os.fsync
+
+    def committed(self: DataSetLedger, release: str) -> None:
+        commit(self, release)
+        charged.append(release)
+
+    def full(handle: int) -> None:
+        if charged:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    monkeypatch.setattr(DataSetLedger, "commit", committed)
+    monkeypatch.setattr(os, "fsync", full)
+    answer = invoke(*command, "--json")
+    assert charged
+    assert answer.code == answer.json["error"]["exit_code"] == 1, answer.err
+    told = answer.err.strip().splitlines()[-1]
+    assert "stays charged" in told or "was spent and cannot be refunded" in told or "--resume" in told
+    assert "nothing was spent" not in told
+
+
+@pytest.mark.parametrize("name", ["answer", "decode", "learn", "perturb", "predict", "train", "sweep"])
+def test_a_file_that_is_there_is_never_written_over(name: str, invoke: Invoke, files: Files) -> None:
+    command = prepared(invoke, files)[name]
+    out = Path(str(command[command.index("--out") + 1]))
+    out.write_text("precious")
+    answer = invoke(*command)
+    assert (answer.code, out.read_text()) == (2, "precious")
+
+
+WITHOUT_VALUE = {
+    "purpose": ["collect", "survey", "--purpose", "--json"],
+    "reason": ["ledger", "raise", "people", "--reason", "--json"],
+    "out": ["train", "gap", "--out", "--json"],
+    "subject": ["serve", "--subject", "--json"],
+    "keys": ["keys", "--subject", "--json"],
+    "set": ["train", "gap", "--set", "--resume"],
+    "short help": ["train", "gap", "--out", "-h"],
+    "unknown": ["train", "gap", "--ledger", "--jsn"],
+    "epsilon": ["perturb", "edge-rand", "--epsilon", "--json"],
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_VALUE)
+def test_the_value_of_an_option_is_never_another_option(case: str, invoke: Invoke) -> None:
+    answer = invoke(*WITHOUT_VALUE[case])
+    assert (answer.code, list(Path().iterdir())) == (2, [])
+    assert "needs a value" in answer.err or "No such option" in answer.err
+
+
+def test_a_value_may_begin_with_dashes_after_an_equals_sign_or_be_negative(invoke: Invoke) -> None:
+    made = invoke("collect", "survey", *SURVEY, "--classes", 3, "--purpose=--json", "--out", "s.json")
+    assert made.code == 0 and "--json" in Path("s.json").read_text()
+
+
+EMPTY_ITEMS = {
+    "methods": ["sweep", ","],
+    "a method": ["sweep", "gap,,mlp"],
+    "budgets": ["sweep", "gap", "--epsilon", ","],
+    "a budget": ["sweep", "gap", "--epsilon", "1,"],
+    "no budget": ["sweep", "gap", "--epsilon", ""],
+    "settings": ["sweep", "gap", "--epsilon", "1", "--set", "hops=1,,2"],
+    "data sets": ["reproduce", "gap:table1", "--datasets", ","],
+    "places": ["reproduce", "gap:table1", "--at", "1,,2"],
+    "columns": ["collect", "survey", "--eps-x", "1", "--columns", "a,,b"],
+    "bounds": ["collect", "survey", "--eps-x", "1", "--columns", "a,b", "--low", ","],
+    "classes": ["collect", "survey", "--eps-y", "1", "--classes", "a,,b"],
+    "layers": ["train", "mlp", "--unit", "none", "--set", "theta=0.5,,0.5"],
+}
+
+
+@pytest.mark.parametrize("case", EMPTY_ITEMS)
+def test_empty_items_of_lists_are_rejected(case: str, invoke: Invoke) -> None:
+    out = ["--out", "new"] if EMPTY_ITEMS[case][0] in ("sweep", "reproduce") else ["--out", "s.json"]
+    data = ["--dataset", "synthetic/tiny"] if EMPTY_ITEMS[case][0] in ("sweep", "train") else []
+    answer = invoke(*EMPTY_ITEMS[case], *data, *out)
+    assert (answer.code, list(Path().glob("[ns]*"))) == (2, [])
+
+
+@pytest.mark.parametrize("mechanism", ["edge-rand", "lap-graph", "arr", "priv-hrg"])
+@pytest.mark.parametrize("epsilon", ["1e300", "700", "100", "37"])
+def test_a_budget_that_does_not_protect_is_rejected(mechanism: str, epsilon: str, invoke: Invoke) -> None:
+    data = ["--dataset", "synthetic/tiny", "--unit", "undirected-edge", "--out", "graph"]
+    answer = invoke("perturb", mechanism, *data, "--epsilon", epsilon)
+    assert answer.code == 2 and "does not protect" in answer.err and not Path("graph").exists()
+
+
+def test_a_budget_that_reveals_almost_every_edge_is_marked(invoke: Invoke) -> None:
+    data = ["--dataset", "synthetic/tiny", "--unit", "undirected-edge"]
+    answer = invoke("perturb", "edge-rand", *data, "--epsilon", "20", "--out", "graph")
+    assert answer.code == 0 and "not protected in practice" in answer.err
+    page = Path("graph/RELEASED.md").read_text()
+    assert "not protected in practice" in page and "are not the true edges" not in page
+    invoke("perturb", "edge-rand", *data, "--epsilon", "1", "--out", "other")
+    assert "not protected in practice" not in Path("other/RELEASED.md").read_text()
+
+
+def test_no_number_is_printed_with_hundreds_of_digits(invoke: Invoke) -> None:
+    answer = invoke(
+        "collect",
+        "survey",
+        "--eps-x",
+        "1e300",
+        "--dim",
+        2,
+        "--eps-y",
+        "1e-9",
+        "--classes",
+        3,
+        "--out",
+        "s.json",
+    )
+    assert "0" * 20 not in answer.out + answer.err and "00" * 20 not in answer.out
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_internal_files_are_private_and_none_is_writable_for_others(
+    mask: int, invoke: Invoke, files: Files
+) -> None:
+    before = os.umask(mask)
+    try:
+        for arguments in (
+            ["train", "gap", *files.flags, *PRIVATE, "--out", "runs/a"],
+            ["predict", "runs/a", *other_of(files), "--out", "p.csv"],
+            ["audit", "runs/a", "--pairs", "2"],
+            ["attack", "linkteller", "runs/a", "--count", "60"],
+            ["sweep", "mlp", *files.flags, *PRIVATE, "--out", "grid"],
+            [
+                "perturb",
+                "edge-rand",
+                *files.flags[:4],
+                "--id",
+                "user",
+                "--source",
+                "a",
+                "--target",
+                "b",
+                *PRIVATE[:4],
+                "--out",
+                "new/graph",
+            ],
+            ["report", "runs/a", "--out", "pages/report.html"],
+        ):
+            answer = invoke(*arguments)
+            assert answer.code == 0, answer.err
+    finally:
+        os.umask(before)
+    modes = {
+        path: stat.S_IMODE(path.stat().st_mode)
+        for top in ("runs", "grid", "new", "pages")
+        for path in [Path(top), *Path(top).rglob("*")]
+    }
+    assert not [path for path, mode in modes.items() if mode & 0o022]
+    internal = {path: mode for path, mode in modes.items() if "internal" in path.parts}
+    assert Path("runs/a/internal/own_graph.json") in internal
+    assert {oct(mode) for path, mode in internal.items() if path.is_file()} == {"0o600"}
+    assert {oct(mode) for path, mode in internal.items() if path.is_dir()} == {"0o700"}
+    public = {
+        mode
+        for path, mode in modes.items()
+        if path.is_file() and {"release", "graph"} & set(path.parts) and "internal" not in path.parts
+    }
+    assert public == {0o644 & ~mask}
+
+
+def test_a_refused_run_leaves_no_folder(invoke: Invoke, files: Files) -> None:
+    for command in (
+        ["reproduce", "gap:table1", "--datasets", "cora", "--root", "nowhere", "--runs", "1"],
+        ["train", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5"],
+        ["sweep", "gap", *files.flags, *PRIVATE[:4], "--delta", "0.5", "--out", "a/b"],
+    ):
+        assert invoke(*command).code == 2
+        assert not {"reproduce", "runs", "a"} & {path.name for path in Path().iterdir()}
+
+
+CLOSED = [["--help"], ["train", "--help"], ["--version"], ["datasets"], ["collect", "--help"]]
+
+
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("arguments", CLOSED, ids=" ".join)
+def test_an_output_that_cannot_be_written_is_a_failure(arguments: list[str], output: str) -> None:
+    command = f'exec "{sys.executable}" -m graphveil {" ".join(arguments)} {output}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
+def test_a_signal_ends_a_command_with_one_line_and_its_code(
+    number: signal.Signals, code: int, files: Files, tmp_path: Path
+) -> None:
+    """The run stops itself once it has trained an epoch, so that no moment depends on the machine."""
+    script = (
+        "import os, sys\n"
+        "from graphveil import __main__, train\n"
+        "from graphveil.ledger import DataSetLedger\n"
+        "commit = DataSetLedger.commit\n"
+        "def stopping(self, release):\n"
+        "    commit(self, release)\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+        "DataSetLedger.commit = stopping\n"
+        "__main__.main()\n"
+    )
+    command = ["train", "gap", *files.flags, *PRIVATE, "--out", "run"]
+    done: Any = subprocess.run(
+        [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
+    told = [line for line in done.stderr.splitlines() if line.startswith("graphveil: ")]
+    assert (done.returncode, len(told)) == (code, 1), done.stderr
+    assert "stopped" in told[0] and "--resume" in told[0]
+    again = subprocess.run(
+        [sys.executable, "-m", "graphveil", *command, "--resume"],
+        capture_output=True,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    assert again.returncode == 0

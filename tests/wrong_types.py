@@ -1,0 +1,600 @@
+"""Valid arguments of public functions, and the wrong values that each of them is given in turn."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import graphveil as gv
+from graphveil import attacks, audit
+from graphveil.audit.noise import Noise
+from graphveil.errors import ConfigError, GraphveilError
+from graphveil.mechanisms import LabelRR, MultiBit
+from graphveil.privacy import UndirectedEdge
+
+Given = dict[str, Any]
+
+WRONG: dict[str, object] = {
+    "none": None,
+    "five": 5,
+    "minus": -1,
+    "zero": 0,
+    "text": "x",
+    "bytes": b"x",
+    "empty_text": "",
+    "list": [],
+    "mixed_list": ["a", 1],
+    "nested_list": [[1], [2, 3]],
+    "dict": {},
+    "object": object(),
+    "nan": math.nan,
+    "infinite": math.inf,
+    "huge": 10**400,
+    "bool": True,
+    "class": int,
+    "frame": pd.DataFrame({"a": [1, 2]}),
+    "vector": np.arange(3.0),
+    "integers": np.arange(3),
+    "matrix": np.zeros((2, 2)),
+    "objects": np.array([None, "a"], dtype=object),
+    "cube": np.zeros((2, 2, 2)),
+    "empty_matrix": np.zeros((0, 0)),
+    "set": {1},
+    "pair": (0, 10**6),
+}
+
+
+@cache
+def graph() -> gv.Graph:
+    return gv.load_dataset("synthetic/tiny")
+
+
+@cache
+def fitted() -> gv.GCN:
+    return gv.GCN(unit="none", seed=0, epochs=1).fit(graph())
+
+
+@cache
+def pairs() -> attacks.Pairs:
+    return attacks.draw_pairs(edges(), count=40)
+
+
+def edges() -> attacks.SecretEdges:
+    return attacks.SecretEdges.of(graph().adjacency)
+
+
+def _network() -> Any:
+    import torch
+
+    return torch.nn.Linear(graph().num_features, 2)
+
+
+def _predict(x: Any) -> Any:
+    return np.zeros((len(x), 2))
+
+
+def attacks_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return each public function of ``gv.attacks`` with arguments that it takes."""
+    rng = np.random.default_rng(0)
+    scores, there = rng.random(40), rng.random(40) < 0.5
+    ranking = attacks.Ranking.of(scores, there)
+    knowledge = attacks.Knowledge({"rows": rng.random((len(pairs().nodes), 2))})
+    found = np.zeros((len(pairs().nodes),) * 2)
+    ensemble = attacks.Ensemble(rng.random((6, 30)) < 0.5, rng.random((6, 30)))
+    held = edges()
+    answers = attacks.served(fitted(), graph())
+    records = rng.random((12, 49))
+    lpgnn = gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, seed=0, epochs=1)
+    ceiling = attacks.ceiling_of(fitted().guarantee)
+    nodes = pairs().nodes
+    x = graph().x
+    slots = {"score": lambda graph, seed: 0.5, "graph": graph(), "pair": (0, 1)}
+    a = attacks
+    return {
+        "Discriminator": (
+            a.Discriminator,
+            {
+                "network": a.fit_discriminator(rng.random((40, 2)), there, epochs=1).network,
+                "mean": np.zeros(2),
+                "scale": np.ones(2),
+            },
+        ),
+        "Ensemble": (a.Ensemble, {"members": ensemble.members, "confidences": ensemble.confidences}),
+        "Ensemble.without": (ensemble.without, {"number": 0}),
+        "Knowledge": (a.Knowledge, {"rows": {"a": records}, "influence": None}),
+        "Knowledge.columns": (knowledge.columns, {"one": np.array([0]), "other": np.array([1])}),
+        "LinkReport": (a.LinkReport, {"pairs": pairs(), "attackers": {}, "ceiling": ceiling, "reads": ""}),
+        "LinkSettings": (a.LinkSettings, a.LinkSettings().__dict__),
+        "MembershipReport": (
+            a.MembershipReport,
+            {"attackers": {"a": ranking}, "ceiling": ceiling, "unit": "none", "judged": 3},
+        ),
+        "MembershipSettings": (a.MembershipSettings, a.MembershipSettings().__dict__),
+        "Pairs": (a.Pairs, pairs().__dict__),
+        "PoisoningReport": (
+            a.PoisoningReport,
+            {
+                "lie": "random",
+                **dict.fromkeys(("share", "honest", "poisoned", "checked", "robust", "honest_robust"), 0.1),
+            },
+        ),
+        "Ranking": (a.Ranking, ranking.__dict__),
+        "Ranking.of": (a.Ranking.of, {"scores": scores, "there": there}),
+        "Ranking.true_positive_rate": (ranking.true_positive_rate, {"false_positive_rate": 0.1}),
+        "Ranking.taking": (ranking.taking, {"most": 3.0}),
+        "Ranking.curve": (ranking.curve, {"points": 9}),
+        "ReconstructionReport": (
+            a.ReconstructionReport,
+            {"qualities": {}, "drawn": {}, "epsilon": 1.0},
+        ),
+        "SecretEdges": (a.SecretEdges, {"matrix": held.matrix}),
+        "SecretEdges.of": (a.SecretEdges.of, {"adjacency": graph().adjacency}),
+        "SecretEdges.joined": (held.joined, {"one": np.array([0]), "other": np.array([1])}),
+        "Served": (a.Served, answers.__dict__),
+        "SlotTest": (a.SlotTest, {"threshold": 0.5, "hits": 3, "alarms": 1, "repeats": 9}),
+        "SlotTest.of": (a.SlotTest.of, {"joined": scores, "apart": scores + 0.1}),
+        "Spread": (a.Spread, {"mean": 0.5, "error": 0.1, "low": 0.4, "high": 0.6, "runs": 3}),
+        "Spread.of": (a.Spread.of, {"values": [0.5, 0.6]}),
+        "attack_collection": (
+            a.attack_collection,
+            {"model": lpgnn, "graph": graph(), "lie": "random", "share": 0.05, "hubs": False, "seed": 0},
+        ),
+        "attack_links": (
+            a.attack_links,
+            {"model": fitted(), "graph": graph(), "settings": a.LinkSettings(nodes=60)},
+        ),
+        "attack_membership": (
+            a.attack_membership,
+            {"model": fitted(), "graph": graph(), "settings": a.MembershipSettings(per_class=5)},
+        ),
+        "attack_predict": (
+            a.attack_predict,
+            {"predict": _predict, "x": x, "pairs": pairs(), "settings": a.LinkSettings(nodes=40)},
+        ),
+        "attack_records": (
+            a.attack_records,
+            {
+                "public": records,
+                "secret": records + 0.1,
+                "mechanism": MultiBit(epsilon=1.0, dim=49),
+                "embed": lambda rows: rows,
+                "side": 7,
+                "seed": 0,
+            },
+        ),
+        "auc_of": (a.auc_of, {"scores": scores, "there": there}),
+        "bayes_scores": (
+            a.bayes_scores,
+            {
+                "ensemble": a.Ensemble(rng.random((6, 300)) < 0.5, rng.random((6, 300))),
+                "confidences": rng.random(300),
+                "edges": held,
+                "nodes": np.arange(30),
+            },
+        ),
+        "ceiling_of": (a.ceiling_of, {"guarantee": fitted().guarantee, "thing": "edge"}),
+        "correlations": (a.correlations, {"rows": rng.random((300, 4)), "pairs": pairs()}),
+        "draw_pairs": (
+            a.draw_pairs,
+            {"edges": held, "count": 40, "sampling": "unbalanced", "cutoff": None, "seed": 0},
+        ),
+        "exact_influences": (
+            a.exact_influences,
+            {
+                "network": fitted().fitted.trained.network
+                if hasattr(fitted().fitted.trained, "network")
+                else _network(),
+                "x": x,
+                "adjacency": graph().adjacency,
+                "nodes": nodes[:2],
+            },
+        ),
+        "fit_discriminator": (
+            a.fit_discriminator,
+            {
+                "x": rng.random((40, 2)),
+                "kind": there,
+                "seed": 0,
+                "validation": 0.2,
+                "hidden": 4,
+                "epochs": 1,
+                "weight_decay": 0.0,
+            },
+        ),
+        "fit_ensemble": (
+            a.fit_ensemble,
+            {"model": gv.MLP(unit="none", seed=0, epochs=1), "graph": graph(), "count": 4, "seed": 0},
+        ),
+        "full_knowledge": (
+            a.full_knowledge,
+            {
+                "public": a.public_knowledge(graph(), pairs()),
+                "answers": answers,
+                "pairs": pairs(),
+                "influence": None,
+            },
+        ),
+        "influences": (
+            a.influences,
+            {"predict": _predict, "x": x, "nodes": nodes[:3], "step": 1e-4, "nudge": "either"},
+        ),
+        "largest_advantage": (a.largest_advantage, {"ranking": ranking}),
+        "link_scores": (a.link_scores, {"found": found, "pairs": pairs(), "direction": "max"}),
+        "lira_scores": (a.lira_scores, {"ensemble": ensemble, "confidences": rng.random(30)}),
+        "network_predict": (a.network_predict, {"network": _network(), "adjacency": graph().adjacency}),
+        "public_knowledge": (a.public_knowledge, {"graph": graph(), "pairs": pairs()}),
+        "pure_advantage": (a.pure_advantage, {"epsilon": 1.0}),
+        "pure_auc": (a.pure_auc, {"epsilon": 1.0}),
+        "quality": (a.quality, {"found": records, "true": records + 0.1, "side": 7}),
+        "served": (a.served, {"model": fitted(), "graph": graph()}),
+        "shadow_graph": (a.shadow_graph, {"graph": graph(), "per_class": 5, "seed": 0}),
+        "single_slot": (a.single_slot, {**slots, "repeats": 4}),
+        "slot_scores": (a.slot_scores, {**slots, "repeats": 4}),
+        "supervised_scores": (
+            a.supervised_scores,
+            {"known": knowledge, "pairs": pairs(), "folds": 2, "seed": 0},
+        ),
+        "toggled": (a.toggled, {"graph": graph(), "pair": (0, 1)}),
+    }
+
+
+def audit_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return each public function of ``gv.audit`` with arguments that it takes."""
+    a, rng = audit, np.random.default_rng(0)
+    small = a.SmallGraph.of(4, [(0, 1)], directed=False, rng=rng)
+    bound = a.one_run(40, 20, 15)
+    query = _query()
+    plan = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2)
+    report = a.replay_query(query, UndirectedEdge(), pairs=2)
+    scores = rng.random(40)
+    runs = {"hits": 30, "with_canary": 40, "alarms": 4, "without": 40, "confidence": 0.99}
+    noise = Noise(rng)
+    return {
+        "Claim": (a.Claim, {"epsilon": 1.0, "delta": 0.0, "mu": None}),
+        "Finding": (
+            a.Finding,
+            {"kind": "a", "epsilon": 1.0, "mu": 1.0, "first": small, "second": small},
+        ),
+        "LowerBound": (a.LowerBound, bound.__dict__),
+        "Noise": (a.Noise, {"rng": rng, "hidden": None, "given": None, "silent": False}),
+        "Noise.gaussian": (noise.gaussian, {"value": 0.0, "sigma": 1.0}),
+        "Noise.laplace": (noise.laplace, {"value": 0.0, "scale": 1.0}),
+        "Noise.flip": (noise.flip, {"bits": np.array([0, 1]), "epsilon": 1.0}),
+        "Noise.choose": (noise.choose, {"probabilities": np.array([0.5, 0.5])}),
+        "PlanAudit": (
+            a.PlanAudit,
+            {
+                "epsilon": 1.0,
+                "claimed": 1.0,
+                "delta": 0.0,
+                "confidence": 0.9,
+                "planted": (),
+                "silent": {},
+            },
+        ),
+        "Report": (a.Report, {} if report is None else report.__dict__),
+        "SmallGraph": (a.SmallGraph, small.__dict__),
+        "SmallGraph.of": (a.SmallGraph.of, {"nodes": 4, "edges": [(0, 1)], "directed": False, "rng": rng}),
+        "SmallGraph.with_edges": (small.with_edges, {"edges": {(0, 1)}}),
+        "SmallGraph.toggled": (small.toggled, {"pair": (0, 1)}),
+        "SmallGraph.with_record": (small.with_record, {"node": 0, "x": small.x[0], "y": 0}),
+        "at_least": (a.at_least, {"successes": 3, "trials": 9, "significance": 0.1}),
+        "at_most": (a.at_most, {"successes": 3, "trials": 9, "significance": 0.1}),
+        "audit_plan": (
+            a.audit_plan,
+            {"plan": plan, "confidence": 0.99, "seed": 0, "unsafe_noise_seed": None},
+        ),
+        "audit_training": (
+            a.audit_training,
+            {
+                "model": gv.MLP(unit="undirected-edge", seed=0, epochs=1),
+                "graph": graph(),
+                "split": lambda one: one,
+                "canaries": 10,
+                "score": None,
+                "seed": 0,
+                "confidence": 0.9,
+            },
+        ),
+        "odds_of_runs": (a.odds_of_runs, runs),
+        "one_run": (
+            a.one_run,
+            {"canaries": 40, "guesses": 20, "correct": 15, "delta": 0.0, "confidence": 0.99},
+        ),
+        "one_run_gaussian": (
+            a.one_run_gaussian,
+            {"canaries": 40, "guesses": 20, "correct": 15, "delta": 1e-5, "confidence": 0.99},
+        ),
+        "plant_features": (
+            a.plant_features,
+            {"mechanism": MultiBit(epsilon=1.0, dim=4), "people": 64, "confidence": 0.99, "noise": None},
+        ),
+        "plant_labels": (
+            a.plant_labels,
+            {"mechanism": LabelRR(epsilon=1.0, classes=3), "people": 64, "confidence": 0.99, "noise": None},
+        ),
+        "repeated_runs": (a.repeated_runs, {**runs, "delta": 0.0}),
+        "replay": (
+            a.replay,
+            {
+                "function": lambda small, noise: noise.laplace(len(small.edges), 1.0),
+                "unit": "undirected-edge",
+                "epsilon": 1.0,
+                "delta": 0.0,
+                "mu": None,
+                "sensitivity": None,
+                "neighbours": None,
+                "seconds": 0.2,
+                "pairs": 1,
+                "nodes": 4,
+                "runs": 4,
+                "seed": 0,
+            },
+        ),
+        "replay_mutual_edges": (a.replay_mutual_edges, {"query": _push(), "pairs": 2, "seed": 0}),
+        "replay_plan": (
+            a.replay_plan,
+            {"unit": UndirectedEdge(), "queries": (query,), "pairs": 2, "seed": 0},
+        ),
+        "replay_query": (
+            a.replay_query,
+            {"query": query, "unit": UndirectedEdge(), "pairs": 2, "seed": 0},
+        ),
+        "sampled_training": (
+            a.sampled_training,
+            {
+                "scores": scores,
+                "without": scores - 1,
+                "noise_multiplier": 1.0,
+                "sampling_rate": 0.5,
+                "steps": 2,
+                "delta": 1e-5,
+                "confidence": 0.9,
+            },
+        ),
+        "summed_gaussian": (
+            a.summed_gaussian,
+            {"with_canary": scores, "without": scores - 1, "delta": 1e-5, "confidence": 0.9},
+        ),
+    }
+
+
+def sweep_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return ``gv.sweep`` with arguments that it takes, up to its plan: nothing is trained or spent."""
+
+    def planned(**given: Any) -> None:
+        def stop(plan: object) -> None:
+            raise ConfigError("planned")
+
+        gv.sweep(**{"on_plan": stop, **given, "out": out / "sweep"} | ({} if "out" not in given else given))
+
+    planned.__signature__ = inspect.signature(gv.sweep)  # type: ignore[attr-defined]
+    given = {
+        "methods": ["gap"],
+        "graph": gv.load_dataset("synthetic/tiny", recipe=None),
+        "epsilon": [1.0],
+        "settings": {"epochs": [1]},
+        "recipe": None,
+        "runs": 1,
+        "seed": 0,
+        "ceiling": False,
+        "resume": False,
+        "jobs": 1,
+        "engine": None,
+        "on_progress": lambda stage, done, total: None,
+        "unit": "undirected-edge",
+        "delta": 1e-7,
+        "mode": "strict",
+    }
+    return {"sweep": (planned, given)}
+
+
+def _query() -> Any:
+    plan = gv.GAP(unit="undirected-edge", epsilon=1.0, hops=1).plan(num_nodes=40, num_classes=2)
+    assert plan is not None
+    return plan.queries[0]
+
+
+def _push() -> Any:
+    model = gv.ClassCode(unit="node-owner", epsilon=1.0, delta=1e-5, degree_budget=4)
+    plan = model.plan(num_nodes=40, num_classes=2, num_features=3, num_training=20)
+    assert plan is not None
+    return next(one for one in plan.queries if type(one).__name__ == "PushQuery")
+
+
+_CALLED = ("score", "neighbours", "on_plan", "on_progress")
+
+
+def wrongly(function: Callable[..., Any], given: Given) -> Iterator[tuple[str, Given]]:
+    """Yield arguments of which one is wrong, and which."""
+    for name in inspect.signature(function).parameters:
+        if name in given:
+            for kind, value in WRONG.items():
+                if kind == "pair" and name == "scores":
+                    continue  # valid, and slow
+                if callable(value) and (callable(given[name]) or name in _CALLED):
+                    continue  # what the caller's function raises is the caller's
+                yield f"{name}={kind}", {**given, name: value}
+
+
+def top_cases(out: Path) -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions of ``graphveil`` and methods of estimators with arguments that they take."""
+    from graphveil import fidelity, perturb
+
+    local: Given = {"unit": "node-features", "eps_x": 1.0, "eps_y": 1.0}
+    edge: Given = {"unit": "undirected-edge", "epsilon": 1.0}
+    own: dict[str, Given] = {"LPGNN": local, "SimGAT": local, "LabelPosterior": {**local, "eps_x": None}}
+    cases: dict[str, tuple[Callable[..., Any], Given]] = {}
+    for name in (
+        "ClassCode",
+        "GAP",
+        "GAT",
+        "GCN",
+        "HeteroRR",
+        "LPGNN",
+        "LabelPosterior",
+        "MLP",
+        "PrivateGNN",
+    ):
+        kind = getattr(gv, name)
+        try:
+            whole = kind(**own.get(name, {"unit": "none"} if name in ("GCN", "GAT") else edge))
+        except GraphveilError:
+            continue
+        cases[name] = (kind, whole.get_params())
+    model, other = fitted(), graph().replace(y=graph().y.clone())
+    saved = out / "saved"
+    model.save(saved)
+    noisy = perturb.edge_rand(graph(), epsilon=1.0, unit="undirected-edge")
+    noisy.save(out / "noisy", source="a", target="b")
+    public = {"unit": "undirected-edge", "public_edges": None, "private_nodes": None}
+    cases |= {
+        "fit": (
+            gv.GCN(unit="none", seed=0, epochs=1).fit,
+            {
+                "graph": graph(),
+                "on_progress": lambda stage, done, total: None,
+                "workspace": None,
+                "engine": None,
+                "cache": None,
+            },
+        ),
+        "preview": (gv.GAP(**edge).preview, {"graph": graph()}),
+        "plan": (
+            gv.GAP(**edge).plan,
+            {
+                "num_nodes": 40,
+                "num_classes": 2,
+                "num_features": 3,
+                "num_training": 20,
+                "num_labelled": 30,
+            },
+        ),
+        "predict": (model.predict, {"graph": graph()}),
+        "predict_proba": (
+            model.predict_proba,
+            {
+                "graph": other,
+                "disjoint_edges": False,
+                "disjoint_people": False,
+                "accept_price": True,
+                "workspace": None,
+            },
+        ),
+        "price": (model.price, {"graph": other, "disjoint_edges": False}),
+        "knows": (model.knows, {"graph": other}),
+        "guarantee_after": (model.guarantee_after, {"graph": other, "disjoint_edges": False}),
+        "score": (model.score, {"graph": graph(), "split": "test"}),
+        "save": (model.save, {"folder": out / "again", "per_node": None}),
+        "set_params": (model.set_params, {"epochs": 1}),
+        "load_model": (gv.load_model, {"path": saved, "folder": saved}),
+        "calibrate": (gv.calibrate, {"method": "gap", **edge, "delta": 1e-5, "hops": 1}),
+        "compare": (gv.compare, {"graph": graph(), "released": graph(), "seed": 0, "sources": 4}),
+        "fidelity.compare": (fidelity.compare, {"graph": graph(), "released": graph()}),
+        "split": (gv.split, {"graph": graph(), "seed": 0}),
+        "register": (gv.register, {"code": lambda graph: None, "name": None}),
+        "private_hops": (
+            gv.private_hops,
+            {"graph": graph(), **edge, "hops": 1, "delta": 1e-7, "unsafe_noise_seed": 1},
+        ),
+        "ledger_of": (gv.ledger_of, {"edge_set": graph().edge_set}),
+        "MemoryLedger": (gv.MemoryLedger, {"epsilon": 1.0, "delta": 1e-7, "entries": ()}),
+        "list_datasets": (gv.list_datasets, {"root": None}),
+        **{
+            name: (getattr(perturb, name), {"graph": graph(), "epsilon": 1.0, **public})
+            for name in ("edge_rand", "lap_graph", "arr", "priv_hrg")
+        },
+        "perturb.load": (
+            perturb.load,
+            {"folder": out / "noisy", "nodes": graph(), "source": "a", "target": "b"},
+        ),
+    }
+    return {name: (call, _known(call, given)) for name, (call, given) in cases.items()}
+
+
+def _known(call: Callable[..., Any], given: Given) -> Given:
+    """Return the arguments that a function names, or takes by keyword."""
+    names = inspect.signature(call).parameters
+    return (
+        given
+        if any(one.kind is one.VAR_KEYWORD for one in names.values())
+        else {k: v for k, v in given.items() if k in names}
+    )
+
+
+def privacy_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions and events of ``gv.privacy`` with arguments that they take."""
+    from graphveil import privacy as p
+
+    event, unit = p.Gaussian(0.5), p.UndirectedEdge()
+    guarantee = p.Guarantee.of(unit, event, delta=1e-7, releases=1)
+    steps = {"noise_multiplier": 1.0, "sampling_rate": 0.1, "steps": 3}
+    return {
+        "Gaussian": (p.Gaussian, {"mu": 0.5}),
+        "PureDP": (p.PureDP, {"epsilon": 0.5}),
+        "ApproximateDP": (p.ApproximateDP, {"epsilon": 0.5, "delta": 1e-7}),
+        "LocalReport": (p.LocalReport, {"part": "label", "epsilon": 0.5, "delta": 0.0}),
+        "PoissonGaussian": (p.PoissonGaussian, {**steps, "relation": "replace"}),
+        "PoissonRoots": (p.PoissonRoots, {**steps, "roots": 2, "relation": "replace"}),
+        "Entry": (p.Entry, {"release_id": "a", "label": "b", "event": event, "unit": unit}),
+        "Guarantee.of": (p.Guarantee.of, {"unit": unit, "event": event, "delta": 1e-7, "releases": 1}),
+        "group_epsilon": (guarantee.group_epsilon, {"friendships": 2}),
+        "repeated": (guarantee.repeated, {"runs": 2}),
+        "auto_delta": (p.auto_delta, {"unit": unit, "bound": 10}),
+        "check_delta": (p.check_delta, {"unit": unit, "delta": 1e-7, "bound": 10}),
+        "calibrate_mu": (p.calibrate_mu, {"epsilon": 1.0, "delta": 1e-7, "slack": 0.0}),
+        "parse_unit": (p.parse_unit, {"name": "node-promise", "replace_one": False, "max_degree": 3}),
+        "privacy_curve": (p.privacy_curve, {"event": event}),
+        "joint_ledger": (p.joint_ledger, {"edge_sets": [graph().edge_set]}),
+        "NodeOwner": (p.NodeOwner, {"replace_one": False}),
+        "NodePromise": (p.NodePromise, {"max_degree": 3, "replace_one": False}),
+    }
+
+
+def collect_cases() -> dict[str, tuple[Callable[..., Any], Given]]:
+    """Return functions of ``gv.collect`` and mechanisms on records with arguments that they take."""
+    from graphveil import collect, mechanisms
+
+    survey = collect.Survey(features=MultiBit(epsilon=1.0, dim=2), label=LabelRR(epsilon=1.0, classes=3))
+    secret = b"s" * 32
+    message = collect.answer(survey, node="a", secret=secret, features=[0.5, 0.5], label=1)
+    answers: Given = {"survey": survey, "secret": secret, "max_eps": 8.0, "open_label": False}
+    law: Given = {"epsilon": 1.0, "dim": 2, "bounds": mechanisms.Bounds()}
+    return {
+        "Survey": (
+            collect.Survey,
+            {
+                "features": survey.features,
+                "label": survey.label,
+                "columns": (),
+                "class_names": (),
+                "purpose": "",
+            },
+        ),
+        "answer": (collect.answer, {**answers, "node": "a", "features": [0.5, 0.5], "label": 1}),
+        "answer_all": (
+            collect.answer_all,
+            {**answers, "nodes": ["a"], "features": np.zeros((1, 2)), "labels": np.array([1])},
+        ),
+        "check_limits": (collect.check_limits, {"survey": survey, "max_eps": 8.0, "open_label": False}),
+        "decode": (collect.decode, {"survey": survey, "node": "a", "message": message}),
+        "Collector": (collect.Collector, {"survey": survey, "nodes": 1, "ids": ["a"]}),
+        "Collector.accept": (collect.Collector(survey, 1, ids=["a"]).accept, {"message": message, "node": 0}),
+        "Bounds": (mechanisms.Bounds, {"low": 0.0, "high": 1.0, "from_data": False}),
+        "MultiBit": (MultiBit, {**law, "m": 1}),
+        "FeatureRR": (mechanisms.FeatureRR, {**law, "k": 4, "mode": "stochastic", "decode": "unbiased"}),
+        "AnalyticGaussian": (mechanisms.AnalyticGaussian, {**law, "delta": 1e-7}),
+        "LabelRR": (LabelRR, {"epsilon": 1.0, "classes": 3}),
+        "SubsetSelection": (mechanisms.SubsetSelection, {"epsilon": 1.0, "classes": 3}),
+        "LocalHashing": (mechanisms.LocalHashing, {"epsilon": 1.0, "classes": 3}),
+        "Laplace": (mechanisms.Laplace, {"epsilon": 1.0}),
+        "Claim": (mechanisms.Claim, {"epsilon": 1.0, "delta": 0.0, "deviations": ()}),
+        "LocalNoise": (mechanisms.LocalNoise, {"unsafe_noise_seed": 1}),
+        "Weights": (mechanisms.Weights, {"theta": [0.5, 0.5]}),
+        "analytic_sigma": (mechanisms.analytic_sigma, {"epsilon": 1.0, "delta": 1e-7, "sensitivity": 1.0}),
+    }
