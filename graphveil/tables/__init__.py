@@ -23,6 +23,7 @@ from graphveil.tables.files import (
     released,
     too_long,
     vector,
+    with_record,
     write,
 )
 
@@ -46,5 +47,6 @@ __all__ = [
     "released",
     "too_long",
     "vector",
+    "with_record",
     "write",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +25,8 @@ PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 WRITTEN = (".parquet", ".csv")
 MAX_ID_BYTES = 1000
-RELEASED = b"graphveil.released"  # where a table of edges that were released says so
+RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
+_DIGESTED = 1 << 16  # rows that are hashed at a time
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -83,8 +86,26 @@ def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = N
     return table
 
 
+def with_record(table: Table, record: str) -> Table:
+    """Return a table of released edges with their record in its metadata, bound to these rows.
+
+    Args:
+        table: the edges; all its columns belong to what was released.
+        record: a JSON object that describes the release.
+    """
+    bound = json.loads(record) | _rows_of(table)
+    return table.replace_schema_metadata({RELEASED: json.dumps(bound, sort_keys=True)})
+
+
 def released(path: Path) -> str:
-    """Return what a table of released edges says of itself; empty for any other, and for a CSV."""
+    """Return the record of a table of released edges; empty for any other table, and for a CSV.
+
+    Tools that add, drop or change rows keep the metadata of a table, so the record counts only for the rows
+    that it was written with.
+
+    Raises:
+        GraphError: the rows are not those that were released.
+    """
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -93,9 +114,46 @@ def released(path: Path) -> str:
     name = name_in_utf8(path)
     try:
         metadata = pyarrow.parquet.read_schema(name).metadata or {}
-        return bytes(metadata.get(RELEASED, b"")).decode()
+        record = bytes(metadata.get(RELEASED, b"")).decode()
+        if not record:
+            return ""
+        found = _rows_of(pyarrow.parquet.read_table(name))
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
+    if _bound_to(record) != found:
+        raise GraphError(
+            f"The rows of {path.name} are not the rows that were released with its record: rows or columns "
+            "were added, removed, changed or reordered. Use the file that `graphveil perturb` wrote. To use "
+            "these edges as private ones, write them to a new file without the schema metadata "
+            f"{RELEASED.decode()!r}."
+        )
+    return record
+
+
+def _bound_to(record: str) -> dict[str, Any]:
+    """Return the number of rows and the digest that a record names, nothing if it names none."""
+    try:
+        plain = json.loads(record)
+        return {name: plain[name] for name in ("rows", "sha256")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _rows_of(table: Table) -> dict[str, Any]:
+    """Return the number of rows of a table and a SHA-256 of their values, in order, without column names."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256()
+    for values in table.columns:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_string(values.type) or pa.types.is_string_view(values.type):
+            values = values.cast(pa.large_string())
+        digest.update(f"{values.type}\n".encode())
+        for start in range(0, len(values), _DIGESTED):
+            part = values.slice(start, _DIGESTED).to_pylist()
+            digest.update(json.dumps(part, ensure_ascii=True, default=repr).encode())
+    return {"rows": table.num_rows, "sha256": digest.hexdigest()}
 
 
 def column(table: Table, name: str) -> Column:
