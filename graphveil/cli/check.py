@@ -41,6 +41,7 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         columns.categories or (),
         columns.missing or REFUSE,
         columns.unknown_ids or REFUSE,
+        columns.null_values,
     )
     named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
     pair = given_files(nodes, edges_file(edges))

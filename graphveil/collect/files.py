@@ -108,7 +108,8 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
     if survey.features is not None:
         columns = feature_columns(path, roles, survey.columns or None, ())
     check_columns(path, [*roles, *columns])
-    table = tables.read(path, [*roles, *columns], {} if label is None else {label: AS_WRITTEN})
+    types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
+    table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
     features = None if survey.features is None else _features(table, columns, survey.features.dim)
@@ -124,7 +125,7 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     import pyarrow as pa
 
     check_columns(path, [id, MESSAGE])
-    table = tables.read(path, [id, MESSAGE])
+    table = tables.read(path, [id, MESSAGE], tables.id_types(path, [id]))
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no messages; give at least one")
     try:

@@ -341,6 +341,7 @@ class Graph:
         categories: Categories = (),
         missing: str = REFUSE,
         unknown_ids: str = REFUSE,
+        null_values: Named | None = None,
         encoding: Encoding | None = None,
         classes: Sequence[str] | None = None,
         weight: str | None = None,
@@ -363,7 +364,7 @@ class Graph:
         if label is None and classes is None:
             refuse_unlabelled()
         roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
-        choices = Choices.of(features, drop, categories, missing, unknown_ids)
+        choices = Choices.of(features, drop, categories, missing, unknown_ids, null_values)
         read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
         return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
 

@@ -4,8 +4,10 @@ Nothing here imports torch, so that a table is looked at, and refused, within a 
 """
 
 from graphveil.tables.files import (
+    AS_WRITTEN,
     CSV,
     MAX_ID_BYTES,
+    NULL_VALUES,
     PARQUET,
     RELEASED,
     WRITTEN,
@@ -16,6 +18,8 @@ from graphveil.tables.files import (
     column_names,
     encode,
     id_array,
+    id_types,
+    is_csv,
     keys,
     keys_like,
     matrix,
@@ -28,8 +32,10 @@ from graphveil.tables.files import (
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "CSV",
     "MAX_ID_BYTES",
+    "NULL_VALUES",
     "PARQUET",
     "RELEASED",
     "WRITTEN",
@@ -40,6 +46,8 @@ __all__ = [
     "column_names",
     "encode",
     "id_array",
+    "id_types",
+    "is_csv",
     "keys",
     "keys_like",
     "matrix",

@@ -143,6 +143,7 @@ class Encoding:
         unknown_ids: what became of edges to unknown nodes.
         nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
             on the edges.
+        null_values: the words for a missing value, None for the default ones.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
     'age'
@@ -153,6 +154,7 @@ class Encoding:
     ignored_edges: tuple[str, ...] = ()
     unknown_ids: str = "refuse"
     nodes_from_edges: bool = False
+    null_values: tuple[str, ...] | None = None
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -170,7 +172,9 @@ class Encoding:
 
     def as_plain(self) -> dict[str, Any]:
         """Return the rules as plain values, for another table (:meth:`from_plain`)."""
-        return {"format": "graphveil-columns", "rules": [asdict(rule) for rule in self.rules]}
+        words = None if self.null_values is None else list(self.null_values)
+        rules = [asdict(rule) for rule in self.rules]
+        return {"format": "graphveil-columns", "rules": rules, "null_values": words}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -180,7 +184,9 @@ class Encoding:
             ArtifactError: it is something else.
         """
         try:
-            return cls(rules=tuple(map(_rule, plain["rules"])))
+            words = plain.get("null_values")
+            rules = tuple(map(_rule, plain["rules"]))
+            return cls(rules=rules, null_values=None if words is None else tuple(map(str, words)))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ArtifactError("the rules of a run's columns are damaged; name them with flags") from None
 
