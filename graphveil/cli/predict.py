@@ -221,9 +221,10 @@ def _facts(
     graph: "Graph", price: "Guarantee | None", after: "Guarantee", about: str, why: str, free: str
 ) -> list[tuple[str, str]]:
     from graphveil.artifacts.cards import attackers_rate
-    from graphveil.privacy.figures import at_delta
+    from graphveil.privacy.figures import at_delta, counted
 
-    rows = [("data", f"{graph.num_nodes:,} nodes, {graph.num_features:,} features")]
+    sizes = f"{counted(graph.num_nodes, 'node')}, {counted(graph.num_features, 'feature')}"
+    rows = [("data", sizes)]
     if price is None:
         return [*rows, ("price", free)]
     return [
@@ -260,6 +261,7 @@ def _deliver(
 ) -> None:
     from graphveil import tables
     from graphveil.artifacts.predictions import NODE, PREDICTION
+    from graphveil.privacy.figures import counted
 
     record: dict[str, Any] = {"method": model.method, "nodes": table.num_rows, "out": None}
     record["charged"] = None if price is None else price.as_dict()
@@ -271,7 +273,8 @@ def _deliver(
         record["out"] = str(out)
     with done_anyway(out):
         if out is not None:
-            screen.say(f"{table.num_rows:,} predictions are in {out}")
+            are = "is" if table.num_rows == 1 else "are"
+            screen.say(f"{counted(table.num_rows, 'prediction')} {are} in {out}")
         elif screen.as_json:
             record["predictions"] = table.select([NODE, PREDICTION]).to_pylist()
         else:

@@ -132,7 +132,22 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
         texts = tables.column(table, MESSAGE).cast(pa.large_string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise GraphError(f"column {MESSAGE!r} must hold text: messages in base64") from None
-    return tables.keys(tables.column(table, id), id), texts
+    ids = tables.keys(tables.column(table, id), id)
+    return (_as_numbers(ids) if tables.is_csv(path) else ids), texts
+
+
+def _as_numbers(ids: Column) -> Column:
+    """Return ids that were read as text as whole numbers, if writing the numbers gives the same text.
+
+    The ids of a parquet table of records are then the same numbers after a table of messages in CSV.
+    """
+    import pyarrow as pa
+
+    try:
+        numbers = ids.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return ids
+    return numbers if numbers.cast(ids.type).equals(ids) else ids
 
 
 @dataclass(frozen=True, eq=False)

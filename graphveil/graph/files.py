@@ -62,8 +62,8 @@ def read_graph(
     Args:
         nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
             the folder of a released graph, which is then known to be one: its edge set says what it promises.
-        id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their spelling.
-            Dates, decimals, UUIDs and bools of a parquet file become text.
+        id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their
+            spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
         source, target: columns of ``edges`` that hold ids.
         directed: whether ``source -> target`` says nothing about the opposite direction.
         label: column of ``nodes`` that holds labels: text, numbers, bools or dates. A CSV's are taken as they
@@ -107,12 +107,14 @@ def read_graph(
     if label is None and classes is None:
         refuse_unlabelled()
     node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
+    roles = Roles(
+        id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
+    )
+    roles.check(classes)
     found = look_at_files(
         node_path,
         edge_path,
-        Roles(
-            id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
-        ),
+        roles,
         Choices.of(features, drop, categories, missing, unknown_ids, null_values),
         classes=classes,
         encoding=encoding,

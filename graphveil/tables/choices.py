@@ -88,6 +88,10 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Refuse words that are not known, and columns that are named twice."""
+        for name in ("missing", "unknown_ids"):
+            if not isinstance(getattr(self, name), str):
+                kind = type(getattr(self, name)).__name__
+                raise ConfigError(f"{name}= must be a word such as 'refuse', not a {kind}")
         if not self.missing.startswith(CONSTANT):
             _check.one_of((REFUSE, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
         _ = self.constant
@@ -196,10 +200,12 @@ def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
 def _categories(given: Categories) -> tuple[Category, ...]:
     if isinstance(given, Mapping):
         return tuple(_category(name, how) for name, how in given.items())
-    return tuple(map(Category.parse, _names(given)))
+    return tuple(map(Category.parse, _names(given, "categories")))
 
 
 def _category(name: str, how: Sequence[str] | int | None) -> Category:
+    if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
+        raise ConfigError(f"categories[{name!r}] must be a list of values, a number of places, or None")
     if how is None or isinstance(how, int):
         return Category(name=name, places=how)
     return Category(name=name, values=tuple(map(str, how)))

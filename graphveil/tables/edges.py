@@ -98,9 +98,7 @@ def parts(names: list[str], columns: list[str]) -> list[tuple[str, str]]:
     return [(name, part.get(name, "ignored")) for name in names]
 
 
-def _problem(
-    end: Column, name: str, places: Places, nodes: NodeIds, *, any_left: bool
-) -> tuple[str, bool]:
+def _problem(end: Column, name: str, places: Places, nodes: NodeIds, *, any_left: bool) -> tuple[str, bool]:
     """Return what is wrong with a column of ends, if something is, and whether dropping edges mends it."""
     import pyarrow.compute as pc
 

@@ -144,6 +144,7 @@ class Encoding:
         nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
             on the edges.
         null_values: the words for a missing value, None for the default ones.
+        like_ids: feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
     'age'
@@ -155,6 +156,16 @@ class Encoding:
     unknown_ids: str = "refuse"
     nodes_from_edges: bool = False
     null_values: tuple[str, ...] | None = None
+    like_ids: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to check about the columns, as sentences."""
+        if not self.like_ids:
+            return ()
+        names = ", ".join(map(repr, self.like_ids))
+        drop = f"--drop {','.join(self.like_ids)}"
+        return (f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}.",)
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -267,9 +278,11 @@ def _microseconds(column: Column, kind: Any) -> npt.NDArray[np.float64]:
 def _lists(column: Column, name: str) -> npt.NDArray[Any]:
     import pyarrow.compute as pc
 
-    widths = pc.unique(pc.list_value_length(column))
+    widths = pc.unique(pc.list_value_length(column).drop_null())
     if len(widths) > 1:
         raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+    if len(widths) == 0 or widths[0].as_py() == 0:
+        raise GraphError(f"column {name!r} is empty: no list of it holds a number; drop it (--drop)")
     flat = column.flatten()
     if flat.null_count:
         raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")

@@ -18,6 +18,7 @@ from graphveil.tables.labels import text
 
 MOST_VALUES = 1000  # of a column of categories that is read from its table
 _FEW_VALUES = 40  # of a column of text that is worth a column of features each
+_SMALLEST_ID = 1_000_000
 _INDEX = re.compile(r"(?:Unnamed: \d+|__index_level_\d+__|)")
 _ENCODE = "drop it (--drop), or encode it as numbers: one 0/1 column per category (--categories)"
 
@@ -29,7 +30,7 @@ class Features:
         self, choices: Choices, rules: tuple[ColumnRule, ...] | None, *, private_records: bool
     ) -> None:
         """Take what the caller chose, or the rules of another table, which then decide everything."""
-        self._choices, self._private = choices, private_records
+        self._choices, self.private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
         self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
         self._missing: str | None = None
@@ -125,14 +126,14 @@ class Features:
         if kind is None:
             raise GraphError(self._not_a_number(column, name))
         missing = missing_in(column)
-        if len(column) and missing.all() and self._choices.missing == REFUSE:
+        if len(column) and missing.all() and (kind == "list" or self._choices.missing == REFUSE):
             self._drop(name)
             raise GraphError(f"column {name!r} is empty: no row has a value; drop it (--drop)")
         numbers = self._numbers(column, name, missing)
         if missing.any() and self._choices.missing == REFUSE:
             self._fill_missing()
             raise GraphError(_missing_words(column, name))
-        if self._choices.missing == MEDIAN and self._private:
+        if self._choices.missing == MEDIAN and self.private:
             self._fill_missing()
             raise GraphError(
                 f"column {name!r}: a median is read from all records, and this unit protects each of them; "
@@ -186,7 +187,7 @@ class Features:
         import pyarrow as pa
 
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
-        if pa.types.is_large_string(column.type) and not self._private:
+        if pa.types.is_large_string(column.type) and not self.private:
             if _repeats(column):
                 self._encoded.append(name)
                 self.mended += 1
@@ -209,7 +210,7 @@ class Features:
             raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
         if category.values is not None or category.places is not None:
             return ColumnRule(name=name, kind="category", values=category.values, places=category.places)
-        if self._private:
+        if self.private:
             self._drop(name)
             raise GraphError(
                 f"column {name!r}: which categories there are would be read from all records, and this unit "
@@ -280,3 +281,23 @@ def is_index(name: str) -> bool:
     [True, True, True, False]
     """
     return _INDEX.fullmatch(name) is not None
+
+
+def like_ids(column: Column) -> bool:
+    """Whether a column of numbers looks like telephone or customer numbers: whole, large and all different.
+
+    >>> import pyarrow as pa
+    >>> like_ids(pa.array([491701234567, 491701234568])), like_ids(pa.array([35_000, 42_000]))
+    (True, False)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.drop_null()
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)) or len(values) < 2:
+        return False
+    numbers = values.to_numpy(zero_copy_only=False)
+    if not (numbers >= _SMALLEST_ID).all() or not (np.floor(numbers) == numbers).all():
+        return False
+    return len(pc.unique(values)) == len(values)

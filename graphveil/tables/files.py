@@ -60,7 +60,9 @@ def no_column(title: str, name: str, count: int) -> str:
     """
     own = "name a column of the file, spelt as in the file (a CSV needs a header row)"
     if "." not in title:
-        own = "name one of its columns; an index of pandas is no column until frame.reset_index() makes it one"
+        own = (
+            "name one of its columns; an index of pandas is no column until frame.reset_index() makes it one"
+        )
     how = commas(title, count) or own
     return f"{title} has no column {name!r} among its {count}; {how}"
 
@@ -178,6 +180,18 @@ def _rows_of(table: Table) -> dict[str, Any]:
     return {"rows": table.num_rows, "sha256": digest.hexdigest()}
 
 
+def has_rows(path: Path) -> bool:
+    """Whether a file that was read before has at least one row."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    name = name_in_utf8(path)
+    if _is_parquet(path):
+        return bool(pyarrow.parquet.read_metadata(name).num_rows)
+    with pyarrow.csv.open_csv(name) as reader:
+        return any(batch.num_rows for batch in reader)
+
+
 def column(table: Table, name: str) -> Column:
     """Return one column as a single array, dictionaries decoded and text in its 64-bit form."""
     import pyarrow as pa
@@ -193,7 +207,9 @@ def column(table: Table, name: str) -> Column:
         try:
             chunks = chunks.cast(pa.large_binary()).cast(pa.large_string())
         except pa.ArrowInvalid:
-            raise GraphError(f"column {name!r} is not text in UTF-8; save the file in that encoding") from None
+            raise GraphError(
+                f"column {name!r} is not text in UTF-8; save the file in that encoding"
+            ) from None
     return chunks.combine_chunks()
 
 
@@ -305,9 +321,7 @@ def _conversion(kind: Any, name: str) -> str:
     return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
 
 
-def keys_like(
-    array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False
-) -> Column:
+def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
     """Return a column of references as the type of the ids that they refer to; null where a value has none.
 
     With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
@@ -542,7 +556,9 @@ def _read_csv(name: str, columns: Sequence[str], types: Mapping[str, Any], words
         found = table(dict.fromkeys(types, pa.large_string()))
     for place, column in enumerate(found.column_names):
         if column not in types and pa.types.is_string(found.schema.field(place).type):
-            found = found.set_column(place, column, _typed(found.column(place).cast(pa.large_string()), words))
+            found = found.set_column(
+                place, column, _typed(found.column(place).cast(pa.large_string()), words)
+            )
     return found
 
 

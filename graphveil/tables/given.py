@@ -27,7 +27,12 @@ class Given(Protocol):
     def written(self) -> bool:
         """Whether values are text without types, as in a CSV."""
 
-    def read(self, columns: Sequence[str], types: Mapping[str, Any], null_values: Sequence[str]) -> Table:
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = files.NULL_VALUES,
+    ) -> Table:
         """Return some columns; arguments as for :func:`files.read`."""
 
     def released(self) -> str:

@@ -13,7 +13,7 @@ from graphveil.errors import GraphError
 from graphveil.tables import files
 from graphveil.tables.files import AS_WRITTEN, NULL_VALUES, Column, Table
 
-__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELLED", "class_codes", "text"]
+__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELLED", "class_codes", "listed", "text"]
 
 UNLABELLED = -1
 CLASSES_FROM_LABELS = (
@@ -97,3 +97,13 @@ def _sorted(names: list[str]) -> list[str]:
     if all(_NUMBER.fullmatch(name) for name in numbers):
         return sorted(numbers, key=lambda name: (Decimal(name), name))
     return sorted(set(names))
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return the classes, the first of them where there are many.
+
+    >>> listed(["blue", "red"])
+    '2 classes: blue, red'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{len(names):,} class{'es' * (len(names) != 1)}: {', '.join(names[:most])}{more}"

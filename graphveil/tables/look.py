@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.errors import GraphError, TableError
+from graphveil.errors import ConfigError, GraphError, TableError
 from graphveil.tables import edges as edge_tables
 from graphveil.tables import files, labels
 from graphveil.tables.choices import ADD, Choices
 from graphveil.tables.edges import Ends
 from graphveil.tables.encoding import ColumnRule, Encoding, Matrix, encode
-from graphveil.tables.features import Features, is_index
+from graphveil.tables.features import Features, is_index, like_ids
 from graphveil.tables.files import Column, Table
 from graphveil.tables.given import Given, repeated
 from graphveil.tables.roles import check_distinct, distinct_ids
@@ -38,6 +38,19 @@ class Roles:
     split: str | None = None
     weight: str | None = None
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+
+    def check(self, classes: object = None) -> None:
+        """Require that columns and classes are named by text.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        for role in ("id", "source", "target", "label", "split", "weight"):
+            name = getattr(self, role)
+            if not isinstance(name, str | None):
+                raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
+        if classes is not None and (isinstance(classes, str) or not isinstance(classes, Iterable)):
+            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
 
     @property
     def of_nodes(self) -> dict[str, str]:
@@ -71,6 +84,9 @@ class Look:
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
     features: list[Column] = field(default_factory=list)
+    like_ids: list[str] = field(
+        default_factory=list
+    )  # features that look like telephone numbers and the like
     ids: Column | None = None
     id_type: Any = None  # of the column of ids, before they were read
     written: bool = False  # whether the ids come from a CSV
@@ -156,6 +172,7 @@ def look(
         ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
         unknown_ids=choices.unknown_ids,
         null_values=choices.null_values,
+        like_ids=tuple(found.like_ids),
         nodes_from_edges=choices.unknown_ids == ADD and listed is None,
     )
     return found
@@ -205,7 +222,9 @@ def _look_at_nodes(
     _collect(found, lambda: _take_ids(found, table, roles.id))
     _collect(found, lambda: _take_labels(found, table, roles.label, classes))
     for role, name in roles.of_nodes.items():
-        words = role if role != "label" or not found.class_names else f"label: {_listed(found.class_names)}"
+        words = (
+            role if role != "label" or not found.class_names else f"label: {labels.listed(found.class_names)}"
+        )
         found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
     if roles.split is not None:
         split = roles.split
@@ -219,17 +238,13 @@ def _look_at_nodes(
         if rule is not None:
             rules.append(rule)
             found.features.append(files.column(table, name))
+            if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
+                found.like_ids.append(name)
     found.rules = tuple(rules)
     for name in names:
         if name not in {*roles.of_nodes.values(), *chosen}:
             becomes = "ignored: the index of a pandas frame" if is_index(name) else "ignored"
             found.columns.append(ColumnFact("nodes", name, "", becomes))
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    """Return the classes, the first of them where there are many."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{len(names):,} {'class' if len(names) == 1 else 'classes'}: {', '.join(names[:most])}{more}"
 
 
 def _without_words(table: Table, chosen: Sequence[str], features: Features, words: Sequence[str]) -> Table:

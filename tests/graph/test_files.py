@@ -93,7 +93,7 @@ class TestReading:
             nodes={"user": [30, 10, 20, 40], "team": [2009, 2004, 2009, None]},
             edges={"a": [10, 20, 10], "b": [30, 30, 20]},
         )
-        assert graph.class_names == ("2004", "2009") 
+        assert graph.class_names == ("2004", "2009")
         kind = str if request.node.callspec.params["read"] == "csv" else int  # a CSV has no types
         assert graph.ids.tolist() == [*map(kind, [30, 10, 20, 40])]
         assert graph.adjacency.edge_index().tolist() == [[1, 2, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]]

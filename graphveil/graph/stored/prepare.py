@@ -73,7 +73,8 @@ def prepare(
         nodes: a parquet or CSV file.
         edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
         out: the folder, which nobody but its owner may read: it is as private as the tables.
-        id, source, target, directed, label, split, features, drop, categories, missing, null_values, classes: as for
+        id, source, target, directed, label, split, features, drop, categories, missing, null_values,
+            classes: as for
             :func:`~graphveil.graph.files.read_graph`.
         unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
         memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
@@ -130,6 +131,12 @@ def prepare(
                 graph = _without_edges(found, directed, classes is not None, name)
                 manifest = first_manifest(folder, graph, said, block_rows, _released(files))
             manifest = _with_edges(folder, manifest, known)
+            if not manifest.edges and known.drop_unknown and any(map(tables.has_rows, files)):
+                shutil.rmtree(folder, ignore_errors=True)
+                raise GraphError(
+                    "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
+                    "write the ids of both tables alike, and check --id, --source and --target"
+                )
             manifest = finished(folder, manifest, inputs)
     return Prepared(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
 

@@ -123,7 +123,9 @@ class EdgeTables:
         """Return the query of the two ends in one file, by its own columns and their kinds."""
         table = _table_of(file, self._columns(file))
         kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
-        ends = (self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target))
+        ends = (
+            self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target)
+        )
         named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
         return f"SELECT {named} FROM {table}"
 
@@ -146,7 +148,9 @@ class EdgeTables:
             return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
         if whole and found in _WHOLE:
             return f"TRY_CAST({column} AS BIGINT)"
-        if not whole and (found in (*_WHOLE, "BOOLEAN", "DATE", "TIME", "UUID") or found.startswith("DECIMAL")):
+        if not whole and (
+            found in (*_WHOLE, "BOOLEAN", "DATE", "TIME", "UUID") or found.startswith("DECIMAL")
+        ):
             return f"CAST({column} AS VARCHAR)"
         if found == "BLOB":  # UTF-8 as older writers store it
             column = f"decode({column})"
