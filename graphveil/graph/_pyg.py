@@ -82,8 +82,8 @@ def fields_of(
         where = "edge_weight" if weighted else "adj_t"
         raise GraphError(
             f"The Data object has edge weights in {where!r}, which would be ignored. Use them "
-            "with Graph.from_pyg(data, max_weight=...), a public bound, and a method with weights='given', or "
-            f"drop them: data.{where} = {'None' if weighted else 'data.adj_t.fill_value(1)'}."
+            "with Graph.from_pyg(data, max_weight=...), a public bound, and a method with weights='given', "
+            f"or drop them: data.{where} = {'None' if weighted else 'data.adj_t.fill_value(1)'}."
         )
     if getattr(data, "edge_attr", None) is not None:
         raise GraphError(
