@@ -131,8 +131,11 @@ def _edges_of(data: Data) -> tuple[object, Tensor, Tensor, Tensor | None]:
     """Return what holds the edges, their two ends, and weights; ``adj_t`` has a row for each target."""
     if getattr(data, "edge_index", None) is not None:
         held = _tensor(data.edge_index, "edge_index")
-        if held.ndim != 2 or len(held) != 2:
-            raise GraphError("the Data object's 'edge_index' is no tensor (2, edges); make it one first")
+        held = held if held.numel() else held.long()  # an empty list has no type
+        if held.ndim != 2 or len(held) != 2 or held.is_floating_point():
+            raise GraphError(
+                "the Data object's 'edge_index' is no tensor (2, edges) of whole numbers; make it one first"
+            )
         return (data if isinstance(data.edge_index, list) else data.edge_index), held[0], held[1], None
     adjacency: Any = getattr(data, "adj_t", None)
     if adjacency is None:
