@@ -187,7 +187,7 @@ def test_public_features_go_to_the_nodes_whose_ids_they_have(
 
 @pytest.mark.parametrize(
     ("rows", "why"),
-    [([["a", "b"]], "has no rows"), ([["a", "b"], ["1", "2"]], "are of different types (int64 and")],
+    [([["a", "b"]], "has no rows"), ([["a", "b"], ["1", ""]], "has missing values")],
 )
 def test_edges_that_cannot_be_used(
     invoke: Invoke, files: Files, flags: list[object], rows: list[list[str]], why: str

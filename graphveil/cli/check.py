@@ -1,5 +1,6 @@
 """``check``: what each column of two tables will be, what would be refused, and the command that passes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
     Columns of ids and ends that are not named are guessed, and the guess is said.
     """
     from graphveil.tables.choices import REFUSE, Choices
+    from graphveil.tables.encoding import Encoding
     from graphveil.tables.guess import guess_roles
     from graphveil.tables.look import look
     from graphveil.tables.pair import edges_file, given_files, listed_ids
@@ -41,6 +43,7 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         columns.categories or (),
         columns.missing or REFUSE,
         columns.unknown_ids or REFUSE,
+        columns.null_values,
     )
     named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
     pair = given_files(nodes, edges_file(edges))
@@ -64,7 +67,8 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         words += ["--classes", columns.classes] if columns.classes else []
         words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
         command = passing_command(words, (found.suggestion or choices).flags())
-    _show(screen, found.columns, guessed, problems, command)
+    notes = Encoding(rules=(), like_ids=tuple(found.like_ids)).notes
+    _show(screen, found.columns, guessed, problems, notes, command)
 
 
 def _split_problems(found: "Look", unit: str) -> list[str]:
@@ -98,6 +102,7 @@ def _show(
     columns: "list[ColumnFact]",
     guessed: list[str],
     problems: list[str],
+    notes: Sequence[str],
     command: str | None,
 ) -> None:
     screen.table(
@@ -107,6 +112,8 @@ def _show(
     screen.say("")
     if guessed:
         screen.say(f"Guessed: {', '.join(guessed)}; name them with flags if that is wrong.")
+    for note in notes:
+        screen.say(f"Note: {note}")
     for number, words in enumerate(problems, start=1):
         screen.say(f"{number}. {words}")
     if not problems:
@@ -119,6 +126,7 @@ def _show(
             "columns": [vars(fact) for fact in columns],
             "guessed": guessed,
             "problems": problems,
+            "notes": list(notes),
             "command": command,
         }
     )

@@ -31,6 +31,7 @@ class Columns:
     categories: options.CategoryColumns = None
     missing: options.Missing = None
     unknown_ids: options.UnknownIds = None
+    null_values: options.NullValues = None
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

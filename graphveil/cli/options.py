@@ -140,6 +140,14 @@ Missing = Annotated[
         "constant=V, or median (not where records are protected).",
     ),
 ]
+NullValues = Annotated[
+    str | None,
+    _name(
+        "--null-values",
+        "Words for a missing label or feature, a,b,c, instead of the default list: those of pandas (NA, "
+        "NULL, NaN, None, N/A, ...), \\N, ? and -. An empty field is always missing. Ids are not affected.",
+    ),
+]
 UnknownIds = Annotated[
     str | None,
     _name(

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-CHOICE_FLAGS = ("--features", "--drop", "--categories", "--missing", "--unknown-ids")
+CHOICE_FLAGS = ("--features", "--drop", "--categories", "--missing", "--unknown-ids", "--null-values")
 
 
 def passing_command(arguments: Sequence[str], flags: Sequence[str]) -> str:

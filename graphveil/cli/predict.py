@@ -47,6 +47,7 @@ def predict(
     categories: options.CategoryColumns = None,
     missing: options.Missing = None,
     unknown_ids: options.UnknownIds = None,
+    null_values: options.NullValues = None,
     node_ids: options.NodeIds = None,
     public_edges: options.PublicEdges = None,
     private_nodes: options.PrivateNodes = None,
@@ -81,7 +82,7 @@ def predict(
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight, "features": features, "drop": drop}
     columns |= {"categories": categories, "missing": missing}
-    columns |= {"unknown_ids": unknown_ids, "node_ids": node_ids}
+    columns |= {"null_values": null_values, "unknown_ids": unknown_ids, "node_ids": node_ids}
     public = PublicFlags(
         public_edges=public_edges,
         private_nodes=private_nodes,

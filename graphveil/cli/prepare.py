@@ -63,6 +63,7 @@ def prepare(
         categories=columns.categories or (),
         missing=columns.missing or REFUSE,
         unknown_ids=columns.unknown_ids or REFUSE,
+        null_values=columns.null_values,
         memory=memory,
     )
     show(screen, made.path, made.nodes, made.edges, time.perf_counter() - start)

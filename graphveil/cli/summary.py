@@ -63,6 +63,8 @@ def plan_facts(
 
 def _columns(plan: "Preview") -> list[Fact]:
     """Return which columns of two tables are read, and which are not."""
+    from graphveil.tables.labels import listed
+
     encoding = plan.encoding
     if encoding is None:
         return []
@@ -73,7 +75,9 @@ def _columns(plan: "Preview") -> list[Fact]:
     ]
     dropped = [("unknown ids", "edges to ids that no node has are left out")]
     return [
+        *([("classes", listed(plan.class_names))] if plan.class_names else []),
         ("features", encoding.words()),
+        *(("note", note) for note in encoding.notes),
         *([("ignored", "; ".join(ignored))] if ignored else []),
         *(dropped if encoding.unknown_ids == "drop" else []),
     ]

@@ -108,7 +108,8 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
     if survey.features is not None:
         columns = feature_columns(path, roles, survey.columns or None, ())
     check_columns(path, [*roles, *columns])
-    table = tables.read(path, [*roles, *columns], {} if label is None else {label: AS_WRITTEN})
+    types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
+    table = tables.read(path, [*roles, *columns], types)
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so nobody answers; give at least one")
     features = None if survey.features is None else _features(table, columns, survey.features.dim)
@@ -124,14 +125,29 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     import pyarrow as pa
 
     check_columns(path, [id, MESSAGE])
-    table = tables.read(path, [id, MESSAGE])
+    table = tables.read(path, [id, MESSAGE], tables.id_types(path, [id]))
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no messages; give at least one")
     try:
         texts = tables.column(table, MESSAGE).cast(pa.large_string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise GraphError(f"column {MESSAGE!r} must hold text: messages in base64") from None
-    return tables.keys(tables.column(table, id), id), texts
+    ids = tables.keys(tables.column(table, id), id)
+    return (_as_numbers(ids) if tables.is_csv(path) else ids), texts
+
+
+def _as_numbers(ids: Column) -> Column:
+    """Return ids that were read as text as whole numbers, if writing the numbers gives the same text.
+
+    The ids of a parquet table of records are then the same numbers after a table of messages in CSV.
+    """
+    import pyarrow as pa
+
+    try:
+        numbers = ids.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return ids
+    return numbers if numbers.cast(ids.type).equals(ids) else ids
 
 
 @dataclass(frozen=True, eq=False)

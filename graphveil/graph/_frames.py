@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from graphveil.errors import GraphError
 from graphveil.graph._tables import fields_of
 from graphveil.tables.choices import Choices
 from graphveil.tables.encoding import Encoding
-from graphveil.tables.given import GivenTable
+from graphveil.tables.given import GivenTable, reason
 from graphveil.tables.labels import class_codes
 from graphveil.tables.look import Roles, look
 
@@ -54,6 +55,8 @@ def tables_of_networkx(graph: Any, weight: str | None) -> tuple[dict[str, Any], 
         ids.append(node)
         for name, value in own.items():
             attributes.setdefault(str(name), {})[place] = value
+    if not ids:
+        raise GraphError("the networkx graph has no nodes; give at least one")
     if NODE in attributes:
         raise GraphError(f"a node attribute is called {NODE!r}, as the column of ids is here; rename it")
     columns = {name: _column(values, len(ids), name) for name, values in attributes.items()}
@@ -81,10 +84,12 @@ def _ids(ids: list[Any]) -> Any:
 def _column(values: dict[int, Any], rows: int, name: str) -> Any:
     import pyarrow as pa
 
+    listed = [values.get(row) for row in range(rows)]
+    listed = [one.tolist() if isinstance(one, Tensor | np.ndarray | np.generic) else one for one in listed]
     try:
-        return pa.array([values.get(row) for row in range(rows)], from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):  # its message quotes values
-        raise GraphError(f"attribute {name!r} has values of mixed types; give it one type") from None
+        return pa.array(listed, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
+        raise GraphError(f"attribute {name!r} {reason(listed)}") from None
 
 
 def named_labels(y: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]] | None:

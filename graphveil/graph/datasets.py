@@ -12,7 +12,7 @@ import torch
 
 from graphveil import _check
 from graphveil._typed import checked
-from graphveil.errors import GraphError, GraphveilError
+from graphveil.errors import ConfigError, GraphError, GraphveilError
 from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.published.catalogue import CATALOGUE, Dataset, Reader, entry_of
@@ -21,6 +21,12 @@ from graphveil.graph.recipes import RECIPES
 from graphveil.graph.synthetic import synthetic
 
 ROOT_VARIABLE = "GRAPHVEIL_DATA"
+
+
+def _check_name(name: object) -> None:
+    """Require text, as the name of a data set is."""
+    if not isinstance(name, str):
+        raise ConfigError(f"name must be text such as 'cora', not a {type(name).__name__}: list_datasets()")
 
 
 def load_dataset(
@@ -56,6 +62,7 @@ def load_dataset(
     >>> load_dataset("synthetic/tiny").mask("train").sum()
     tensor(225)
     """
+    _check_name(name)
     _check.one_of(("strict", "paper"), mode=mode)
     if recipe is None:
         return _load(name, root)

@@ -40,7 +40,8 @@ def checked_weights(
 
 def check_max_weight(max_weight: float | None) -> None:
     """Require the end of a public range of weights."""
-    if max_weight is None or not (np.isfinite(max_weight) and max_weight > 0):
+    number = isinstance(max_weight, int | float | np.number) and not isinstance(max_weight, bool)
+    if max_weight is None or not (number and np.isfinite(max_weight) and max_weight > 0):
         raise GraphError(f"max_weight={max_weight} must be a positive number")
 
 

@@ -20,6 +20,7 @@ from graphveil.graph.graph import Graph
 from graphveil.graph.identity import EdgeSet
 from graphveil.tables import Column, Table
 from graphveil.tables.choices import REFUSE, Categories, Choices, Named
+from graphveil.tables.edges import differs_in
 from graphveil.tables.encoding import Encoding
 from graphveil.tables.look import Look, Roles
 from graphveil.tables.pair import EDGES_FILE, edges_file, look_at_files
@@ -43,6 +44,7 @@ def read_graph(
     categories: Categories = (),
     missing: str = REFUSE,
     unknown_ids: str = REFUSE,
+    null_values: Named | None = None,
     node_ids: str | PathLike[str] | None = None,
     encoding: Encoding | None = None,
     aside: Sequence[str] = (),
@@ -60,7 +62,8 @@ def read_graph(
     Args:
         nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
             the folder of a released graph, which is then known to be one: its edge set says what it promises.
-        id: column of ``nodes`` that holds whole numbers or text.
+        id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their
+            spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
         source, target: columns of ``edges`` that hold ids.
         directed: whether ``source -> target`` says nothing about the opposite direction.
         label: column of ``nodes`` that holds labels: text, numbers, bools or dates. A CSV's are taken as they
@@ -76,6 +79,8 @@ def read_graph(
             or ``"median"`` of the table, which units that protect records refuse.
         unknown_ids: ``"refuse"`` edges to ids that no node has, ``"drop"`` them, or ``"add"`` the nodes that
             they name, which is for unit ``none`` alone: one secret edge would publish a node.
+        null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
+            pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
         node_ids: a table with the column ``id``, a public list of nodes: each is a node, with a row or not.
         encoding: that of another graph (``graph.encoding``): columns become features as they did there.
         aside: columns of ``nodes`` that are not among the others. They need not be there.
@@ -102,13 +107,15 @@ def read_graph(
     if label is None and classes is None:
         refuse_unlabelled()
     node_path, edge_path = as_path(nodes, "nodes"), edges_file(as_path(edges, "edges"))
+    roles = Roles(
+        id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
+    )
+    roles.check(classes)
     found = look_at_files(
         node_path,
         edge_path,
-        Roles(
-            id=id, source=source, target=target, label=label, split=split, weight=weight, aside=tuple(aside)
-        ),
-        Choices.of(features, drop, categories, missing, unknown_ids),
+        roles,
+        Choices.of(features, drop, categories, missing, unknown_ids, null_values),
         classes=classes,
         encoding=encoding,
         node_ids=None if node_ids is None else Path(node_ids),
@@ -152,7 +159,7 @@ def read_topology(
     """
     node_path = Path(nodes)
     check_columns(node_path, [id])
-    ids = distinct_ids(tables.read(node_path, [id]), id)
+    ids = distinct_ids(tables.read(node_path, [id], tables.id_types(node_path, [id])), id)
     if not len(ids):
         raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
     known = tables.id_array(ids)
@@ -189,7 +196,8 @@ def read_ids(path: Path, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[n
     """
     node_ids = _as_column(ids)
     check_columns(path, [column])
-    return _positions(tables.read(path, [column], {column: node_ids.type}), column, node_ids, None)
+    table = tables.read(path, [column], {column: node_ids.type})
+    return _positions(table, column, node_ids, None, written=tables.is_csv(path))
 
 
 def _as_column(ids: npt.NDArray[Any]) -> Column:
@@ -207,7 +215,8 @@ def _edges(
     path = edges_file(edges)
     check_columns(path, [source, target])
     table = tables.read(path, [source, target], _edge_types([source, target], ids))
-    tail, head = (_positions(table, end, ids, id) for end in (source, target))
+    written = tables.is_csv(path)
+    tail, head = (_positions(table, end, ids, id, written=written) for end in (source, target))
     origin = EdgeSet(released=tables.released(path))
     return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 
@@ -219,12 +228,14 @@ def _edge_types(ends: list[str], node_ids: Column) -> dict[str, Any]:
     return dict(zip(ends, (node_ids.type, node_ids.type, pa.float64()), strict=False))
 
 
-def _positions(table: Table, name: str, node_ids: Column, id: str | None) -> npt.NDArray[np.integer]:
+def _positions(
+    table: Table, name: str, node_ids: Column, id: str | None, *, written: bool
+) -> npt.NDArray[np.integer]:
     """Return the row of every id in the table of nodes, whose column of ids is ``id``, where there is one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = tables.keys_like(tables.column(table, name), name, node_ids)
+    ids = tables.keys_like(tables.column(table, name), name, node_ids, written=written)
     positions = pc.index_in(ids, value_set=node_ids)
     if positions.null_count:
         kind = "whole numbers" if pa.types.is_int64(node_ids.type) else "text"
@@ -234,5 +245,7 @@ def _positions(table: Table, name: str, node_ids: Column, id: str | None) -> npt
             else f"of the edges holds ids that column {id!r} of the nodes ({kind}) lacks; add those nodes or "
             "drop those edges"
         )
-        raise GraphError(f"column {name!r} {whose}")
+        difference = differs_in(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
+        how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
+        raise GraphError(f"column {name!r} {whose}{how}")
     return np.asarray(positions.to_numpy(zero_copy_only=False))

@@ -341,6 +341,7 @@ class Graph:
         categories: Categories = (),
         missing: str = REFUSE,
         unknown_ids: str = REFUSE,
+        null_values: Named | None = None,
         encoding: Encoding | None = None,
         classes: Sequence[str] | None = None,
         weight: str | None = None,
@@ -363,7 +364,15 @@ class Graph:
         if label is None and classes is None:
             refuse_unlabelled()
         roles = Roles(id=id, source=source, target=target, label=label, split=split, weight=weight)
-        choices = Choices.of(features, drop, categories, missing, unknown_ids)
+        roles.check(classes)
+        for named, value, kind in (("directed", directed, bool), ("name", name, str)):
+            if not isinstance(value, kind):
+                raise GraphError(f"{named}= must be of type {kind.__name__}, not {type(value).__name__}")
+        if not isinstance(encoding, Encoding | None):
+            raise GraphError(
+                f"encoding= is that of another graph (graph.encoding), not a {type(encoding).__name__}"
+            )
+        choices = Choices.of(features, drop, categories, missing, unknown_ids, null_values)
         read = _frames.fields_of_frames(nodes, edges, roles, choices, classes=classes, encoding=encoding)
         return cls.from_edges(directed=directed, max_weight=max_weight, name=name, **read)
 
@@ -426,15 +435,14 @@ class Graph:
 
         The edges are never tested for symmetry, because one edge would flip the answer: with
         ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``
-        is read if ``max_weight``, its public bound, is given.
+        needs ``max_weight``, its public bound. Weights without it and ``edge_attr`` are rejected, because
+        they would be ignored. Masks, weights and ``adj_t`` may also be NumPy arrays, lists or SciPy matrices.
 
         >>> data = Graph.from_edges(torch.eye(2), [0, 1], [0], [1], directed=False).to_pyg()
         >>> Graph.from_pyg(data)
         Graph('graph', nodes=2, features=2, classes=2, directed=False, split=False)
         """
-        read = _pyg.fields_of(data, split)
-        if max_weight is not None:
-            fields = {"weight": _pyg.weights_of(data), "max_weight": max_weight, **fields}
+        read = _pyg.fields_of(data, split, max_weight)
         return cls.from_edges(directed=directed, **(read | fields))
 
     def to_pyg(self) -> Data:

@@ -18,9 +18,8 @@ from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, to_dense
-from graphveil.graph.graph import check_kind
 from graphveil.models.promises import SEEDED, notes_on, stored_twice
-from graphveil.models.requirements import check_unit
+from graphveil.models.requirements import as_graph, check_unit
 from graphveil.models.session import Session
 from graphveil.models.terms import Terms
 from graphveil.privacy import DirectedEdge, Guarantee, UndirectedEdge, parse_unit
@@ -154,7 +153,7 @@ def private_hops(
     >>> told.rows.shape == told.sent.shape, told.guarantee.releases, told.guarantee.epsilon <= 1.0
     (True, 1, True)
     """
-    check_kind(graph)
+    graph = as_graph(graph, directed=unit == DirectedEdge.name)
     epsilon, delta, hops, max_units = map(_check.plain, (epsilon, delta, hops, max_units))
     terms = _terms(unit, epsilon, delta, max_units, unsafe_noise_seed)
     _check.depth(hops=hops)

@@ -231,7 +231,9 @@ def as_graph(graph: Any, *, directed: bool) -> Graph:
     """
     if isinstance(graph, Graph):
         return graph
-    if type(graph).__module__.startswith("torch_geometric.data"):
+    kinds = [kind.__module__ for kind in type(graph).__mro__]  # a Batch is made on the fly, of several
+    listed = isinstance(graph, list | tuple) and graph and hasattr(graph[0], "edge_index")
+    if listed or any(kind.startswith("torch_geometric.data") for kind in kinds):
         return Graph.from_pyg(graph, directed=directed)
     check_kind(graph)  # which refuses it
     raise AssertionError

@@ -40,7 +40,7 @@ def write_folder(graph: Graph, guarantee: Guarantee, folder: Path, *, source: st
 
 
 def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
-    """Return the edges as a table whose metadata say what they are."""
+    """Return the edges as a table with the record of their release in its metadata, bound to these rows."""
     import pyarrow as pa
 
     if source == target:
@@ -51,8 +51,7 @@ def edge_table(graph: Graph, source: str, target: str) -> tables.Table:
     columns = {source: pa.array(ends[0]), target: pa.array(ends[1])}
     if graph.adjacency.weights is not None:  # of paper mode, where zeros are stored
         columns["weight"] = pa.array(graph.adjacency.weights.numpy()[once])
-    table = pa.table(columns)
-    return table.replace_schema_metadata({tables.RELEASED: graph.edge_set.released})
+    return tables.with_record(pa.table(columns), graph.edge_set.released)
 
 
 def reveals_edges(guarantee: Guarantee) -> bool:

@@ -4,8 +4,10 @@ Nothing here imports torch, so that a table is looked at, and refused, within a 
 """
 
 from graphveil.tables.files import (
+    AS_WRITTEN,
     CSV,
     MAX_ID_BYTES,
+    NULL_VALUES,
     PARQUET,
     RELEASED,
     WRITTEN,
@@ -15,7 +17,10 @@ from graphveil.tables.files import (
     column,
     column_names,
     encode,
+    has_rows,
     id_array,
+    id_types,
+    is_csv,
     keys,
     keys_like,
     matrix,
@@ -23,12 +28,15 @@ from graphveil.tables.files import (
     released,
     too_long,
     vector,
+    with_record,
     write,
 )
 
 __all__ = [
+    "AS_WRITTEN",
     "CSV",
     "MAX_ID_BYTES",
+    "NULL_VALUES",
     "PARQUET",
     "RELEASED",
     "WRITTEN",
@@ -38,7 +46,10 @@ __all__ = [
     "column",
     "column_names",
     "encode",
+    "has_rows",
     "id_array",
+    "id_types",
+    "is_csv",
     "keys",
     "keys_like",
     "matrix",
@@ -46,5 +57,6 @@ __all__ = [
     "released",
     "too_long",
     "vector",
+    "with_record",
     "write",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphveil import _check
 from graphveil.errors import ConfigError
+from graphveil.tables.files import NULL_VALUES
 
 REFUSE, INDICATOR, MEDIAN, CONSTANT = "refuse", "indicator", "median", "constant="
 DROP, ADD = "drop", "add"
@@ -74,6 +75,8 @@ class Choices:
         missing: ``"refuse"``, ``"indicator"`` (0 and a column that says so), ``"constant=V"`` or ``"median"``
             (read from the table, so for edge units alone).
         unknown_ids: ``"refuse"``, ``"drop"`` such edges, or ``"add"`` their nodes.
+        null_values: the words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
+            is always missing.
     """
 
     features: tuple[str, ...] | None = None
@@ -81,9 +84,14 @@ class Choices:
     categories: tuple[Category, ...] = ()
     missing: str = REFUSE
     unknown_ids: str = REFUSE
+    null_values: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse words that are not known, and columns that are named twice."""
+        for name in ("missing", "unknown_ids"):
+            if not isinstance(getattr(self, name), str):
+                kind = type(getattr(self, name)).__name__
+                raise ConfigError(f"{name}= must be a word such as 'refuse', not a {kind}")
         if not self.missing.startswith(CONSTANT):
             _check.one_of((REFUSE, INDICATOR, MEDIAN, "constant=V"), missing=self.missing)
         _ = self.constant
@@ -107,6 +115,7 @@ class Choices:
         categories: Categories = (),
         missing: str = REFUSE,
         unknown_ids: str = REFUSE,
+        null_values: Named | None = None,
     ) -> Choices:
         """Return choices from names, comma lists, or a mapping of categories.
 
@@ -114,12 +123,18 @@ class Choices:
         ['--drop', 'a,b', '--categories', 'plan=free|pro,country=hash:32']
         """
         return cls(
-            features=None if features is None else _names(features),
-            drop=_names(drop),
+            features=None if features is None else _names(features, "features"),
+            drop=_names(drop, "drop"),
             categories=_categories(categories),
             missing=missing,
             unknown_ids=unknown_ids,
+            null_values=None if null_values is None else _names(null_values, "null_values"),
         )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words for a missing label or feature."""
+        return NULL_VALUES if self.null_values is None else self.null_values
 
     @property
     def constant(self) -> float | None:
@@ -151,7 +166,8 @@ class Choices:
             "--missing": "" if self.missing == REFUSE else self.missing,
             "--unknown-ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
         }
-        return [word for flag, value in words.items() if value for word in (flag, value)]
+        given = [word for flag, value in words.items() if value for word in (flag, value)]
+        return given if self.null_values is None else [*given, "--null-values", ",".join(self.null_values)]
 
     def keywords(self) -> str:
         """Return the keywords of ``read_graph`` that say this.
@@ -166,23 +182,30 @@ class Choices:
             "missing": "" if self.missing == REFUSE else self.missing,
             "unknown_ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
         }
+        if self.null_values is not None:
+            words["null_values"] = [*self.null_values] or [""]
         return ", ".join(f"{name}={value!r}" for name, value in words.items() if value)
 
 
-def _names(given: Named) -> tuple[str, ...]:
+def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
     """Return names from a list of them, or from a text with commas."""
     if isinstance(given, str):
         return tuple(name for part in given.split(",") if (name := part.strip()))
-    return tuple(given)
+    names = tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{what} must be text with commas, or a list of text; got {type(given).__name__}")
+    return tuple(map(str, names))
 
 
 def _categories(given: Categories) -> tuple[Category, ...]:
     if isinstance(given, Mapping):
         return tuple(_category(name, how) for name, how in given.items())
-    return tuple(map(Category.parse, _names(given)))
+    return tuple(map(Category.parse, _names(given, "categories")))
 
 
 def _category(name: str, how: Sequence[str] | int | None) -> Category:
+    if isinstance(how, str | bool) or not isinstance(how, Iterable | int | None):
+        raise ConfigError(f"categories[{name!r}] must be a list of values, a number of places, or None")
     if how is None or isinstance(how, int):
         return Category(name=name, places=how)
     return Category(name=name, values=tuple(map(str, how)))

@@ -143,6 +143,8 @@ class Encoding:
         unknown_ids: what became of edges to unknown nodes.
         nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
             on the edges.
+        null_values: the words for a missing value, None for the default ones.
+        like_ids: feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
     'age'
@@ -153,6 +155,17 @@ class Encoding:
     ignored_edges: tuple[str, ...] = ()
     unknown_ids: str = "refuse"
     nodes_from_edges: bool = False
+    null_values: tuple[str, ...] | None = None
+    like_ids: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to check about the columns, as sentences."""
+        if not self.like_ids:
+            return ()
+        names = ", ".join(map(repr, self.like_ids))
+        drop = f"--drop {','.join(self.like_ids)}"
+        return (f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}.",)
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -170,7 +183,9 @@ class Encoding:
 
     def as_plain(self) -> dict[str, Any]:
         """Return the rules as plain values, for another table (:meth:`from_plain`)."""
-        return {"format": "graphveil-columns", "rules": [asdict(rule) for rule in self.rules]}
+        words = None if self.null_values is None else list(self.null_values)
+        rules = [asdict(rule) for rule in self.rules]
+        return {"format": "graphveil-columns", "rules": rules, "null_values": words}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -180,7 +195,9 @@ class Encoding:
             ArtifactError: it is something else.
         """
         try:
-            return cls(rules=tuple(map(_rule, plain["rules"])))
+            words = plain.get("null_values")
+            rules = tuple(map(_rule, plain["rules"]))
+            return cls(rules=rules, null_values=None if words is None else tuple(map(str, words)))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ArtifactError("the rules of a run's columns are damaged; name them with flags") from None
 
@@ -261,9 +278,11 @@ def _microseconds(column: Column, kind: Any) -> npt.NDArray[np.float64]:
 def _lists(column: Column, name: str) -> npt.NDArray[Any]:
     import pyarrow.compute as pc
 
-    widths = pc.unique(pc.list_value_length(column))
+    widths = pc.unique(pc.list_value_length(column).drop_null())
     if len(widths) > 1:
         raise GraphError(f"column {name!r} holds lists of different lengths; give every row the same number")
+    if len(widths) == 0 or widths[0].as_py() == 0:
+        raise GraphError(f"column {name!r} is empty: no list of it holds a number; drop it (--drop)")
     flat = column.flatten()
     if flat.null_count:
         raise GraphError(f"column {name!r} has missing values; fill them, or drop the column or the rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from graphveil.tables.labels import text
 
 MOST_VALUES = 1000  # of a column of categories that is read from its table
 _FEW_VALUES = 40  # of a column of text that is worth a column of features each
+_SMALLEST_ID = 1_000_000
+_INDEX = re.compile(r"(?:Unnamed: \d+|__index_level_\d+__|)")
 _ENCODE = "drop it (--drop), or encode it as numbers: one 0/1 column per category (--categories)"
 
 
@@ -27,7 +30,7 @@ class Features:
         self, choices: Choices, rules: tuple[ColumnRule, ...] | None, *, private_records: bool
     ) -> None:
         """Take what the caller chose, or the rules of another table, which then decide everything."""
-        self._choices, self._private = choices, private_records
+        self._choices, self.private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
         self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
         self._missing: str | None = None
@@ -41,7 +44,8 @@ class Features:
         elif self._choices.features is not None:
             wanted = list(self._choices.features)
         else:
-            wanted = [name for name in names if name not in {*taken, *self._choices.drop}]
+            left_out = {*taken, *self._choices.drop}
+            wanted = [name for name in names if name not in left_out and not is_index(name)]
         categories = [category.name for category in self._choices.categories]
         for name in [*wanted, *self._choices.drop, *categories]:
             if name not in names:
@@ -60,6 +64,13 @@ class Features:
         if self._given is not None:
             return [name for name in chosen if self._given[name].kind == "category"]
         return [name for name in chosen if self._choices.category(name) is not None]
+
+    def named_values(self, name: str) -> tuple[str, ...]:
+        """Return the values that a caller named for a column, which none of them is missing."""
+        if self._given is not None:
+            return self._given[name].values or ()
+        category = self._choices.category(name)
+        return () if category is None else category.values or ()
 
     def rule(self, table: Table, name: str, problems: list[str]) -> ColumnRule | None:
         """Return the rule of a column, or None, having said what is wrong with it."""
@@ -115,11 +126,14 @@ class Features:
         if kind is None:
             raise GraphError(self._not_a_number(column, name))
         missing = missing_in(column)
+        if len(column) and missing.all() and (kind == "list" or self._choices.missing == REFUSE):
+            self._drop(name)
+            raise GraphError(f"column {name!r} is empty: no row has a value; drop it (--drop)")
         numbers = self._numbers(column, name, missing)
         if missing.any() and self._choices.missing == REFUSE:
             self._fill_missing()
             raise GraphError(_missing_words(column, name))
-        if self._choices.missing == MEDIAN and self._private:
+        if self._choices.missing == MEDIAN and self.private:
             self._fill_missing()
             raise GraphError(
                 f"column {name!r}: a median is read from all records, and this unit protects each of them; "
@@ -166,15 +180,23 @@ class Features:
     def _not_a_number(self, column: Column, name: str) -> str:
         """Return what is wrong with a column that is no number, and note how it can pass.
 
-        A column of few different texts is taken for categories. Under a unit that protects records nothing
-        may follow from what a column holds, so there it is dropped until its values are named.
+        A column of few different texts that repeat is taken for categories, any other one for free text or
+        names. Under a unit that protects records nothing may follow from what a column holds, so there it is
+        dropped until its values are named.
         """
         import pyarrow as pa
 
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
-        if pa.types.is_large_string(column.type) and not self._private and _few(column):
-            self._encoded.append(name)
-            self.mended += 1
+        if pa.types.is_large_string(column.type) and not self.private:
+            if _repeats(column):
+                self._encoded.append(name)
+                self.mended += 1
+            else:
+                self._drop(name)
+                return (
+                    f"column {name!r} is of type {what}, not a number; drop it (--drop), or encode it as "
+                    f"numbers: hashed (--categories {name}=hash:32), since few of its values repeat"
+                )
         else:
             self._drop(name)
         return f"column {name!r} is of type {what}, not a number; {_ENCODE}"
@@ -188,7 +210,7 @@ class Features:
             raise GraphError(f"column {name!r} is of type {column.type}, which holds no categories; drop it")
         if category.values is not None or category.places is not None:
             return ColumnRule(name=name, kind="category", values=category.values, places=category.places)
-        if self._private:
+        if self.private:
             self._drop(name)
             raise GraphError(
                 f"column {name!r}: which categories there are would be read from all records, and this unit "
@@ -244,8 +266,38 @@ def _is_text(column: Column) -> bool:
     return bool(pa.types.is_large_string(column.type))
 
 
-def _few(column: Column) -> bool:
-    """Whether a column of text looks like categories."""
+def _repeats(column: Column) -> bool:
+    """Whether a column of text looks like categories: few values, each of several nodes on average."""
     import pyarrow.compute as pc
 
-    return len(pc.unique(column).drop_null()) <= _FEW_VALUES
+    distinct, values = len(pc.unique(column).drop_null()), len(column) - column.null_count
+    return 2 <= distinct <= _FEW_VALUES and 2 * distinct <= values
+
+
+def is_index(name: str) -> bool:
+    """Whether a column is called as pandas calls an index without a name when it writes a table.
+
+    >>> [is_index(name) for name in ("Unnamed: 0", "__index_level_0__", "", "index")]
+    [True, True, True, False]
+    """
+    return _INDEX.fullmatch(name) is not None
+
+
+def like_ids(column: Column) -> bool:
+    """Whether a column of numbers looks like telephone or customer numbers: whole, large and all different.
+
+    >>> import pyarrow as pa
+    >>> like_ids(pa.array([491701234567, 491701234568])), like_ids(pa.array([35_000, 42_000]))
+    (True, False)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = column.drop_null()
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_float64(kind)) or len(values) < 2:
+        return False
+    numbers = values.to_numpy(zero_copy_only=False)
+    if not (numbers >= _SMALLEST_ID).all() or not (np.floor(numbers) == numbers).all():
+        return False
+    return len(pc.unique(values)) == len(values)

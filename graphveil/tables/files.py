@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
+import json
+import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +28,14 @@ PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 WRITTEN = (".parquet", ".csv")
 MAX_ID_BYTES = 1000
-RELEASED = b"graphveil.released"  # where a table of edges that were released says so
+_UUID_BYTES = 16
+RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
+_DIGESTED = 1 << 16  # rows that are hashed at a time
+AS_WRITTEN = "large_string"  # the type of a CSV column whose values are not to be parsed
+NULL_VALUES = (  # words for a missing label or feature: those of pandas, and those of databases and of UCI
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
+    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "\\N", "?", "-"),
+)
 
 
 def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
@@ -46,7 +58,12 @@ def no_column(title: str, name: str, count: int) -> str:
 
     The first row of a CSV without a header is data, so no near name can be suggested.
     """
-    how = commas(title, count) or "name a column of the file, spelt as in the file (a CSV needs a header row)"
+    own = "name a column of the file, spelt as in the file (a CSV needs a header row)"
+    if "." not in title:
+        own = (
+            "name one of its columns; an index of pandas is no column until frame.reset_index() makes it one"
+        )
+    how = commas(title, count) or own
     return f"{title} has no column {name!r} among its {count}; {how}"
 
 
@@ -65,26 +82,54 @@ def all_names(path: Path) -> list[str]:
     return _read_names(path)
 
 
-def read(path: Path, columns: Sequence[str], types: Mapping[str, Any] | None = None) -> Table:
+def read(
+    path: Path,
+    columns: Sequence[str],
+    types: Mapping[str, Any] | None = None,
+    null_values: Sequence[str] = NULL_VALUES,
+) -> Table:
     """Return the chosen columns of a parquet or CSV file.
 
     A CSV has no types, and what is guessed from all rows may turn with one of them. Columns in ``types`` have
     the type given there if all their values can be read as it; otherwise they come back as they are written,
-    for a reader that looks at each value by itself.
+    for a reader that looks at each value by itself. Any other column of a CSV has the type of its values
+    that are not among ``null_values``.
     """
     import pyarrow as pa
 
     name = name_in_utf8(path)
     try:
-        table = _read_parquet(name, columns) if _is_parquet(path) else _read_csv(name, columns, types or {})
+        table = (
+            _read_parquet(name, columns)
+            if _is_parquet(path)
+            else _read_csv(name, columns, types or {}, null_values)
+        )
         table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
     except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
         raise _unreadable(path) from None
     return table
 
 
+def with_record(table: Table, record: str) -> Table:
+    """Return a table of released edges with their record in its metadata, bound to these rows.
+
+    Args:
+        table: the edges; all its columns belong to what was released.
+        record: a JSON object that describes the release.
+    """
+    bound = json.loads(record) | _rows_of(table)
+    return table.replace_schema_metadata({RELEASED: json.dumps(bound, sort_keys=True)})
+
+
 def released(path: Path) -> str:
-    """Return what a table of released edges says of itself; empty for any other, and for a CSV."""
+    """Return the record of a table of released edges; empty for any other table, and for a CSV.
+
+    Tools that add, drop or change rows keep the metadata of a table, so the record counts only for the rows
+    that it was written with.
+
+    Raises:
+        GraphError: the rows are not those that were released.
+    """
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -93,9 +138,58 @@ def released(path: Path) -> str:
     name = name_in_utf8(path)
     try:
         metadata = pyarrow.parquet.read_schema(name).metadata or {}
-        return bytes(metadata.get(RELEASED, b"")).decode()
+        record = bytes(metadata.get(RELEASED, b"")).decode()
+        if not record:
+            return ""
+        found = _rows_of(pyarrow.parquet.read_table(name))
     except (OSError, ValueError, pa.ArrowException):
         raise _unreadable(path) from None
+    if _bound_to(record) != found:
+        raise GraphError(
+            f"The rows of {path.name} are not the rows that were released with its record: rows or columns "
+            "were added, removed, changed or reordered. Use the file that `graphveil perturb` wrote. To use "
+            "these edges as private ones, write them to a new file without the schema metadata "
+            f"{RELEASED.decode()!r}."
+        )
+    return record
+
+
+def _bound_to(record: str) -> dict[str, Any]:
+    """Return the number of rows and the digest that a record names, nothing if it names none."""
+    try:
+        plain = json.loads(record)
+        return {name: plain[name] for name in ("rows", "sha256")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+
+
+def _rows_of(table: Table) -> dict[str, Any]:
+    """Return the number of rows of a table and a SHA-256 of their values, in order, without column names."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256()
+    for values in table.columns:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_string(values.type) or pa.types.is_string_view(values.type):
+            values = values.cast(pa.large_string())
+        digest.update(f"{values.type}\n".encode())
+        for start in range(0, len(values), _DIGESTED):
+            part = values.slice(start, _DIGESTED).to_pylist()
+            digest.update(json.dumps(part, ensure_ascii=True, default=repr).encode())
+    return {"rows": table.num_rows, "sha256": digest.hexdigest()}
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a file that was read before has at least one row."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    name = name_in_utf8(path)
+    if _is_parquet(path):
+        return bool(pyarrow.parquet.read_metadata(name).num_rows)
+    with pyarrow.csv.open_csv(name) as reader:
+        return any(batch.num_rows for batch in reader)
 
 
 def column(table: Table, name: str) -> Column:
@@ -103,45 +197,141 @@ def column(table: Table, name: str) -> Column:
     import pyarrow as pa
 
     chunks = table.column(name)
+    if isinstance(chunks.type, pa.BaseExtensionType):
+        chunks = pa.chunked_array([part.storage for part in chunks.chunks], chunks.type.storage_type)
     if pa.types.is_dictionary(chunks.type):
-        chunks = chunks.cast(chunks.type.value_type)
+        chunks = _decoded(chunks)
     if pa.types.is_string(chunks.type) or pa.types.is_string_view(chunks.type):
         chunks = chunks.cast(pa.large_string())  # one array may then hold more than 2 GiB of text
-    if pa.types.is_binary(chunks.type) or pa.types.is_large_binary(chunks.type):
-        raise GraphError(f"column {name!r} is not text in UTF-8; save the file in that encoding")
+    if _is_binary(chunks.type):
+        try:
+            chunks = chunks.cast(pa.large_binary()).cast(pa.large_string())
+        except pa.ArrowInvalid:
+            raise GraphError(
+                f"column {name!r} is not text in UTF-8; save the file in that encoding"
+            ) from None
     return chunks.combine_chunks()
 
 
+def _decoded(chunks: Any) -> Any:
+    """Return a dictionary column as its values; Arrow cannot decode dictionaries of string views."""
+    import pyarrow as pa
+
+    kind = chunks.type.value_type
+    if not pa.types.is_string_view(kind):
+        return chunks.cast(kind)
+    parts = [
+        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
+        for part in chunks.chunks
+    ]
+    return pa.chunked_array([part.dictionary_decode() for part in parts], pa.large_string())
+
+
+def _is_binary(kind: Any) -> bool:
+    """Whether a type holds bytes that may be text; 16 bytes of fixed width are a UUID."""
+    import pyarrow as pa
+
+    types = pa.types
+    variable = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(variable or (types.is_fixed_size_binary(kind) and kind.byte_width != _UUID_BYTES))
+
+
+def without_words(values: Column, words: Sequence[str]) -> Column:
+    """Return a column of text in which blanks and the given words are missing, each value by itself.
+
+    >>> import pyarrow as pa
+    >>> without_words(pa.array(["red", " NULL ", " "], pa.large_string()), ["", "NULL"]).to_pylist()
+    ['red', None, None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(values.type):
+        return values
+    known = pa.array([*dict.fromkeys(("", *words))], pa.large_string())
+    return pc.if_else(pc.is_in(pc.utf8_trim_whitespace(values), value_set=known), None, values)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a table is a CSV by its name."""
+    return path.name.lower().endswith(CSV)
+
+
+def id_types(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return that columns of ids are read as they are written in a CSV; a parquet file has types."""
+    return dict.fromkeys(names, AS_WRITTEN) if is_csv(path) else {}
+
+
 def keys(array: Column, name: str) -> Column:
-    """Return a column of ids as int64 or text, the two kinds that can be matched between files."""
+    """Return a column of ids as int64 or text, the two kinds that can be matched between files.
+
+    Whole numbers of up to 64 bits with a sign stay numbers. Larger ones, dates, times, decimals, bools and
+    UUIDs become text.
+    """
     import pyarrow as pa
 
     if array.null_count:
         raise GraphError(
             f"column {name!r} has missing values; every row needs an id: drop the rows without one"
         )
-    if pa.types.is_null(array.type) or pa.types.is_signed_integer(array.type):
-        return array.cast(pa.int64())
-    if pa.types.is_unsigned_integer(array.type):
-        return _int64(array, name)
-    if pa.types.is_large_string(array.type):
-        if too_long(array):
-            raise GraphError(
-                f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
-            )
+    if pa.types.is_null(array.type) or pa.types.is_integer(array.type):
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:  # of 64 bits without a sign
+            return array.cast(pa.large_string())
+    text = as_text(array)
+    if text is None:
+        raise GraphError(
+            f"column {name!r} is of type {array.type}; ids must be whole numbers or text. "
+            f"{_conversion(array.type, name)}"
+        )
+    if too_long(text):
+        raise GraphError(
+            f"column {name!r} holds an id of more than {MAX_ID_BYTES:,} bytes; give the nodes shorter ids"
+        )
+    return text
+
+
+def as_text(array: Column) -> Column | None:
+    """Return ids as text, each value by itself; None for a type that has no one way to be written.
+
+    >>> import pyarrow as pa
+    >>> as_text(pa.array([7, 12])).to_pylist(), as_text(pa.array([0.5]))
+    (['7', '12'], None)
+    """
+    import pyarrow as pa
+
+    kind, types = array.type, pa.types
+    if types.is_large_string(kind):
         return array
-    raise GraphError(f"column {name!r} is of type {array.type}; ids must be whole numbers or text")
+    if types.is_fixed_size_binary(kind):
+        texts = [None if one is None else str(uuid.UUID(bytes=one)) for one in array.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    tests = (types.is_integer, types.is_decimal, types.is_boolean, types.is_date, types.is_time)
+    if not any(test(kind) for test in tests):
+        return None
+    return array.cast(pa.date32() if types.is_date(kind) else kind).cast(pa.large_string())
 
 
-def keys_like(array: Column, name: str, ids: Column, *, each: bool = False) -> Column:
+def _conversion(kind: Any, name: str) -> str:
+    """Return how a column of ids of an unsuitable type is converted."""
+    import pyarrow as pa
+
+    to = "int64" if pa.types.is_floating(kind) else "str"
+    return f"Convert it in both tables alike, for example table[{name!r}] = table[{name!r}].astype({to!r})."
+
+
+def keys_like(array: Column, name: str, ids: Column, *, each: bool = False, written: bool = False) -> Column:
     """Return a column of references as the type of the ids that they refer to; null where a value has none.
 
     With ``each`` a value that is missing or no id is null by itself, for callers that leave such rows out.
+    ``written`` says that the references come from a CSV: blanks around them count only if ids have some.
 
     The ids' type alone decides how a value is read, and each value by itself. A type that followed from the
     references would let one of them, a secret edge, decide what becomes of the others.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if array.null_count and not each:
         raise GraphError(f"column {name!r} has missing values; drop the rows that lack one")
@@ -149,7 +339,17 @@ def keys_like(array: Column, name: str, ids: Column, *, each: bool = False) -> C
         return pa.array([], ids.type)
     if pa.types.is_int64(ids.type):
         return _each_whole(array) if each else _whole(array)
-    return array if pa.types.is_large_string(array.type) else pa.nulls(len(array), ids.type)
+    text = as_text(array)
+    if text is None:
+        return pa.nulls(len(array), ids.type)
+    return pc.utf8_trim_whitespace(text) if written and not has_blanks(ids) else text
+
+
+def has_blanks(ids: Column) -> bool:
+    """Whether an id begins or ends with a blank."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.not_equal(ids, pc.utf8_trim_whitespace(ids))).as_py())
 
 
 def _whole(array: Column) -> Column:
@@ -303,15 +503,6 @@ def _lists(array: Column, name: str) -> npt.NDArray[Any]:
     return _numbers(array.flatten(), name).reshape(len(array), -1)
 
 
-def _int64(array: Column, name: str) -> Column:
-    import pyarrow as pa
-
-    try:
-        return array.cast(pa.int64())
-    except pa.ArrowInvalid:
-        raise GraphError(f"column {name!r} holds ids beyond 64-bit integers; write them as text") from None
-
-
 def _is_parquet(path: Path) -> bool:
     if path.name.lower().endswith(PARQUET):
         return True
@@ -348,23 +539,79 @@ def _read_parquet(name: str, columns: Sequence[str]) -> Table:
     return pyarrow.parquet.read_table(name, columns=list(columns))
 
 
-def _read_csv(name: str, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
+def _read_csv(name: str, columns: Sequence[str], types: Mapping[str, Any], words: Sequence[str]) -> Table:
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
     def table(types: Mapping[str, Any]) -> Table:
-        # Only an empty field is missing: "NA" is a country code, and "nan" in a column of numbers is refused.
-        convert = csv.ConvertOptions(
+        # Only an empty field is missing here: in a column of ids, "NA" is a name.
+        convert = arrow_csv.ConvertOptions(
             include_columns=list(columns), column_types=types, null_values=[""], strings_can_be_null=True
         )
-        return csv.read_csv(name, convert_options=convert)
+        return arrow_csv.read_csv(name, convert_options=convert)
 
     try:
-        return table(types)
+        found = table(types)
     except pa.ArrowInvalid:  # a value of another type, or rows of different lengths: then it is raised again
-        return table(dict.fromkeys(types, pa.large_string()))
+        found = table(dict.fromkeys(types, pa.large_string()))
+    for place, column in enumerate(found.column_names):
+        if column not in types and pa.types.is_string(found.schema.field(place).type):
+            found = found.set_column(
+                place, column, _typed(found.column(place).cast(pa.large_string()), words)
+            )
+    return found
+
+
+def _typed(values: Any, words: Sequence[str]) -> Any:
+    """Return a column of text as numbers, bools or dates if all values but the missing ones are such."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    there = without_words(values, words)
+    trimmed = pc.utf8_trim_whitespace(there)
+    for kind in (pa.int64(), pa.bool_(), pa.date32(), pa.timestamp("s"), pa.timestamp("ns"), pa.float64()):
+        try:
+            return trimmed.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return there
 
 
 def _unreadable(path: Path) -> GraphError:
-    kind = "parquet" if _is_parquet(path) else "CSV (comma-separated, UTF-8, header row, equal row lengths)"
-    return GraphError(f"{path.name} cannot be read as {kind}; check the file, or save it again as parquet")
+    if _is_parquet(path):
+        return GraphError(
+            f"{path.name} cannot be read as parquet; check the file, or save it again as parquet"
+        )
+    kind = "CSV (comma-separated, UTF-8, header row, equal row lengths)"
+    where = _bad_line(path)
+    return GraphError(
+        f"{path.name} cannot be read as {kind}{where and f': {where}'}; check the file, or save it again as "
+        "parquet"
+    )
+
+
+def _bad_line(path: Path) -> str:
+    """Return the first line of a CSV that cannot be read, by its number alone; empty if none is found."""
+    number = 1
+
+    def lines(file: BinaryIO) -> Iterator[str]:
+        nonlocal number
+        for number, line in enumerate(file, start=1):
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+
+    try:
+        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+            rows = csv.reader(lines(cast(BinaryIO, file)), strict=True)
+            fields = len(next(rows, []))
+            start = number + 1
+            for row in rows:
+                if row and len(row) != fields:
+                    return f"line {start:,} has {len(row):,} fields, and the header has {fields:,}"
+                start = number + 1
+    except UnicodeDecodeError:
+        return f"line {number:,} is not text in UTF-8"
+    except csv.Error:
+        return f"line {number:,} has quotes that do not match"
+    except (OSError, EOFError):
+        pass
+    return ""

@@ -23,8 +23,17 @@ class Given(Protocol):
     def names(self) -> list[str]:
         """Return all column names."""
 
-    def read(self, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
-        """Return some columns; ``types`` as for :func:`files.read`."""
+    @property
+    def written(self) -> bool:
+        """Whether values are text without types, as in a CSV."""
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = files.NULL_VALUES,
+    ) -> Table:
+        """Return some columns; arguments as for :func:`files.read`."""
 
     def released(self) -> str:
         """Return what a table of released edges says of itself."""
@@ -45,9 +54,19 @@ class GivenFile:
         """Return all column names."""
         return files.all_names(self.path)
 
-    def read(self, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
+    @property
+    def written(self) -> bool:
+        """Whether the file is a CSV."""
+        return files.is_csv(self.path)
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = files.NULL_VALUES,
+    ) -> Table:
         """Return some columns of the file."""
-        return files.read(self.path, columns, types)
+        return files.read(self.path, columns, types, null_values)
 
     def released(self) -> str:
         """Return what the file says of itself."""
@@ -73,31 +92,83 @@ class GivenTable:
         if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a lazy frame of polars
             frame = frame.collect()
         speaks = any(hasattr(frame, name) for name in ("__arrow_c_stream__", "__arrow_c_array__"))
-        if not (speaks or isinstance(frame, Mapping | pa.Table) or type(frame).__name__ == "DataFrame"):
+        pandas = type(frame).__name__ == "DataFrame" and hasattr(frame, "columns")
+        if not (speaks or isinstance(frame, Mapping | pa.Table) or pandas):
             raise GraphError(
                 f"{title} is a {type(frame).__name__}; give a frame of pandas, polars or Arrow, or a mapping "
                 "of columns"
             )
+        named = [str(name) for name in getattr(frame, "columns", ())] if pandas else []
+        if (twice := repeated(named)) is not None:
+            raise GraphError(f"{title} has more than one column {twice!r}; rename or drop all but one")
         try:
             table = pa.table(dict(frame)) if isinstance(frame, Mapping) else pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):  # its message quotes values
-            raise GraphError(
-                f"{title} has a column that Arrow cannot hold, such as one of mixed types; give each column "
-                "one type"
-            ) from None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):  # quotes values
+            raise _no_table(frame, title) from None
         return cls(_without_index(table), title)
 
     def names(self) -> list[str]:
         """Return all column names."""
         return list(self.table.column_names)
 
-    def read(self, columns: Sequence[str], types: Mapping[str, Any]) -> Table:
+    @property
+    def written(self) -> bool:
+        """Whether values have no types: those of a frame have."""
+        return False
+
+    def read(
+        self,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        null_values: Sequence[str] = files.NULL_VALUES,
+    ) -> Table:
         """Return some columns."""
         return self.table.select(list(columns))
 
     def released(self) -> str:
         """Return nothing: a frame is never known to be released."""
         return ""
+
+
+def _no_table(frame: Any, title: str) -> GraphError:
+    """Return which column of a frame Arrow cannot hold, and why."""
+    import pyarrow as pa
+
+    names = list(frame.keys()) if hasattr(frame, "keys") else []
+    for name in names:
+        try:
+            values = frame[name]
+            pa.table({str(name): values}) if isinstance(frame, Mapping) else pa.table(frame[[name]])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, KeyError):
+            return GraphError(f"column {name!r} of {title} {reason(frame[name])}")
+    lengths = {len(frame[name]) for name in names if hasattr(frame[name], "__len__")}
+    if len(lengths) > 1:
+        return GraphError(f"the columns of {title} are of different lengths; give each one value per row")
+    return GraphError(f"{title} cannot be converted to an Arrow table; give it as one (pyarrow.Table)")
+
+
+def reason(values: Any) -> str:
+    """Return why Arrow cannot hold a column, and how it can."""
+    kind = str(getattr(values, "dtype", ""))
+    if kind.startswith("Sparse"):
+        return "is sparse; make it dense first: column.sparse.to_dense()"
+    if "complex" in kind:
+        return "holds complex numbers; give their real and imaginary parts as two columns"
+    if not hasattr(values, "__len__") or isinstance(values, str):
+        return f"is a {type(values).__name__}; give a list or an array with one value per row"
+    if getattr(values, "ndim", 1) != 1:
+        return "has more than one dimension; give one value, or one list, per row"
+    try:
+        kinds = sorted({type(one).__name__ for one in values if one is not None})
+    except TypeError:
+        kinds = []
+    if kinds == ["complex"]:
+        return "holds complex numbers; give their real and imaginary parts as two columns"
+    if kinds == ["int"]:
+        return "holds integers beyond 64 bits; write them as text: column.astype(str)"
+    if len(kinds) > 1:
+        return f"has values of mixed types ({', '.join(kinds[:4])}); give it one type: column.astype(str)"
+    return f"holds values ({', '.join(kinds) or kind}) that are no numbers, text or dates; convert or drop it"
 
 
 def repeated(names: Sequence[str]) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graphveil.errors import GraphError
 from graphveil.tables import files
+from graphveil.tables.features import is_index
 from graphveil.tables.files import Column
 from graphveil.tables.given import Given
 from graphveil.tables.look import Roles
@@ -52,9 +53,10 @@ def guess_roles(nodes: Given, edges: Given, named: Mapping[str, str | None]) -> 
 
 def _id_of(nodes: Given, names: Sequence[str], taken: Sequence[str]) -> str:
     """Return the column that is called like ids, or else the first whose values are distinct."""
-    free = [name for name in names if name not in taken]
+    free = [name for name in names if name not in taken and not is_index(name)]
     called = _called(_IDS, free)
-    table = nodes.read(free, {})
+    types = {called: files.AS_WRITTEN} if nodes.written and called is not None else {}
+    table = nodes.read(free, types, ("",))
     order = [called, *free] if called is not None else free
     for name in order:
         if _distinct(files.column(table, name), name):
@@ -65,8 +67,11 @@ def _id_of(nodes: Given, names: Sequence[str], taken: Sequence[str]) -> str:
 
 
 def _distinct(column: Column, name: str) -> bool:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not (pa.types.is_integer(column.type) or pa.types.is_large_string(column.type)):
+        return False
     try:
         return len(pc.unique(files.keys(column, name))) == len(column)
     except GraphError:

@@ -11,32 +11,38 @@ import numpy.typing as npt
 
 from graphveil.errors import GraphError
 from graphveil.tables import files
-from graphveil.tables.files import Column, Table
+from graphveil.tables.files import AS_WRITTEN, NULL_VALUES, Column, Table
+
+__all__ = ["AS_WRITTEN", "CLASSES_FROM_LABELS", "UNLABELLED", "class_codes", "listed", "text"]
 
 UNLABELLED = -1
 CLASSES_FROM_LABELS = (
     "the list of classes was read from the labels and is treated as public: a class of one node alone shows "
     "that somebody has its label, which classes named beforehand would not"
 )
-AS_WRITTEN = "large_string"  # the type that a CSV's labels are read as
 
 _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 
 
 def class_codes(
-    table: Table, name: str | None, classes: Sequence[str] | None
+    table: Table,
+    name: str | None,
+    classes: Sequence[str] | None,
+    null_values: Sequence[str] = NULL_VALUES,
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return the class of every node, -1 where there is none, and the class names.
 
-    Labels outside ``classes``, if these are given, are like missing ones.
+    Labels outside ``classes``, if these are given, are like missing ones. Text among ``null_values`` is a
+    missing label, unless ``classes`` names it.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if name is None:
         return np.full(table.num_rows, UNLABELLED), tuple(dict.fromkeys(map(str, classes or ())))
-    column = _labels(files.column(table, name), name)
+    words = [word for word in null_values if word not in map(str, classes or ())]
+    column = files.without_words(_labels(files.column(table, name), name), words)
     if classes is None and pa.types.is_large_string(column.type) and files.too_long(column):
         raise GraphError(f"column {name!r} holds a label of more than 1,000 bytes; is it the label column?")
     # Distinct values alone go through Python: there are as many as classes, and not as many as nodes.
@@ -91,3 +97,13 @@ def _sorted(names: list[str]) -> list[str]:
     if all(_NUMBER.fullmatch(name) for name in numbers):
         return sorted(numbers, key=lambda name: (Decimal(name), name))
     return sorted(set(names))
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return the classes, the first of them where there are many.
+
+    >>> listed(["blue", "red"])
+    '2 classes: blue, red'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{len(names):,} class{'es' * (len(names) != 1)}: {', '.join(names[:most])}{more}"

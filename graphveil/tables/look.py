@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphveil.errors import GraphError, TableError
+from graphveil.errors import ConfigError, GraphError, TableError
 from graphveil.tables import edges as edge_tables
 from graphveil.tables import files, labels
 from graphveil.tables.choices import ADD, Choices
 from graphveil.tables.edges import Ends
 from graphveil.tables.encoding import ColumnRule, Encoding, Matrix, encode
-from graphveil.tables.features import Features
+from graphveil.tables.features import Features, is_index, like_ids
 from graphveil.tables.files import Column, Table
 from graphveil.tables.given import Given, repeated
 from graphveil.tables.roles import check_distinct, distinct_ids
@@ -38,6 +38,19 @@ class Roles:
     split: str | None = None
     weight: str | None = None
     aside: tuple[str, ...] = ()  # columns of the nodes that are no features, if they are there
+
+    def check(self, classes: object = None) -> None:
+        """Require that columns and classes are named by text.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        for role in ("id", "source", "target", "label", "split", "weight"):
+            name = getattr(self, role)
+            if not isinstance(name, str | None):
+                raise ConfigError(f"{role}= names a column by text, not by a {type(name).__name__}")
+        if classes is not None and (isinstance(classes, str) or not isinstance(classes, Iterable)):
+            raise ConfigError(f"classes= must be a list of labels, not a {type(classes).__name__}")
 
     @property
     def of_nodes(self) -> dict[str, str]:
@@ -71,7 +84,12 @@ class Look:
     columns: list[ColumnFact] = field(default_factory=list)
     rules: tuple[ColumnRule, ...] = ()
     features: list[Column] = field(default_factory=list)
+    like_ids: list[str] = field(
+        default_factory=list
+    )  # features that look like telephone numbers and the like
     ids: Column | None = None
+    id_type: Any = None  # of the column of ids, before they were read
+    written: bool = False  # whether the ids come from a CSV
     y: npt.NDArray[np.int64] | None = None
     class_names: tuple[str, ...] = ()
     parts: list[str | None] | None = None
@@ -126,7 +144,7 @@ def look(
         private_records: whether records are protected, so that no rule may be read from them.
         private_edges: whether edges are, so that none may name a node that is on no list.
     """
-    found = Look(choices=choices)
+    found = Look(choices=choices, written=nodes.written)
     try:
         names = _names(nodes, list(roles.of_nodes.values()), found)
         edge_names = _names(edges, roles.of_edges, found)
@@ -153,6 +171,8 @@ def look(
         ignored_nodes=tuple(name for name in names if name not in {*roles.of_nodes.values(), *_of(found)}),
         ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
         unknown_ids=choices.unknown_ids,
+        null_values=choices.null_values,
+        like_ids=tuple(found.like_ids),
         nodes_from_edges=choices.unknown_ids == ADD and listed is None,
     )
     return found
@@ -188,20 +208,24 @@ def _look_at_nodes(
     taken = {*roles.of_nodes.values(), *roles.aside}
     try:
         chosen = features.chosen(given.title, names, list(roles.of_nodes.values()), taken)
-        types = dict.fromkeys(features.as_written(chosen), labels.AS_WRITTEN)
-        if roles.label is not None:
-            types[roles.label] = labels.AS_WRITTEN
-        table = given.read([*roles.of_nodes.values(), *chosen], types)
+        written = [*features.as_written(chosen), *roles.of_nodes.values()]
+        types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}
+        table = given.read([*roles.of_nodes.values(), *chosen], types, found.choices.words)
+        table = _without_words(table, chosen, features, found.choices.words)
         if table.num_rows == 0:
             raise GraphError(f"{given.title} has no rows, so the graph has no nodes; give at least one")
     except GraphError as error:
         found.problems.append(str(error))
         return
+    found.id_type = files.column(table.slice(0, 0), roles.id).type
     table = _with_listed(found, table, roles.id, listed)
-    for role, name in roles.of_nodes.items():
-        found.columns.append(ColumnFact("nodes", name, _type(table, name), role))
     _collect(found, lambda: _take_ids(found, table, roles.id))
     _collect(found, lambda: _take_labels(found, table, roles.label, classes))
+    for role, name in roles.of_nodes.items():
+        words = (
+            role if role != "label" or not found.class_names else f"label: {labels.listed(found.class_names)}"
+        )
+        found.columns.append(ColumnFact("nodes", name, _type(table, name), words))
     if roles.split is not None:
         split = roles.split
         _collect(found, lambda: _take_split(found, table, split))
@@ -214,10 +238,38 @@ def _look_at_nodes(
         if rule is not None:
             rules.append(rule)
             found.features.append(files.column(table, name))
+            if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
+                found.like_ids.append(name)
     found.rules = tuple(rules)
     for name in names:
         if name not in {*roles.of_nodes.values(), *chosen}:
-            found.columns.append(ColumnFact("nodes", name, "", "ignored"))
+            becomes = "ignored: the index of a pandas frame" if is_index(name) else "ignored"
+            found.columns.append(ColumnFact("nodes", name, "", becomes))
+
+
+def _without_words(table: Table, chosen: Sequence[str], features: Features, words: Sequence[str]) -> Table:
+    """Return the table with the words for a missing value removed from text that becomes features."""
+    import pyarrow as pa
+
+    for name in dict.fromkeys(chosen):
+        if not pa.types.is_string(table.schema.field(name).type) and not _may_be_text(table, name):
+            continue
+        known = features.named_values(name)
+        try:
+            values = files.column(table, name)
+        except GraphError:
+            continue  # reported when the column is looked at
+        kept = files.without_words(values, [word for word in words if word not in known])
+        table = table.set_column(table.column_names.index(name), name, pa.chunked_array([kept]))
+    return table
+
+
+def _may_be_text(table: Table, name: str) -> bool:
+    import pyarrow as pa
+
+    kind, types = table.schema.field(name).type, pa.types
+    tests = (types.is_large_string, types.is_string_view, types.is_dictionary, types.is_binary)
+    return any(test(kind) for test in (*tests, types.is_large_binary))
 
 
 def _collect(found: Look, step: Any) -> None:
@@ -232,7 +284,7 @@ def _take_ids(found: Look, table: Table, name: str) -> None:
 
 
 def _take_labels(found: Look, table: Table, name: str | None, classes: Sequence[str] | None) -> None:
-    found.y, found.class_names = labels.class_codes(table, name, classes)
+    found.y, found.class_names = labels.class_codes(table, name, classes, found.choices.words)
 
 
 def _take_split(found: Look, table: Table, name: str) -> None:
@@ -240,7 +292,8 @@ def _take_split(found: Look, table: Table, name: str) -> None:
     import pyarrow as pa
 
     try:
-        words = files.column(table, name).cast(pa.large_string()).to_pylist()
+        texts = files.column(table, name).cast(pa.large_string())
+        words = files.without_words(texts, found.choices.words).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         words = [""]
     parts = [None if word is None else SPLIT_WORDS.get(word.strip().lower(), "") for word in words]
@@ -282,15 +335,17 @@ def _look_at_edges(found: Look, given: Given, roles: Roles, features: Features) 
     """Read the ends of all edges as places of nodes, and collect what is wrong with them."""
     assert found.ids is not None
     try:
-        ends, problems = edge_tables.read_ends(
-            given, roles.of_edges, found.ids, roles.id, found.choices.unknown_ids
+        nodes = edge_tables.NodeIds(found.ids, roles.id, found.id_type, found.written)
+        ends, problems, dropping = edge_tables.read_ends(
+            given, roles.of_edges, nodes, found.choices.unknown_ids
         )
     except GraphError as error:
         found.problems.append(str(error))
         return
     for words in problems:
         found.problems.append(words)
-        features.drop_unknown()
+        if dropping:
+            features.drop_unknown()
     found.ends = ends
     if ends.added is not None and len(ends.added):
         _add_rows(found, features, ends.added)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from graphveil.tables import files
@@ -31,7 +32,7 @@ def listed_ids(path: Path | None, id: str) -> Column | None:
     if path is None:
         return None
     check_columns(path, [id])
-    return files.column(files.read(path, [id]), id)
+    return files.column(files.read(path, [id], files.id_types(path, [id])), id)
 
 
 def look_at_files(
@@ -50,6 +51,8 @@ def look_at_files(
 
     The other arguments are those of :func:`~graphveil.tables.look.look`.
     """
+    if encoding is not None and choices.null_values is None:
+        choices = replace(choices, null_values=encoding.null_values)
     return look(
         *given_files(nodes, edges),
         roles,

@@ -71,7 +71,8 @@ def test_weights_stay_with_their_edges() -> None:
     assert entries(graph.with_split(*torch.eye(3, 4, dtype=torch.bool)).adjacency) == entries(graph.adjacency)
     back = Graph.from_pyg(graph.to_pyg(), max_weight=4)
     assert entries(back.adjacency) == entries(graph.adjacency)
-    assert Graph.from_pyg(graph.to_pyg()).adjacency.weights is None
+    with pytest.raises(GraphError, match="'edge_weight', which would be ignored"):
+        Graph.from_pyg(graph.to_pyg())
     bare = graph.adjacency.without_weights()
     assert (bare.weights, bare.max_weight, bare.edge_set) == (None, None, graph.edge_set)
 

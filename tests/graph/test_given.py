@@ -58,8 +58,8 @@ def test_an_index_of_pandas_is_no_feature_and_its_categories_are_read():
     [
         (3, "nodes is a int; give a frame"),
         (pd.DataFrame({"user": ["u1", 2, SECRET], "team": ["a", "b", "a"]}), "one type"),
-        (NODES | {"note": [SECRET] * 3}, "categories=['note']"),
-        (NODES | {"age": [1, 10**30, 2]}, "one type"),
+        (NODES | {"note": [SECRET] * 3}, "drop=['note']"),
+        (NODES | {"age": [1, 10**30, 2]}, "column 'age' of nodes holds integers beyond 64 bits"),
     ],
 )
 def test_what_is_no_table_is_refused_without_a_value(nodes, words):

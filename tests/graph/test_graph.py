@@ -208,7 +208,9 @@ class TestPyg:
         with pytest.raises(GraphError, match=f"'{part}'.*; set data.{part}"):
             Graph.from_pyg(data)
 
-    @pytest.mark.parametrize("edges", [[[0], [1]], torch.tensor([0, 1]), np.zeros((2, 1)), torch.zeros(1, 2)])
+    @pytest.mark.parametrize(
+        "edges", [[[0.5], [1]], torch.tensor([0, 1]), np.zeros((2, 1)), torch.zeros(1, 2)]
+    )
     def test_edges_are_a_tensor_of_two_rows(self, edges):
         data = path().to_pyg()
         data.edge_index = edges

@@ -58,6 +58,7 @@ class Preview:
     noise_std: tuple[float, ...]
     delta_source: str
     estimate: Estimate | None = None
+    class_names: tuple[str, ...] = ()
     encoding: Encoding | None = None  # which columns of a table are features, and how
     sample: str = ""  # which nodes are learned from, if not all training nodes
     public: str = ""  # of edges that are told from private ones: how many there are
@@ -91,6 +92,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         stages=stages_of(plan),
         noise_std=() if plan is None else tuple(plan.noise_std),
         delta_source=_delta_source(model, guarantee, graph.num_nodes),
+        class_names=graph.class_names,
         encoding=graph.encoding,
         sample=model.learns_from(split),
         public="" if split.public is None else _public_words(split),

@@ -50,17 +50,25 @@ def receive_on_edges(
     ends, public = _ends(edges, source, target), None if nodes is None else _public(nodes, id)
     others = {f"{name!r} of the edges": end for name, end in ends.items()}
     others |= {} if public is None else {f"{id!r} of the nodes": public[0]}
-    for name, other in others.items():
-        if other.type != ids.type:
-            raise GraphError(
-                f"column {name} and column {id!r} of the messages are of different types "
-                f"({other.type} and {ids.type}); write both as text or both as whole numbers"
-            )
+    if any(other.type != ids.type for other in others.values()):
+        # A CSV has text alone. A message is bound to the text of its id, so whole numbers match as text, too.
+        ids, others = _text(ids), {name: _text(other) for name, other in others.items()}
+        ends = {name: _text(end) for name, end in ends.items()}
+        public = None if public is None else (_text(public[0]), public[1])
     received = receive(survey, ids, texts, others=pa.concat_arrays(list(others.values())))
     tail, head = (_positions(end, received.ids) for end in ends.values())
     count = received.collector.nodes
     adjacency = Adjacency.from_edges(tail, head, num_nodes=count, directed=directed)
     return received, adjacency, None if public is None else _in_order(public, received.ids)
+
+
+def _text(ids: "Column") -> "Column":
+    """Return ids as text."""
+    from graphveil.tables.files import as_text
+
+    text = as_text(ids)
+    assert text is not None  # ids are whole numbers or text
+    return text
 
 
 def _check_features(survey: "Survey", nodes: Path | None) -> None:
@@ -80,7 +88,7 @@ def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
 
     columns = feature_columns(path, [id], None, ())
     check_columns(path, [id, *columns])
-    table = tables.read(path, [id, *columns])
+    table = tables.read(path, [id, *columns], tables.id_types(path, [id]))
     return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)
 
 
@@ -103,7 +111,7 @@ def _ends(path: Path, source: str, target: str) -> dict[str, "Column"]:
     from graphveil.tables.roles import check_columns
 
     check_columns(path, [source, target])
-    table = tables.read(path, [source, target])
+    table = tables.read(path, [source, target], tables.id_types(path, [source, target]))
     if table.num_rows == 0:
         raise GraphError(f"{path.name} has no rows, so there are no edges to learn from; give at least one")
     return {name: tables.keys(tables.column(table, name), name) for name in (source, target)}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphveil.tables.look import Look, Roles
 
 _COLUMNS = ("id", "label", "source", "target")
-_CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "node_ids")
+_CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "null_values", "node_ids")
 _RECORDS = "node-"  # how units that protect records are called
 _PATHS = ("root", "folder", "nodes", "edges", "node_ids")
 
@@ -42,6 +42,7 @@ class Source:
     categories: str | None = None
     missing: str | None = None
     unknown_ids: str | None = None
+    null_values: str | None = None
     node_ids: Path | None = None
     classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
     to_predict: bool = False  # no label is needed then
@@ -95,6 +96,7 @@ class Source:
             self.categories or (),
             self.missing or REFUSE,
             self.unknown_ids or REFUSE,
+            self.null_values,
         )
 
     @property

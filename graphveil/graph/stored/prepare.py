@@ -57,6 +57,7 @@ def prepare(
     categories: Categories = (),
     missing: str = REFUSE,
     unknown_ids: str = REFUSE,
+    null_values: Named | None = None,
     classes: Sequence[str] | None = None,
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
@@ -72,7 +73,8 @@ def prepare(
         nodes: a parquet or CSV file.
         edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
         out: the folder, which nobody but its owner may read: it is as private as the tables.
-        id, source, target, directed, label, split, features, drop, categories, missing, classes: as for
+        id, source, target, directed, label, split, features, drop, categories, missing, null_values,
+            classes: as for
             :func:`~graphveil.graph.files.read_graph`.
         unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
         memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
@@ -101,7 +103,7 @@ def prepare(
         refuse_unlabelled()
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
-    choices = Choices.of(features, drop, categories, missing, REFUSE)
+    choices = Choices.of(features, drop, categories, missing, REFUSE, null_values)
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(f"{given} lies in {folder}, whose files are written anew; name another folder")
@@ -129,6 +131,12 @@ def prepare(
                 graph = _without_edges(found, directed, classes is not None, name)
                 manifest = first_manifest(folder, graph, said, block_rows, _released(files))
             manifest = _with_edges(folder, manifest, known)
+            if not manifest.edges and known.drop_unknown and any(map(tables.has_rows, files)):
+                shutil.rmtree(folder, ignore_errors=True)
+                raise GraphError(
+                    "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
+                    "write the ids of both tables alike, and check --id, --source and --target"
+                )
             manifest = finished(folder, manifest, inputs)
     return Prepared(folder, manifest.nodes, manifest.edges // (1 if directed else 2))
 

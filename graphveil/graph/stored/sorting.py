@@ -19,7 +19,7 @@ import numpy as np
 from graphveil._files import name_in_utf8
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph.stored.writing import SHIFT, Keys, full_disk
-from graphveil.tables.files import CSV, PARQUET, Column, column_names
+from graphveil.tables.files import CSV, PARQUET, Column, column_names, has_blanks
 
 if TYPE_CHECKING:
     import duckdb
@@ -123,7 +123,9 @@ class EdgeTables:
         """Return the query of the two ends in one file, by its own columns and their kinds."""
         table = _table_of(file, self._columns(file))
         kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
-        ends = (self._id(name, kinds[name]) for name in (self.source, self.target))
+        ends = (
+            self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target)
+        )
         named = ", ".join(f"{end} AS {name}" for end, name in zip(ends, _ENDS, strict=True))
         return f"SELECT {named} FROM {table}"
 
@@ -137,7 +139,7 @@ class EdgeTables:
                 )
         return names
 
-    def _id(self, name: str, found: str) -> str:
+    def _id(self, name: str, found: str, *, written: bool) -> str:
         """Return the expression of an end as an id of the nodes' kind, NULL where a value is none."""
         import pyarrow as pa
 
@@ -146,11 +148,17 @@ class EdgeTables:
             return f"CAST(NULL AS {'BIGINT' if whole else 'VARCHAR'})"
         if whole and found in _WHOLE:
             return f"TRY_CAST({column} AS BIGINT)"
-        if found != "VARCHAR":
+        if not whole and (
+            found in (*_WHOLE, "BOOLEAN", "DATE", "TIME", "UUID") or found.startswith("DECIMAL")
+        ):
+            return f"CAST({column} AS VARCHAR)"
+        if found == "BLOB":  # UTF-8 as older writers store it
+            column = f"decode({column})"
+        elif found != "VARCHAR":
             kind = "whole numbers" if whole else "text"
             raise GraphError(f"column {name!r} of the edges is {found}, and the nodes' ids are {kind}")
         if not whole:
-            return column
+            return f"trim({column}, {_SPACES})" if written and not has_blanks(self.ids) else column
         number = f"trim({column}, {_SPACES})"
         return f"CASE WHEN regexp_full_match({number}, '-?[0-9]+') THEN TRY_CAST({number} AS BIGINT) END"
 

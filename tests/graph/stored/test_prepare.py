@@ -397,9 +397,9 @@ def test_a_column_without_any_value_is_one_of_no_ids(tmp_path: Path, kind: str) 
     write(pa.table({"a": pa.nulls(2), "b": pa.nulls(2)}), tmp_path / "none.parquet")
     with pytest.raises(GraphError, match="ids that no node has, or none"):
         prepare(nodes, [tmp_path / "none.parquet"], tmp_path / "g", **COLUMNS)
-    assert not prepare(
-        nodes, [tmp_path / "none.parquet"], tmp_path / "g", unknown_ids="drop", **COLUMNS
-    ).edges
+    with pytest.raises(GraphError, match="no edge has both ends among the nodes"):
+        prepare(nodes, [tmp_path / "none.parquet"], tmp_path / "g", unknown_ids="drop", **COLUMNS)
+    assert not (tmp_path / "g").exists()
 
 
 @pytest.mark.parametrize("memory", ["abc", "0", "0GB", "-1GB", "1GB'"])

@@ -1,0 +1,89 @@
+"""Two CSV files as they come: `check`, the command that it prints, `predict`, and a join by id."""
+
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.command import Invoke, calling, write
+
+PEOPLE = 240
+WORDS = ["NULL", "N/A", ""]
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return calling(capsys)
+
+
+@pytest.fixture
+def ids(tmp_path: Path) -> list[str]:
+    """Write two tables of people who know others of their own team, mostly."""
+    rng = np.random.default_rng(0)
+    team = rng.integers(0, 2, PEOPLE)
+    ids = [f"{number:05d}" for number in range(PEOPLE)]
+    rows = [["", "customer_id", "team", "income", "signup", "country", "notes", "note"]]
+    for number, (one, own) in enumerate(zip(ids, team, strict=True)):
+        label = WORDS[number % 3] if number % 8 == 0 else ["north", "south"][own]
+        income = "NULL" if number % 17 == 0 else f"{20_000 + 9_000 * own + rng.integers(0, 4_000)}"
+        day = f"20{10 + number % 14}-0{1 + number % 9}-1{number % 9}"
+        rows.append([str(number), one, label, income, day, "DE", "", f"likes tea {number}"])
+    write(tmp_path / "people.csv", rows)
+    ends = [(rng.integers(PEOPLE), rng.integers(PEOPLE)) for _ in range(4 * PEOPLE)]
+    same = [(u, v) for u, v in ends if team[u] == team[v]]
+    write(tmp_path / "knows.csv", [["from", "to"], *([ids[u], ids[v]] for u, v in same)])
+    return ids
+
+
+def test_the_command_that_check_prints_trains_and_no_id_is_lost(invoke: Invoke, ids: list[str]) -> None:
+    tables = ["--nodes", "people.csv", "--edges", "knows.csv", "--id", "customer_id", "--label", "team"]
+    checked = invoke("check", *tables, "--json")
+    assert checked.code == 1
+    facts = {fact["name"]: fact["becomes"] for fact in checked.json["columns"] if fact["table"] == "nodes"}
+    assert facts["team"] == "label: 2 classes: north, south"
+    assert facts["signup"] == "feature: years since 2000" and facts[""].startswith("ignored: the index")
+    problems = "\n".join(checked.json["problems"])
+    assert "column 'notes' is empty" in problems and "'income' has missing values" in problems
+    words = shlex.split(checked.json["command"])
+    dropped = words[words.index("--drop") + 1].split(",")
+    assert {"notes", "note"} <= set(dropped) and "income" not in dropped and "--categories" not in words
+    trained = invoke(*words[1:], "--out", "run", "--seed", 0, "--set", "distil=false")
+    assert trained.code == 0, trained.err
+    assert re.search(r"classes.*2 classes: north, south", trained.out + trained.err)
+    assert invoke("predict", "run", "--out", "predictions.csv").code == 0
+    assert invoke("predict", "run", "--out", "predictions.parquet").code == 0
+    with Path("predictions.csv").open() as file:
+        assert [row["node"] for row in csv.DictReader(file)] == ids
+    people = pd.read_csv("people.csv", dtype=str)
+    for found in (
+        pd.read_csv("predictions.csv", dtype={"node": str}),
+        pd.read_parquet("predictions.parquet"),
+    ):
+        joined = people.merge(found, left_on="customer_id", right_on="node", validate="one_to_one")
+        assert len(joined) == PEOPLE and set(joined.prediction) == {"north", "south"}
+        known = joined[joined.team.isin(["north", "south"])]
+        assert (known.prediction == known.team).mean() > 0.5
+    free = invoke("check", *tables, "--source", "from", "--target", "to", *words[words.index("--drop") :])
+    assert free.code == 0, free.out
+
+
+def test_the_trained_words_for_missing_values_hold_in_predict(invoke: Invoke, ids: list[str]) -> None:
+    text = Path("people.csv").read_text().replace("NULL", "unknown")
+    Path("people.csv").write_text(text)
+    columns = ["--id", "customer_id", "--source", "from", "--target", "to"]
+    tables = ["--nodes", "people.csv", "--edges", "knows.csv", *columns]
+    choice = ["--null-values", "unknown,N/A", "--drop", "notes,note,country", "--missing", "indicator"]
+    private = ["--unit", "undirected-edge", "--epsilon", 1, "--delta", 1e-6, "--no-baseline"]
+    quick = ["--set", "epochs=2", "--set", "encoder_epochs=2"]
+    trained = invoke("train", "gap", *tables, "--label", "team", *choice, *private, *quick, "--out", "run")
+    assert trained.code == 0, trained.err
+    answer = invoke("predict", "run", *tables, "--out", "again.csv")
+    assert answer.code == 0, answer.err
+    with Path("again.csv").open() as file:
+        assert [row["node"] for row in csv.DictReader(file)] == ids
