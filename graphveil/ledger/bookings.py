@@ -15,7 +15,7 @@ import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
+from functools import partial
 from shlex import quote
 from typing import Any
 
@@ -182,7 +182,7 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
         "slack": entry.slack,
     }
 
-    def task(line: sa.Connection) -> Receipt | None:
+    def task(line: sa.Connection, *, recording: bool) -> Receipt | Account | None:
         chain = Chain.read(line, name, lock=recording)
         known = reservation(line, name, entry.release_id)
         if known is not None:
@@ -200,14 +200,20 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
                 open_account_in(chain, unit, None)
         after = account.total.plus(cost)
         if account.limit is not None and not after.fits(account.limit):
-            raise BudgetError(_refusal(account, entry, cost))
+            return account
         if not recording:
             return None
         number, head = chain.add(RESERVE, body)
         update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))
         return Receipt(name, unit, entry.release_id, number, head)
 
-    return store.write(task) if recording else store.read(task)
+    # What does not fit is found, and costly compositions are made, before others are locked out.
+    found = store.read(partial(task, recording=False))
+    if recording and not isinstance(found, Account):
+        found = store.write(partial(task, recording=True))
+    if isinstance(found, Account):
+        raise BudgetError(_refusal(found, entry, cost))
+    return found
 
 
 def commit(store: Store, name: str, reference: str) -> None:
@@ -281,25 +287,27 @@ def _check_unlimited(chain: Chain, unit: str) -> None:
 
 
 def _refusal(account: Account, entry: Entry, cost: Total) -> str:
+    """Return why a release does not fit, and the largest one of its kind that does."""
     limit = account.limit
     assert limit is not None
+    delta = delta_up(float(limit.delta))
     said = (
         f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
         f"{figure_up(cost.epsilon(limit.delta))}, and {figure_up(account.total.epsilon(limit.delta))} of "
-        f"{limit.epsilon} at delta {delta_up(float(limit.delta))} are spent under unit {account.unit!r}; "
+        f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "
     )
+    room = account.total.room(limit, entry)
+    if room:
+        return said + (
+            f"For a release like it, epsilon {room:g} at that delta would still fit. Reduce epsilon, or raise "
+            "the limit (graphveil ledger raise). No privacy budget was spent."
+        )
     if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
         return said + (
-            "together they have no epsilon at that delta, so no smaller epsilon would fit; raise the limit's "
-            "delta (graphveil ledger raise)"
+            "Together they have no epsilon at that delta, so no smaller epsilon would fit. Raise the limit's "
+            "delta (graphveil ledger raise). No privacy budget was spent."
         )
     return said + (
-        f"epsilon {_down(account.total.room(limit, entry))} would still fit, and "
-        f"{account.total.left_for(entry, limit)} "
-        "such releases; ask for less, or raise the limit (graphveil ledger raise)"
+        "Nothing is left for a release like it. Raise the limit (graphveil ledger raise). No privacy budget "
+        "was spent."
     )
-
-
-def _down(value: float) -> str:
-    """Return what would still fit, rounded down: what is printed has to fit."""
-    return f"{Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value):g}"
