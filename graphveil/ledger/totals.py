@@ -33,6 +33,7 @@ from graphveil.privacy.serialization import events_from_plain, events_to_plain
 _HALVINGS = 80  # of a release, until it fits or counts as none
 _SEARCHES = 12  # halvings between the largest release that was seen to fit and twice as much
 _FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
+_MOST_RELEASES = 10**7  # of one kind in an account
 _LARGEST = float(1 << 40)  # size of a release that is searched for
 
 
@@ -109,11 +110,16 @@ class Total:
         left = exact(limit.delta) - self.slack
         if left < 0:
             return False
-        epsilon = exact(limit.epsilon)
-        if self._sum_of_epsilons(left) <= epsilon:
+        if self.adds_up_to(limit):
             return True
+        epsilon = exact(limit.epsilon)
         larger = _epsilon_of_larger(*self._rounded_up, _rounded(left, up=False))
         return larger <= epsilon or self._composed(left) <= epsilon
+
+    def adds_up_to(self, limit: Limit) -> bool:
+        """Whether all of it keeps within a limit by adding up alone, which takes no time."""
+        left = exact(limit.delta) - self.slack
+        return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
 
     def epsilon(self, delta: Decimal | float) -> float:
         """Return the smallest epsilon that all of it keeps at this delta; infinity if there is none."""
@@ -142,7 +148,7 @@ class Total:
 
     def _room_of_bounded(self, limit: Limit, one: "Total") -> float:
         """Return the room for releases whose epsilons add up: for one whose epsilon is their sum."""
-        lost = sum((_parsed(kind).delta * n for kind, n in one.others.items() if not _is_pure(kind)), 0.0)
+        lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
         pure = all(map(_is_pure, one.others))
 
         def bounded(epsilon: float) -> Total:
@@ -184,7 +190,7 @@ class Total:
         return low
 
     def _scaled(self, share: float) -> "Total":
-        """Return releases of the same kinds, each of which moves this share of what it moved over its noise."""
+        """Return releases of the same kinds, each with its noise divided by this share."""
         scaled, others = Fraction(share) ** 2 * self.mu_squared, dict[str, int]()
         for kind, count in self.others.items():
             for part in compose(_smaller(_parsed(kind), share)).events:
@@ -197,8 +203,13 @@ class Total:
 
     @classmethod
     def from_plain(cls, record: Mapping[str, Any]) -> "Total":
-        """Return what :meth:`as_plain` wrote."""
-        return cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        """Return what :meth:`as_plain` wrote; raises ValueError for what it did not write."""
+        found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
+        counts = all(type(n) is int and 0 < n <= _MOST_RELEASES for n in found.others.values())
+        if not sums or not counts or any(_kind(_parsed(kind)) != kind for kind in found.others):
+            raise ValueError("a total is sums and counts of events")
+        return found
 
     @cached_property
     def event(self) -> Event:
@@ -212,7 +223,7 @@ class Total:
 
     @cached_property
     def _known(self) -> dict[Fraction, float]:
-        """What :meth:`epsilon` has returned, by what was left of delta: composing many kinds takes seconds."""
+        """Results of :meth:`epsilon` by what was left of delta: to compose many kinds takes seconds."""
         return {}
 
     @property
