@@ -179,8 +179,9 @@ def test_predictions_of_other_graphs_and_released_graphs_are_booked(
 ) -> None:
     assert invoke(*gap, "--epsilon", "1", "--out", "a").code == 0
     other = other_of(files)
-    asked = invoke("predict", "a", *other, "--json").json["ledger"]
-    assert (asked["releases"], asked["receipts"][0]["unit"]) == (1, "undirected-edge")
+    asked = invoke("predict", "a", *other, "--json").json["ledger"]  # of the same people: one account
+    assert (asked["releases"], len(asked["receipts"])) == (2, 1)
+    assert asked["receipts"][0]["unit"] == "undirected-edge"
     ends = ["--nodes", other[1], "--edges", other[3], "--id", "user", "--source", "a", "--target", "b"]
     noisy = [
         "perturb",
@@ -195,7 +196,7 @@ def test_predictions_of_other_graphs_and_released_graphs_are_booked(
         "--json",
     ]
     perturbed = invoke(*noisy).json["ledger"]
-    assert (perturbed["data_set"], perturbed["releases"]) == (asked["data_set"], 2)
+    assert (perturbed["data_set"], perturbed["releases"]) == (asked["data_set"], 3)
     assert (perturbed["epsilon"] or 0) > 1  # read off at delta 0, as this one is sold, the first has no bound
     assert invoke("predict", "a", "--ledger", "friends").code == 2
 
@@ -297,15 +298,38 @@ def test_a_narrow_screen_does_without_bars_and_times() -> None:
         (["init", "friends"], "pass --unit"),
         (["init", "friends", "--unit", "undirected-edge", "--epsilon", "1"], "--epsilon and --delta"),
         (["init", "friends", "--unit", "none"], "protects nothing"),
-        (["show", "nobody"], "registered: none yet"),
+        (["show", "nobody"], "there is no ledger at"),
         (["raise", "nobody", "--unit", "undirected-edge"], "pass --unit, --epsilon and --delta"),
-        (["verify", "nobody"], "has no data set"),
-        (["verify"], "has no data set, so there is nothing to verify; check --ledger"),
-        (["show", "no body"], "`graphveil ledger init 'no body' --unit"),
+        (["verify", "nobody"], "there is no ledger at"),
+        (["verify"], "there is no ledger at"),
+        (["unbind", "nobody"], "there is no ledger at"),
+        (["backup", "copy.sqlite"], "there is no ledger at"),
+        (["restore", "copy.sqlite"], "there is no backup at copy.sqlite"),
+        (["check-runs", "runs"], "runs is no folder"),
         (["export", "nobody", "--out", "/dev/null/book.jsonl"], "cannot be made there"),
     ],
 )
 def test_misuse_is_one_line(invoke: Invoke, arguments: list[str], words: str) -> None:
+    refused = invoke("ledger", *arguments)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert words in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "nobody"], "registered: none yet"),
+        (["verify", "nobody"], "has no data set"),
+        (["verify"], "has no data set, so there is nothing to verify; check --ledger"),
+        (["show", "no body"], "`graphveil ledger init 'no body' --unit"),
+        (["unbind", "nobody"], "has no data set"),
+        (["export", "nobody", "--out", "book.jsonl"], "has no data set"),
+    ],
+)
+def test_an_empty_ledger_has_no_data_set(
+    invoke: Invoke, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    Ledger(tmp_path / "ledger.sqlite").close()
     refused = invoke("ledger", *arguments)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert words in refused.err

@@ -64,7 +64,18 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     ),
     "ledger": (
         "The durable budget book: what was ever released of which data, and how much more may be.",
-        (ledger.init, ledger.list_, ledger_show.show, ledger.verify, ledger.export, ledger.raise_),
+        (
+            ledger.init,
+            ledger.list_,
+            ledger_show.show,
+            ledger.verify,
+            ledger.check_runs,
+            ledger.export,
+            ledger.raise_,
+            ledger.unbind,
+            ledger.backup,
+            ledger.restore,
+        ),
     ),
     "collect": (
         "Randomise people's features and labels before they are sent, and read or learn from what was sent.",
@@ -87,7 +98,7 @@ for _command in _COMMANDS:
 for _name, (_help, _members) in _GROUPS.items():
     _group = typer.Typer(no_args_is_help=True, help=_help)
     for _command in _members:
-        _group.command(_command.__name__.removesuffix("_"), cls=Command)(_command)
+        _group.command(_command.__name__.removesuffix("_").replace("_", "-"), cls=Command)(_command)
     app.add_typer(_group, name=_name)
 
 

@@ -1,6 +1,8 @@
 """``ledger``: what was ever released of which data, how much more may be, and whether the book is whole."""
 
 import json as json_text
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphveil.cli import options
-from graphveil.cli.budgets import bar_of, epsilon_of, limit_of, plain, shown
+from graphveil.cli.budgets import bar_of, delta_of, epsilon_of, limit_of, plain, shown
 from graphveil.cli.collect import check_new
 from graphveil.cli.connections import Columns as Connections
 from graphveil.cli.connections import read_connections
@@ -18,7 +20,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
-    from graphveil.ledger import Account
+    from graphveil.ledger import Account, Break, Ledger
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", show_default=False)]
 AnyName = Annotated[
@@ -77,18 +79,21 @@ def init(
 
 def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
     """List the registered data sets, with what is spent of each budget."""
-    from graphveil.ledger import Ledger
-
-    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
+    screen = Screen(as_json=json)
+    book = opened_or_none(ledger)
+    if book is None:
+        screen.say(NOTHING)
+        screen.emit({"place": place_shown(), "data_sets": []})
+        return
     found = book.accounts()
     bare = sorted(set(book.names()) - {one.data_set for one in found})
     cells = [(one.data_set, *_cells(one)) for one in found] + [
-        (name, "-", "0", "-", "-", "") for name in bare
+        (name, "-", "0", "-", "-", "-", "") for name in bare
     ]
     if not cells:
         screen.say(NOTHING)
     else:
-        screen.table(("data set", *_HEAD), cells, right=(2,), spare=(5,))
+        screen.table(("data set", *_HEAD), cells, right=(2,), spare=(6,))
     screen.say(f"The book is {book.place}", style="dim")
     screen.emit({"place": book.place, "data_sets": [{"name": one.data_set, **plain(one)} for one in found]})
 
@@ -97,19 +102,95 @@ def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: optio
     """Compute every hash and every total anew; exit 1 where one does not hold."""
     from dataclasses import asdict
 
-    from graphveil.ledger import Ledger
-
-    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
+    book, screen = opened(ledger), Screen(as_json=json)
     names, breaks = [name] if name else book.names(), book.verify(name)
     if not names:
         raise ConfigError(f"{book.place} has no data set, so there is nothing to verify; check --ledger")
-    for found in breaks:
-        screen.say(f"{found.data_set}, entry {found.entry}: {found.why}")
+    _say_breaks(screen, breaks)
     if not breaks:
         screen.say(f"All chains hold: {len(names)} data sets in {book.place}.")
     screen.emit({"place": book.place, "data_sets": names, "breaks": [asdict(found) for found in breaks]})
     if breaks:
         raise typer.Exit(1)
+
+
+def _say_breaks(screen: Screen, breaks: "Sequence[Break]") -> None:
+    for found in breaks:
+        where = f"{found.data_set}, entry {found.entry}: " if found.data_set else ""
+        screen.say(f"{where}{found.why}")
+
+
+def check_runs(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="Run folders, or folders of them.")
+    ],
+    ledger: options.LedgerPlace = None,
+    json: options.Json = False,
+) -> None:
+    """Compare the receipts in run folders with the ledger; exit 1 if it lacks one."""
+    from dataclasses import asdict
+
+    from graphveil.experiment.accounts.run_receipts import receipts_below
+
+    screen = Screen(as_json=json)
+    found = [receipt for folder in folders for receipt in receipts_below(folder)]
+    if not found:
+        raise ConfigError("no receipt is in these folders, so nothing can be compared. Give run folders.")
+    book = opened(ledger)
+    breaks = book.lacking(found)
+    _say_breaks(screen, breaks)
+    if breaks:
+        screen.say(f"The ledger {book.place} lacks {len(breaks):,} of {len(found):,} recorded entries.")
+    else:
+        screen.say(f"The ledger {book.place} has all {len(found):,} entries that these runs recorded.")
+    known = {"place": book.place, "receipts": len(found)}
+    screen.emit(known | {"breaks": [asdict(one) for one in breaks]})
+    if breaks:
+        raise typer.Exit(1)
+
+
+def unbind(name: Name, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
+    """Unbind a data set without releases from its data; the next run binds it."""
+    book, screen = opened(ledger), Screen(as_json=json)
+    book.unbind(name)
+    screen.say(f"{name} is bound to no data; the next run that names it binds it")
+    screen.emit({"name": name, "place": book.place})
+
+
+def backup(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A new file for the copy.")],
+    ledger: options.LedgerPlace = None,
+    json: options.Json = False,
+) -> None:
+    """Copy the ledger to a new file, of one moment, also while runs write to it."""
+    check_new(path, "a backup is a new file; choose another PATH")
+    book, screen = opened(ledger), Screen(as_json=json)
+    book.backup(path)
+    screen.say(f"{path} is a copy of the ledger {book.place}")
+    screen.emit({"place": book.place, "path": str(path)})
+
+
+def restore(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file that `ledger backup` wrote.")],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Option("--runs", help="Run folders whose receipts the backup must contain; may be repeated."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a backup that lacks releases; they are not counted.")
+    ] = False,
+    ledger: options.LedgerPlace = None,
+    json: options.Json = False,
+) -> None:
+    """Verify a backup and put it in the place of the ledger, which is kept next to it."""
+    from graphveil.experiment.accounts.run_receipts import receipts_below
+    from graphveil.ledger import restore as restored
+
+    receipts = [receipt for folder in runs or [] for receipt in receipts_below(folder)]
+    book = restored(path, place_of(ledger), receipts=receipts, force=force)
+    screen = Screen(as_json=json)
+    screen.say(f"The ledger {book.place} is the backup {path}")
+    screen.emit({"place": book.place, "path": str(path), "data_sets": book.names()})
 
 
 def export(
@@ -120,10 +201,9 @@ def export(
 ) -> None:
     """Write a data set's entries with their hashes, for an auditor who checks the chain alone."""
     from graphveil._files import write_atomic
-    from graphveil.ledger import Ledger
 
     check_new(out, "an export is a new file; choose another --out")
-    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
+    book, screen = opened(ledger), Screen(as_json=json)
     rows = [json_text.dumps(row, sort_keys=True) for row in book.export(name)]
     write_atomic(out, "".join(f"{row}\n" for row in rows).encode())
     screen.say(f"{len(rows):,} entries of {name} are in {out}")
@@ -140,18 +220,43 @@ def raise_(
     json: options.Json = False,
 ) -> None:
     """Raise a limit, for a reason that stays in the book."""
-    from graphveil.ledger import Ledger, unit_key
+    from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:
         raise ConfigError("say which limit and how far: pass --unit, --epsilon and --delta")
-    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
+    book, screen = opened(ledger), Screen(as_json=json)
     book.raise_limit(name, unit, epsilon=epsilon, delta=delta, reason=reason)
     (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
     screen.say(f"{name}, unit {account.unit}: {limit_of(account)} from now on")
     screen.emit({"name": name, "place": book.place, **plain(account)})
 
 
-_HEAD = ("unit", "releases", "spent", "limit", "")
+_HEAD = ("unit", "releases", "spent", "limit", "delta", "")
+
+
+def opened(named: str | None) -> "Ledger":
+    """Open the ledger that a flag names, which has to be there."""
+    from graphveil.ledger import Ledger
+
+    return Ledger(place_of(named), create=False)
+
+
+def opened_or_none(named: str | None) -> "Ledger | None":
+    """Open the ledger that a flag names; None if it is the user's own, which is not there yet."""
+    from graphveil.ledger.places import VARIABLE, default_place, file_of
+
+    if named in (None, os.environ.get(VARIABLE)):
+        own = file_of(default_place())
+        if own is not None and not own.exists() and not Path(f"{own}-mark").exists():
+            return None
+    return opened(named)
+
+
+def place_shown() -> str:
+    """Return where the user's own ledger would lie."""
+    from graphveil.ledger.places import default_place, file_of
+
+    return str(file_of(default_place()))
 
 
 def place_of(named: str | None) -> str | None:
@@ -173,5 +278,8 @@ def _read(tables: Tables, columns: Columns, origin: Origin) -> "Graph":
 
 
 def _cells(account: "Account") -> tuple[str, ...]:
+    from graphveil.privacy.figures import delta_up
+
     limit = "none" if account.limit is None else str(account.limit.epsilon)
-    return account.unit, f"{account.releases:,}", shown(epsilon_of(account)), limit, bar_of(account)
+    delta = delta_up(delta_of(account))
+    return account.unit, f"{account.releases:,}", shown(epsilon_of(account)), limit, delta, bar_of(account)

@@ -8,7 +8,7 @@ import typer
 from graphveil.cli import options
 from graphveil.cli.budgets import BAR, bar_of, delta_of, finite, plain, shown, spent_of
 from graphveil.cli.console import Screen
-from graphveil.cli.ledger import NOTHING, AnyName, place_of
+from graphveil.cli.ledger import NOTHING, AnyName, opened, opened_or_none, place_shown
 from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,9 +38,14 @@ def show(
     json: options.Json = False,
 ) -> None:
     """Show what was spent of a data set, over time and release by release."""
-    from graphveil.ledger import Ledger, unit_key
+    from graphveil.ledger import unit_key
 
-    book, screen = Ledger(place_of(ledger)), Screen(as_json=json)
+    screen = Screen(as_json=json)
+    book = opened(ledger) if name is not None else opened_or_none(ledger)
+    if book is None:
+        screen.say(NOTHING)
+        screen.emit({"place": place_shown(), "data_sets": []})
+        return
     key = None if unit is None else unit_key(unit)
     names = _names(book, key) if name is None else [name]
     if not names:

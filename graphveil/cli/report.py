@@ -7,7 +7,7 @@ import typer
 
 from graphveil.cli import options
 from graphveil.cli.console import Screen
-from graphveil.errors import ConfigError
+from graphveil.errors import ArtifactError, ConfigError
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")]
 Page = Annotated[Path, typer.Option("--out", help="The page, one HTML file.", rich_help_panel="Run")]
@@ -42,7 +42,13 @@ def report(
     found = [FinishedRun.read(run) for run in {run.resolve(): run for run in runs}.values()]
     interactive = interactive_available() and not static
     screen = Screen(as_json=json)
-    page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
+    try:
+        page = compared_page(found, today=datetime.now(UTC).date(), interactive=interactive)
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ArtifactError(
+            "The figures of a run cannot be read, so the page was not written: a run folder is damaged "
+            f"({type(error).__name__}). `graphveil explain` and `graphveil predict` read its release."
+        ) from None
     write_atomic(out, page.encode())
     screen.say(f"{out}: {counted(len(found), 'run')} side by side; internal, do not publish it")
     screen.emit({"page": str(out), "runs": [run.name for run in found], "interactive": interactive})

@@ -4,7 +4,7 @@ It knows events and limits, no graph and no torch; releases charge it through :c
 a ``PrivacyLedger`` of :mod:`graphveil.privacy`. Docs: ``docs/ledger.md``.
 """
 
-from graphveil.ledger.book import Ledger
+from graphveil.ledger.book import Ledger, restore
 from graphveil.ledger.bookings import DataSetLedger, Receipt
 from graphveil.ledger.places import default_place, split_name
 from graphveil.ledger.rows import PEOPLE, Account, unit_key
@@ -22,6 +22,7 @@ __all__ = [
     "Total",
     "default_place",
     "exact",
+    "restore",
     "split_name",
     "unit_key",
 ]

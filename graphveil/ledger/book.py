@@ -1,27 +1,39 @@
 """The durable ledger: what was ever released of each data set, and how much more may be."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import partial
-from itertools import count
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import sqlalchemy as sa
 
-from graphveil.errors import ConfigError
-from graphveil.ledger.bookings import DataSetLedger, accounts_of, fingerprints_of
-from graphveil.ledger.places import default_place, url_of
+from graphveil.errors import ArtifactError, ConfigError, LedgerError
+from graphveil.ledger.bookings import (
+    DataSetLedger,
+    Receipt,
+    accounts_of,
+    check_bound,
+    fingerprints_of,
+    free_name,
+)
+from graphveil.ledger.mark import Mark
+from graphveil.ledger.places import default_place, file_of, url_of
 from graphveil.ledger.rows import (
+    PEOPLE,
     RAISE,
+    RESERVE,
+    SKETCH,
+    UNBIND,
+    WITHDRAW,
     Account,
     Chain,
     Tags,
     account_in,
     add_version,
-    is_bound_to,
+    body_of,
     limit_of,
     limit_plain,
     limit_words,
@@ -29,12 +41,14 @@ from graphveil.ledger.rows import (
     names_of,
     open_account_in,
     rows_of,
+    shared_with,
     unit_key,
     update_account,
     versions,
 )
-from graphveil.ledger.store import Store, data_sets, lock_names
-from graphveil.ledger.verify import Break, breaks_of, names_kept
+from graphveil.ledger.sketch import overlap
+from graphveil.ledger.store import Store, copy_file, data_sets, entries, set_aside
+from graphveil.ledger.verify import Break, breaks_of, breaks_of_key, names_kept
 from graphveil.privacy.unit import NoUnit, Unit
 
 
@@ -66,9 +80,9 @@ class Ledger:
     >>> ledger.close(); folder.cleanup()
     """
 
-    def __init__(self, place: str | Path | None = None) -> None:
-        """Open the ledger, or make an empty one."""
-        self._store = Store(default_place() if place is None else url_of(place))
+    def __init__(self, place: str | Path | None = None, *, create: bool = True) -> None:
+        """Open the ledger; ``create`` makes an empty one where there is none."""
+        self._store = Store(default_place() if place is None else url_of(place), create=create)
 
     def __repr__(self) -> str:
         """Show where it lies, without a password."""
@@ -134,29 +148,61 @@ class Ledger:
         """Return the other data sets of the same data, whose releases do not count under this name."""
         return sorted({*self._store.read(lambda line: list(names_of(line, tags)))} - {name})
 
-    def data_set(self, name: str) -> DataSetLedger:
+    def shared_people(self, tags: Tags) -> dict[str, float]:
+        """Return the part of the people in some data that each data set was bound with, where there is any.
+
+        Of large data sets it is an estimate, from keyed hashes of some of the ids.
+        """
+
+        def task(line: sa.Connection) -> dict[str, float]:
+            found = dict[str, float]()
+            for name in shared_with(line, tags):
+                known = versions(line, name)
+                sketches = [one[SKETCH] for one in known if SKETCH in one]
+                if any(PEOPLE in one and one[PEOPLE] == tags.get(PEOPLE) for one in known):
+                    found[name] = 1.0
+                elif share := overlap(tags.get(SKETCH, ""), sketches).first:
+                    found[name] = share
+            return found
+
+        return self._store.read(task)
+
+    def data_set(self, name: str, data: Tags | None = None) -> DataSetLedger:
         """Return the ledger of a registered data set, to attach to a graph.
 
-        Raises:
-            ConfigError: there is none of that name.
-        """
-        self._store.read(lambda line: Chain.read(line, name))
-        return DataSetLedger(self._store, name)
+        Args:
+            name: of the data set.
+            data: fingerprints of the data, which it is bound to with the first release.
 
-    def recognised(self, fingerprints: Tags) -> DataSetLedger:
-        """Return the ledger of the data set with these fingerprints, registered now if it is new."""
+        Raises:
+            ConfigError: there is none of that name, or it is bound to other data.
+        """
+
+        def task(line: sa.Connection) -> None:
+            Chain.read(line, name)
+            if data is not None:
+                check_bound(line, name, data)
+
+        self._store.read(task)
+        return DataSetLedger(self._store, name, data)
+
+    def recognised(self, fingerprints: Tags, *, apart: bool = False) -> DataSetLedger:
+        """Return the ledger of the data set that these are data of, or a new one for them.
+
+        Data are those of a data set if they have its edges, its records, its features or its people, or at
+        least half of the people of the smaller of the two. Nothing is registered before the first release.
+
+        Args:
+            fingerprints: of the data.
+            apart: whether the user states that they share no edges, or no people, with data sets that have
+                other edges and records.
+        """
 
         def task(line: sa.Connection) -> str:
-            lock_names(line)
-            known = name_of(line, fingerprints)
-            if known is not None:
-                return known
-            taken = set(line.execute(sa.select(data_sets.c.name)).scalars())
-            name = next(name for number in count(1) if (name := f"data-{number}") not in taken)
-            add_version(Chain.locked(line, name, make=True), fingerprints)
-            return name
+            return name_of(line, fingerprints, apart=apart) or free_name(line)
 
-        return DataSetLedger(self._store, self._store.write(task))
+        name = self._store.read(task)
+        return DataSetLedger(self._store, name, fingerprints, named=False, apart=apart)
 
     def bind(self, name: str, fingerprints: Tags) -> None:
         """Let a data set be the one with these fingerprints, or make sure that it is.
@@ -164,17 +210,26 @@ class Ledger:
         Raises:
             ConfigError: the data set is bound to other data.
         """
+        self.data_set(name, fingerprints).settle()
+
+    def unbind(self, name: str) -> None:
+        """Let go of the data that a data set is bound to; the next run that names it binds it again.
+
+        Raises:
+            ConfigError: there is no such data set, it is bound to nothing, or it has releases.
+        """
 
         def task(line: sa.Connection) -> None:
             chain = Chain.locked(line, name)
-            known = versions(line, name)
-            if known and not is_bound_to(fingerprints, known):
+            if not versions(line, name):
+                raise ConfigError(f"data set {name!r} is bound to no data, so there is nothing to unbind.")
+            kinds = [row.kind for row in rows_of(line, name)]
+            if kinds.count(RESERVE) > kinds.count(WITHDRAW):
                 raise ConfigError(
-                    f"these are not the data that {name!r} was registered with, so its budget is not "
-                    "theirs; give the files as they were, or, if the data have grown, register the new "
-                    f"version: graphveil ledger init {name} --unit UNIT --nodes FILE --edges FILE ..."
+                    f"data set {name!r} has releases, and they stay those of its data. Register other "
+                    "data under another name: graphveil ledger init NAME --unit UNIT --epsilon E --delta D"
                 )
-            add_version(chain, fingerprints)  # the first one, or what was not known of it yet
+            chain.add(UNBIND, {})
 
         self._store.write(task)
 
@@ -232,8 +287,46 @@ class Ledger:
     def export(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the entries of a data set in order, as plain values with their hashes."""
         self.data_set(name)
-        for row in self._store.read(lambda line: rows_of(line, name)):
-            yield {**json.loads(row.body), "hash": row.hash}
+
+        def task(line: sa.Connection) -> list[dict[str, Any]]:
+            return [{**body_of(row), "hash": row.hash} for row in rows_of(line, name)]
+
+        yield from self._store.read(task)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the ledger to a new file, of one moment, while others may write to it.
+
+        Raises:
+            ConfigError: the file exists, or the ledger lies in PostgreSQL (use pg_dump).
+            LedgerError: the file cannot be written.
+        """
+        self._store.back_up(Path(path))
+
+    def lacking(self, receipts: Iterable[Mapping[str, Any]]) -> list[Break]:
+        """Return which receipts name an entry that this ledger does not have, or has with another hash.
+
+        Raises:
+            ArtifactError: a receipt cannot be read.
+        """
+        found = list[Break]()
+        for one in receipts:
+            try:
+                receipt = Receipt(**{name: one[name] for name in Receipt.__dataclass_fields__})
+                fits = all(
+                    isinstance(value, int if name == "entry" else str) and not isinstance(value, bool)
+                    for name, value in vars(receipt).items()
+                )
+            except (KeyError, TypeError):
+                fits = False
+            if not fits:
+                raise ArtifactError("a receipt is damaged: it has no data set, entry, release and head")
+            row = self._store.read(partial(_entry_at, name=receipt.data_set, number=receipt.entry))
+            if row is None:
+                found.append(Break(receipt.data_set, receipt.entry, "the ledger has no such entry"))
+            elif (row.hash, row.reference) != (receipt.head, receipt.release):
+                why = "the ledger has another entry there than the run was recorded with"
+                found.append(Break(receipt.data_set, receipt.entry, why))
+        return found
 
     def verify(self, name: str | None = None) -> list[Break]:
         """Return where a chain or a total does not hold; an empty list if all do.
@@ -243,7 +336,80 @@ class Ledger:
         names = self._store.read(names_kept)
         if name is not None:
             names = [name] if name in names else [self.data_set(name).name]
-        return [found for one in names for found in self._store.read(partial(breaks_of, name=one))]
+        found = self._store.read(breaks_of_key)
+        return found + [each for one in names for each in self._store.read(partial(breaks_of, name=one))]
+
+
+def _entry_at(line: sa.Connection, *, name: str, number: int) -> sa.Row[Any] | None:
+    if not name.isprintable() or not 0 < number < 1 << 31:
+        return None  # no database takes some of them
+    return line.execute(
+        sa.select(entries).where(entries.c.data_set == name, entries.c.number == number)
+    ).one_or_none()
+
+
+def restore(
+    backup: str | Path,
+    place: str | Path | None = None,
+    *,
+    receipts: Iterable[Mapping[str, Any]] = (),
+    force: bool = False,
+) -> "Ledger":
+    """Put a backup in the place of a ledger in a file; what was there is kept beside it.
+
+    Args:
+        backup: a file that :meth:`Ledger.backup` wrote.
+        place: where the ledger lies; by default the user's own.
+        receipts: of runs, which the backup has to know.
+        force: whether to accept a backup that is older than the ledger, its mark or the receipts say. The
+            releases that it lacks are not counted any more.
+
+    Returns:
+        The restored ledger.
+
+    Raises:
+        ConfigError: there is no such backup, the ledger lies in PostgreSQL, or the backup is older.
+        LedgerError: the backup is damaged.
+    """
+    url = default_place() if place is None else url_of(place)
+    file, source = file_of(url), Path(backup)
+    if file is None:
+        raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
+    if not source.is_file():
+        raise ConfigError(f"there is no backup at {source}")
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with TemporaryDirectory(prefix=".graphveil-restore-", dir=file.parent) as folder:
+        fresh = Path(folder) / file.name
+        copy_file(source, fresh)
+        kept = Ledger(fresh, create=False)
+        breaks = kept.verify()
+        if breaks:
+            raise LedgerError(
+                f"{source} is no whole ledger: {breaks[0].data_set}, entry {breaks[0].entry}: "
+                f"{breaks[0].why}. Take another backup."
+            )
+        older = _older(kept, file, kept.lacking(receipts))
+        if older and not force:
+            raise ConfigError(
+                f"{source} is older than the ledger was: {older}. Take a newer backup, or accept that these "
+                "releases are not counted any more (--force)."
+            )
+        kept.close()
+        set_aside(file)
+        fresh.replace(file)
+    Mark(file).path.unlink(missing_ok=True)
+    return Ledger(file)
+
+
+def _older(kept: Ledger, file: Path, lacking: list[Break]) -> str:
+    """Return what a backup lacks of a ledger that was there, or of receipts; empty if nothing."""
+    if lacking:
+        return f"it lacks {lacking[0].data_set}, entry {lacking[0].entry}, which a run has a receipt of"
+    seen, (ident, count) = Mark(file).read(), kept._store.size
+    if seen is not None and (seen[0] != ident or seen[1] > count):
+        what = "another ledger" if seen[0] != ident else f"{seen[1]:,} entries, and this one has {count:,}"
+        return f"there was {what}"
+    return ""
 
 
 def _check_name(name: str) -> None:

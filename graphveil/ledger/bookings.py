@@ -13,9 +13,10 @@ import hmac
 import json
 import math
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
+from functools import partial
+from itertools import count
 from shlex import quote
 from typing import Any
 
@@ -25,22 +26,31 @@ from graphveil.errors import BudgetError, ConfigError
 from graphveil.ledger.chain import canonical
 from graphveil.ledger.rows import (
     COMMIT,
+    PEOPLE,
     RESERVE,
+    SKETCH,
     WITHDRAW,
     Account,
     Chain,
     Row,
+    Tags,
     account_in,
     account_of,
+    add_version,
+    body_of,
     entry_of,
+    is_bound_to,
+    name_of,
     open_account_in,
     reservation,
     rows_of,
     states_of,
     unit_key,
     update_account,
+    versions,
 )
-from graphveil.ledger.store import Store, accounts, key_of
+from graphveil.ledger.sketch import sketch_of
+from graphveil.ledger.store import Store, accounts, data_sets, lock_names
 from graphveil.ledger.totals import Total
 from graphveil.privacy import Entry
 from graphveil.privacy.figures import delta_up, figure_up
@@ -64,11 +74,22 @@ class DataSetLedger:
     What it keeps of what it recorded itself are receipts.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
-        """Take the database, and the name of a data set that is registered there."""
+    def __init__(
+        self, store: Store, name: str, data: Tags | None = None, *, named: bool = True, apart: bool = False
+    ) -> None:
+        """Take the database, and the name of a data set.
+
+        Args:
+            store: the database.
+            name: of a data set that is registered there, or the next free one.
+            data: fingerprints of data that the data set is bound to with the first release, not before.
+            named: whether the name was given; otherwise the data are recognized, or get a name of their own.
+            apart: whether the user states that the data share nothing with others but equal parts.
+        """
         self._store, self.name = store, name
         self._lock = threading.Lock()
         self._receipts: dict[str, Receipt] = {}
+        self._data, self._named, self._apart = data, named, apart
 
     def __repr__(self) -> str:
         """Show the name and the place."""
@@ -76,21 +97,47 @@ class DataSetLedger:
 
     def record(self, entry: Entry) -> None:
         """Reserve the entry, or raise :class:`BudgetError` and record nothing; the same one costs once."""
-        receipt = reserve(self._store, self.name, entry, recording=True)
-        assert receipt is not None
+        receipt = reserve(self._store, self._settled, entry)
+        self.name, self._data = receipt.data_set, None
         self._keep(receipt)
 
     def check(self, entry: Entry) -> None:
         """Raise what :meth:`record` would, and record nothing."""
-        reserve(self._store, self.name, entry, recording=False)
+        if not self._new:
+            check_reservation(self._store, self.name, entry)
+
+    def settle(self) -> None:
+        """Bind the data set to its data, or register them, before anything is released."""
+        self.name, self._data = self._store.write(self._settled), None
+
+    @property
+    def _new(self) -> bool:
+        """Whether the data would be registered with the first release."""
+        return self._data is not None and not self._named and self._store.read(self._known) is None
+
+    def _known(self, line: sa.Connection) -> str | None:
+        assert self._data is not None
+        return name_of(line, self._data, apart=self._apart)
+
+    def _settled(self, line: sa.Connection) -> str:
+        """Bind the data set to its data in this transaction; return its name."""
+        name = self.name
+        if self._data is not None:
+            if not self._named:
+                lock_names(line)
+                name = self._known(line) or free_name(line)
+            chain = Chain.locked(line, name, make=not self._named)
+            if self._named:
+                check_bound(line, name, self._data)
+            add_version(chain, self._data)
+        return name
 
     def holds(self, release_id: str) -> bool:
         """Whether a release is booked here, and was not given back."""
-        row = self._store.read(lambda line: _live(line, self.name, release_id))
-        if row is None:
-            return False
-        self._keep(Receipt(self.name, json.loads(row.body)["unit"], release_id, row.number, row.hash))
-        return True
+        receipt = self._store.read(lambda line: _live(line, self.name, release_id))
+        if receipt is not None:
+            self._keep(receipt)
+        return receipt is not None
 
     def commit(self, release_id: str) -> None:
         """Note that noise is about to be drawn: from now on the release cannot be given back."""
@@ -115,13 +162,14 @@ class DataSetLedger:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Everything booked so far and not given back, in order."""
-        rows = self._store.read(lambda line: rows_of(line, self.name))
-        gone = {row.reference for row in rows if row.kind == WITHDRAW}
-        return tuple(
-            entry_of(json.loads(row.body))
-            for row in rows
-            if row.kind == RESERVE and row.reference not in gone
-        )
+
+        def task(line: sa.Connection) -> tuple[Entry, ...]:
+            rows = rows_of(line, self.name)
+            gone = {row.reference for row in rows if row.kind == WITHDRAW}
+            live = (row for row in rows if row.kind == RESERVE and row.reference not in gone)
+            return tuple(entry_of(body_of(row)) for row in live)
+
+        return self._store.read(task)
 
     @property
     def accounts(self) -> list[Account]:
@@ -150,14 +198,39 @@ class DataSetLedger:
 
 def fingerprints_of(store: Store, parts: Mapping[str, Iterable[bytes]]) -> dict[str, str]:
     """Return fingerprints of data under the ledger's key, which does not leave it."""
-    key = store.read(key_of)
+    key = store.read(store.key)
     found = {}
     for part, chunks in parts.items():
-        mac = hmac.new(key, part.encode(), "sha256")
+        mac, people = hmac.new(key, part.encode(), "sha256"), []
         for chunk in chunks:
             mac.update(chunk)
+            if part == PEOPLE:
+                people.append(chunk)
         found[part] = mac.hexdigest()
+        if part == PEOPLE:
+            found[SKETCH] = sketch_of(b"".join(people), key)
     return found
+
+
+def check_bound(line: sa.Connection, name: str, data: Tags) -> None:
+    """Refuse data that are not those of a data set.
+
+    Raises:
+        ConfigError: the data set is bound to other data.
+    """
+    known = versions(line, name)
+    if known and not is_bound_to(data, known):
+        raise ConfigError(
+            f"these are not the data that {name!r} was registered with, so its budget is not theirs; give "
+            "the files as they were, or, if the data have grown, register the new version: graphveil "
+            f"ledger init {quote(name)} --unit UNIT --nodes FILE --edges FILE ..."
+        )
+
+
+def free_name(line: sa.Connection) -> str:
+    """Return the next name for data that nobody has named."""
+    taken = set(line.execute(sa.select(data_sets.c.name)).scalars())
+    return next(name for number in count(1) if (name := f"data-{number}") not in taken)
 
 
 def accounts_of(store: Store, name: str | None = None) -> list[Account]:
@@ -168,7 +241,33 @@ def accounts_of(store: Store, name: str | None = None) -> list[Account]:
     return store.read(lambda line: [account_of(row) for row in line.execute(query)])
 
 
-def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receipt | None:
+class _NearError(Exception):
+    """A release does not fit by adding up alone: ends the transaction, in which nothing is to be changed."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account.unit)
+        self.account = account
+
+
+def reserve(store: Store, settled: Callable[[sa.Connection], str], entry: Entry) -> Receipt:
+    """Book a release in the data set that ``settled`` returns, in one transaction with what it does."""
+    found = _attempt(store.write, settled, entry, recording=True)
+    assert found is not None
+    return found
+
+
+def check_reservation(store: Store, name: str, entry: Entry) -> None:
+    """Raise what booking a release would raise."""
+    _attempt(store.read, lambda line: name, entry, recording=False)
+
+
+def _attempt(
+    run: Callable[[Callable[[sa.Connection], Receipt | None]], Receipt | None],
+    settled: Callable[[sa.Connection], str],
+    entry: Entry,
+    *,
+    recording: bool,
+) -> Receipt | None:
     """Book a release, or only see whether it could be."""
     if entry.unit is None:
         raise ConfigError("a release that is booked has a unit; this one does not say what it protects")
@@ -182,7 +281,8 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
         "slack": entry.slack,
     }
 
-    def task(line: sa.Connection) -> Receipt | None:
+    def task(line: sa.Connection, *, composing: bool) -> Receipt | None:
+        name = settled(line)
         chain = Chain.read(line, name, lock=recording)
         known = reservation(line, name, entry.release_id)
         if known is not None:
@@ -199,15 +299,25 @@ def reserve(store: Store, name: str, entry: Entry, *, recording: bool) -> Receip
             if recording:
                 open_account_in(chain, unit, None)
         after = account.total.plus(cost)
-        if account.limit is not None and not after.fits(account.limit):
-            raise BudgetError(_refusal(account, entry, cost))
+        fits = account.limit is None or after.adds_up_to(account.limit)
+        if not fits and not (composing and account.limit is not None and after.fits(account.limit)):
+            raise _NearError(account)
         if not recording:
             return None
         number, head = chain.add(RESERVE, body)
         update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))
         return Receipt(name, unit, entry.release_id, number, head)
 
-    return store.write(task) if recording else store.read(task)
+    try:
+        try:
+            return run(partial(task, composing=False))
+        except _NearError as near:  # composed while nobody is locked out, and kept for the next try
+            limit = near.account.limit
+            if limit is None or not near.account.total.plus(cost).fits(limit):
+                raise
+            return run(partial(task, composing=True))
+    except _NearError as near:
+        raise BudgetError(_refusal(near.account, entry, cost)) from None
 
 
 def commit(store: Store, name: str, reference: str) -> None:
@@ -237,10 +347,8 @@ def withdraw(store: Store, name: str, reference: str) -> bool:
         if WITHDRAW in states:
             return True
         known = reservation(line, name, reference)
-        assert known is not None
-        body = json.loads(known.body)
-        account = account_in(line, name, body["unit"])
-        assert account is not None
+        if known is None or (account := account_in(line, name, (body := body_of(known))["unit"])) is None:
+            raise LookupError("an account is lost")  # of a damaged ledger
         chain.add(WITHDRAW, {"reference": reference})
         left = account.total.minus(Total.of(entry_of(body)))
         update_account(
@@ -251,15 +359,14 @@ def withdraw(store: Store, name: str, reference: str) -> bool:
     return store.write(task)
 
 
-def _live(line: sa.Connection, name: str, reference: str) -> Row | None:
-    if WITHDRAW in states_of(line, name, reference):
-        return None
-    return reservation(line, name, reference)
+def _live(line: sa.Connection, name: str, reference: str) -> Receipt | None:
+    row = None if WITHDRAW in states_of(line, name, reference) else reservation(line, name, reference)
+    return None if row is None else Receipt(name, body_of(row)["unit"], reference, row.number, row.hash)
 
 
 def _same_again(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
     """Return the receipt of a release that is booked already: whoever asks again pays nothing."""
-    before = json.loads(known.body)
+    before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(
             f"release {known.reference} is booked already, at another price; a new release needs a new id"
@@ -281,25 +388,27 @@ def _check_unlimited(chain: Chain, unit: str) -> None:
 
 
 def _refusal(account: Account, entry: Entry, cost: Total) -> str:
+    """Return why a release does not fit, and the largest one of its kind that does."""
     limit = account.limit
     assert limit is not None
+    delta = delta_up(float(limit.delta))
     said = (
         f"data set {account.data_set!r} refuses the release {entry.label!r}: it asks for epsilon "
         f"{figure_up(cost.epsilon(limit.delta))}, and {figure_up(account.total.epsilon(limit.delta))} of "
-        f"{limit.epsilon} at delta {delta_up(float(limit.delta))} are spent under unit {account.unit!r}; "
+        f"{limit.epsilon} at delta {delta} are spent under unit {account.unit!r}. "
     )
+    room = account.total.room(limit, entry)
+    if room:
+        return said + (
+            f"For a release like it, epsilon {room:g} at that delta would still fit. Reduce epsilon, or "
+            "raise the limit (graphveil ledger raise). No privacy budget was spent."
+        )
     if math.isinf(account.total.plus(cost).epsilon(limit.delta)):
         return said + (
-            "together they have no epsilon at that delta, so no smaller epsilon would fit; raise the limit's "
-            "delta (graphveil ledger raise)"
+            "Together they have no epsilon at that delta, so no smaller epsilon would fit. Raise the limit's "
+            "delta (graphveil ledger raise). No privacy budget was spent."
         )
     return said + (
-        f"epsilon {_down(account.total.room(limit, entry))} would still fit, and "
-        f"{account.total.left_for(entry, limit)} "
-        "such releases; ask for less, or raise the limit (graphveil ledger raise)"
+        "Nothing is left for a release like it. Raise the limit (graphveil ledger raise). No privacy budget "
+        "was spent."
     )
-
-
-def _down(value: float) -> str:
-    """Return what would still fit, rounded down: what is printed has to fit."""
-    return f"{Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value):g}"

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from graphveil.ledger.rows import BIND, RAISE, RESERVE, WITHDRAW, entry_of, limit_from_plain, same_data
+from graphveil.ledger.rows import (
+    BIND,
+    RAISE,
+    RESERVE,
+    UNBIND,
+    WITHDRAW,
+    entry_of,
+    limit_from_plain,
+    same_data,
+)
 from graphveil.ledger.totals import Limit, Total
 
 
@@ -105,9 +114,10 @@ def _steps(rows: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
 
 def _versions(rows: Sequence[Mapping[str, Any]]) -> Iterator[Version]:
     """Yield versions; an entry that tells more of one that is known, its people say, is none."""
+    unbound = max((row["number"] for row in rows if row["kind"] == UNBIND), default=0)
     known = list[Mapping[str, str]]()
     for row in rows:
-        if row["kind"] == BIND:
+        if row["kind"] == BIND and row["number"] > unbound:
             if not any(same_data(row["fingerprints"], one) for one in known):
                 yield Version(*_when(row))
             known.append(row["fingerprints"])

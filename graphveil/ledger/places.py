@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote
 
-from graphveil.errors import ConfigError
+from graphveil.errors import ConfigError, LedgerError
 
 VARIABLE = "GRAPHVEIL_LEDGER"
 _FILE = "sqlite:///"
@@ -93,6 +93,7 @@ def check_locks(file: Path) -> None:
 
     Raises:
         ConfigError: the folder's file system has no locks that can be relied on.
+        LedgerError: the folder cannot be written.
     """
     kind = _file_system(file.parent)
     if kind in _REMOTE or not _keeps_out(file.parent):
@@ -109,8 +110,11 @@ def _keeps_out(folder: Path) -> bool:
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         number, name = tempfile.mkstemp(prefix=".graphveil-lock-", dir=folder)  # a name of no other process
-    except OSError:
-        return False
+    except OSError as error:
+        raise LedgerError(
+            f"the folder {folder} of the ledger cannot be written ({error.strerror}), and the ledger keeps a "
+            "journal there. Let GRAPHVEIL_LEDGER name a file in a folder that can be written."
+        ) from None
     path = Path(name)
     try:
         with os.fdopen(number, "wb") as first, path.open("wb") as second:

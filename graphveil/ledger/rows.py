@@ -4,10 +4,10 @@ import hmac
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -15,7 +15,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from graphveil import _check
 from graphveil.errors import ConfigError
 from graphveil.ledger.chain import START, canonical, link
-from graphveil.ledger.store import accounts, data_sets, entries, lock_names
+from graphveil.ledger.sketch import overlap
+from graphveil.ledger.sources import now
+from graphveil.ledger.store import accounts, data_sets, entries, lock_names, state_of
 from graphveil.ledger.totals import Limit, Total
 from graphveil.privacy import Entry, parse_unit
 from graphveil.privacy.serialization import events_from_plain
@@ -24,7 +26,20 @@ from graphveil.privacy.unit import Unit
 _REPLACE = "/replace-one"
 _MOST_EPSILON, _LEAST, _LETTERS = 10**9, Decimal("1e-100"), 60  # of the figures of a limit
 PEOPLE = "people"  # the part of data that says who is in them, and nothing of what they are like
-INIT, BIND, RAISE, RESERVE, COMMIT, WITHDRAW = "init", "bind", "raise", "reserve", "commit", "withdraw"
+SKETCH = "sketch"  # keyed hashes of some of the people: how many of them two data sets share
+_EXACT = {"edges", "records"}  # parts that no two data sets share unless they share edges or records
+SAME_PEOPLE = 0.5  # share of the smaller of two data sets from which on their people are taken to be the same
+INIT, BIND, UNBIND, RAISE = "init", "bind", "unbind", "raise"
+RESERVE, COMMIT, WITHDRAW = "reserve", "commit", "withdraw"
+_TEXTS = {  # what entries of each kind hold as text
+    INIT: ("unit",),
+    BIND: (),
+    UNBIND: (),
+    RAISE: ("unit", "reason"),
+    RESERVE: ("unit", "label", "reference"),
+    COMMIT: ("reference",),
+    WITHDRAW: ("reference",),
+}
 Tags = Mapping[str, str]
 Row = sa.Row[Any]
 
@@ -76,8 +91,7 @@ class Chain:
     def add(self, kind: str, body: Mapping[str, Any]) -> tuple[int, str]:
         """Add an entry; its number and the new head."""
         number = self.length + 1
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        text = canonical({**body, "data_set": self.name, "number": number, "kind": kind, "time": now})
+        text = canonical({**body, "data_set": self.name, "number": number, "kind": kind, "time": now()})
         head = link(self.head, text)
         reference = body.get("reference", f"#{number}")
         values = {"number": number, "kind": kind, "reference": reference, "body": text, "hash": head}
@@ -109,8 +123,17 @@ def account_in(line: sa.Connection, name: str, unit: str) -> Account | None:
 
 def account_of(row: Row) -> Account:
     """Return an account from its row."""
-    limit = limit_from_plain(row.epsilon, row.delta)
+    limit = _kept_limit(row.epsilon, row.delta)
+    texts = isinstance(row.data_set, str) and isinstance(row.unit, str) and isinstance(row.total, str)
+    if not texts or type(row.releases) is not int or row.releases < 0:
+        raise ValueError("an account has a name, a unit, and a number of releases")
+    unit_delta_of(row.unit)
     return Account(row.data_set, row.unit, limit, row.releases, Total.from_plain(json.loads(row.total)))
+
+
+def unit_delta_of(key: str) -> float:
+    """Return the largest delta that a unit is sold at; raises what an unknown unit raises."""
+    return parse_unit(key.partition("/")[0], max_degree=1).delta_cap
 
 
 def open_account_in(chain: Chain, unit: str, limit: Limit | None) -> None:
@@ -132,39 +155,83 @@ def add_version(chain: Chain, fingerprints: Tags) -> None:
     """Bind a data set to data, unless it is bound to them already."""
     known = versions(chain.line, chain.name)
     if not any(same_data(fingerprints, one) and fingerprints.keys() <= one.keys() for one in known):
-        chain.add(BIND, {"fingerprints": dict(fingerprints)})
+        key = state_of(chain.line).checked
+        chain.add(BIND, {"fingerprints": dict(fingerprints), "key": key})
 
 
 def versions(line: sa.Connection, name: str) -> list[dict[str, str]]:
-    """Return the fingerprints of all versions of a data set."""
-    query = sa.select(entries.c.body).where(entries.c.data_set == name, entries.c.kind == BIND)
-    return [json.loads(body)["fingerprints"] for body in line.execute(query).scalars()]
+    """Return the fingerprints of all versions of a data set that it was not unbound from."""
+    return dict(_bound(line, name)).get(name, [])
 
 
-def name_of(line: sa.Connection, fingerprints: Tags) -> str | None:
-    """Return the first of the data sets with these fingerprints, if there is one."""
-    return next(names_of(line, fingerprints), None)
+def _bound(line: sa.Connection, name: str | None = None) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the data sets that are bound, in alphabetical order, with the fingerprints of their versions."""
+    query = sa.select(entries.c.data_set, entries.c.kind, entries.c.body)
+    query = query.where(entries.c.kind.in_((BIND, UNBIND))).order_by(entries.c.data_set, entries.c.number)
+    found = dict[str, list[dict[str, str]]]()
+    for owner, kind, body in line.execute(query if name is None else query.where(entries.c.data_set == name)):
+        if kind == UNBIND:
+            found.pop(owner, None)
+        else:
+            found.setdefault(owner, []).append(tags_in(json.loads(body)))
+    return sorted(found.items())
+
+
+def tags_in(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints in an entry's text; ValueError if they are none."""
+    tags = body["fingerprints"]
+    if not isinstance(tags, dict) or not all(isinstance(tag, str) for tag in tags.values()):
+        raise ValueError("fingerprints are texts by name")
+    return tags
+
+
+def name_of(line: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> str | None:
+    """Return the data set that these are data of: the one that shares most with them."""
+    found = shared_with(line, fingerprints, apart=apart)
+    best = max(found, key=lambda name: found[name], default=None)
+    return best if best is not None and found[best] >= SAME_PEOPLE else None
 
 
 def names_of(line: sa.Connection, fingerprints: Tags) -> Iterator[str]:
-    """Yield the data sets that one of these fingerprints was bound to: whose edges, or whose records.
+    """Yield the data sets that these are data of."""
+    return (name for name, share in shared_with(line, fingerprints).items() if share >= SAME_PEOPLE)
 
-    Who is in them decides only where one of the two has nothing else: other edges of the same people are
-    another data set.
+
+def shared_with(line: sa.Connection, fingerprints: Tags, *, apart: bool = False) -> dict[str, float]:
+    """Return how much data share with each data set: 2 for equal edges or records, else a share of people.
+
+    Args:
+        line: the connection.
+        fingerprints: of the data.
+        apart: whether the user states that nothing else is shared, so that people do not count.
     """
-    query = sa.select(entries.c.data_set, entries.c.body).where(entries.c.kind == BIND)
-    for name, body in line.execute(query.order_by(entries.c.data_set)):
-        bound = json.loads(body)["fingerprints"]
-        parts = fingerprints.keys() & bound.keys()
-        if len(fingerprints) > 1 and len(bound) > 1:
-            parts -= {PEOPLE}
-        if any(bound[part] == fingerprints[part] for part in parts):
-            yield str(name)
+    found = dict[str, float]()
+    for name, known in _bound(line):
+        exact = any(
+            tags[part] == fingerprints[part]
+            for tags in known
+            for part in _common(tags, fingerprints) & _EXACT
+        )
+        if exact:
+            found[name] = 2.0
+        elif not apart:
+            equal = any(
+                tags[part] == fingerprints[part] for tags in known for part in _common(tags, fingerprints)
+            )
+            sketches = [tags[SKETCH] for tags in known if SKETCH in tags]
+            share = 1.0 if equal else overlap(fingerprints.get(SKETCH, ""), sketches).smaller
+            if share:
+                found[name] = share
+    return found
+
+
+def _common(one: Tags, other: Tags) -> set[str]:
+    return set(one.keys() & other.keys()) - {SKETCH}
 
 
 def same_data(fingerprints: Tags, version: Tags) -> bool:
-    """Whether data are those of a version, in every part that both know."""
-    common = fingerprints.keys() & version.keys()
+    """Whether data are those of a version, in every part that both have."""
+    common = _common(fingerprints, version)
     return bool(common) and all(hmac.compare_digest(fingerprints[part], version[part]) for part in common)
 
 
@@ -173,8 +240,8 @@ def is_bound_to(fingerprints: Tags, known: Sequence[Tags]) -> bool:
 
     A version that knows only who is in the data would take any edges of these people for its own.
     """
-    most = max((len(fingerprints.keys() & one.keys()) for one in known), default=0)
-    return any(same_data(fingerprints, one) for one in known if len(fingerprints.keys() & one.keys()) == most)
+    most = max((len(_common(fingerprints, one)) for one in known), default=0)
+    return any(same_data(fingerprints, one) for one in known if len(_common(fingerprints, one)) == most)
 
 
 def reservation(line: sa.Connection, name: str, reference: str) -> Row | None:
@@ -195,6 +262,24 @@ def rows_of(line: sa.Connection, name: str) -> list[Row]:
     """Return the entries of a data set in order."""
     query = sa.select(entries).where(entries.c.data_set == name).order_by(entries.c.number)
     return list(line.execute(query))
+
+
+def body_of(row: Row) -> dict[str, Any]:
+    """Return what an entry says; raises one of ``UNREADABLE`` or an error of ours if no ledger wrote it."""
+    body = json.loads(row.body)
+    if (body["number"], body["kind"], body["data_set"]) != (row.number, row.kind, row.data_set):
+        raise ValueError("an entry's columns and its text differ")
+    datetime.fromisoformat(body["time"])
+    texts = [body[name] for name in _TEXTS[body["kind"]]]
+    if not all(isinstance(text, str) for text in (*texts, row.hash, body["time"])):
+        raise TypeError("a text is not one")
+    if body["kind"] in (INIT, RAISE):
+        _kept_limit(body["epsilon"], body["delta"])
+    elif body["kind"] == BIND:
+        tags_in(body)
+    elif body["kind"] == RESERVE:
+        entry_of(body)
+    return dict(body)
 
 
 def entry_of(body: Mapping[str, Any]) -> Entry:
@@ -225,6 +310,16 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
             f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
         )
     return limit
+
+
+def _kept_limit(epsilon: object, delta: object) -> Limit | None:
+    """Return a limit as it was taken once; ValueError if it never was."""
+    if not all(part is None or isinstance(part, str) for part in (epsilon, delta)):
+        raise TypeError("figures are kept as text")
+    try:
+        return limit_of(cast(str | None, epsilon), cast(str | None, delta))
+    except ConfigError:
+        raise ValueError("a limit is two figures") from None
 
 
 def limit_from_plain(

@@ -1,19 +1,21 @@
-"""The database: three tables, and transactions that happen whole or not at all, even if the line breaks.
+"""The database: five tables, and transactions that happen whole or not at all, even if the line breaks.
 
 Entries are only ever added; the database itself refuses to change or delete one. What else is kept (the head
 of each chain, the totals) follows from the entries, and ``verify`` computes it anew.
 """
 
 import errno
+import hmac
 import os
-import secrets
+import sqlite3
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import (
@@ -24,8 +26,16 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from graphveil.errors import ConfigError, LedgerError, MissingDependencyError
+from graphveil.errors import (
+    ArtifactError,
+    ConfigError,
+    GraphveilError,
+    LedgerError,
+    MissingDependencyError,
+)
+from graphveil.ledger.mark import Mark
 from graphveil.ledger.places import check_locks, file_of
+from graphveil.ledger.sources import new_key
 
 Result = TypeVar("Result")
 
@@ -34,6 +44,9 @@ _TRIES = 6  # of a transaction whose connection was lost
 _SETUP, _NAMES = 0x67726170, 0x67726171  # the server's locks under which tables, and names, are made
 # What several questions read has to be of one moment; a booking has to see what was booked while it waited.
 _ISOLATION = {False: "REPEATABLE READ", True: "READ COMMITTED"}
+VERSION = 2  # of the tables; 1 had no table that says so, and no check of the key
+# What reading a value that somebody edited may raise.
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _SECRETS = ("password", "secret", "_key")  # in the names of options, as libpq calls them
 
 _METADATA = sa.MetaData()
@@ -43,6 +56,13 @@ secret = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("key", sa.String(64), nullable=False),  # of the fingerprints: neighbours must not be told apart
 )
+about = sa.Table(
+    "graphveil_about",
+    _METADATA,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("value", sa.String(200), nullable=False),
+)
+_VERSION, _KEY_CHECK = "version", "key_check"  # names in it
 data_sets = sa.Table(
     "graphveil_data_sets",
     _METADATA,
@@ -70,6 +90,11 @@ entries = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("hash", sa.String(64), nullable=False),
     sa.UniqueConstraint("data_set", "reference", "kind", name="graphveil_once"),
+)
+_STATE = sa.select(
+    sa.select(secret.c.key).scalar_subquery().label("key"),
+    sa.select(about.c.value).where(about.c.name == _KEY_CHECK).scalar_subquery().label("checked"),
+    sa.select(sa.func.coalesce(sa.func.sum(data_sets.c.length), 0)).scalar_subquery().label("size"),
 )
 _APPEND_ONLY = {
     "sqlite": [
@@ -105,23 +130,137 @@ class Store:
 
     Args:
         url: where it lies, as :func:`~graphveil.ledger.places.url_of` writes it.
+        create: whether an empty ledger is made where there is none.
 
     Raises:
-        ConfigError: the file lies where locks do not hold, or the URL cannot be read.
-        LedgerError: the database cannot be opened.
+        ConfigError: the file lies where locks do not hold, the URL cannot be read, or there is no ledger.
+        LedgerError: the database cannot be opened, is damaged, of a newer version, or older than it was.
         MissingDependencyError: the driver of PostgreSQL is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = True) -> None:
         """Open the database, and make its tables if it has none."""
         self._file, self._url = file_of(url), _parsed(url)
         self._lines = _Lines(self._url)
+        self._mark = None if self._file is None else Mark(self._file)
         weakref.finalize(self, self._lines.close)
         if self._file is not None:
+            if not create and not _exists(self._file):
+                raise self._missing()
             _make_folder(self)
             check_locks(self._file)
             self._identity = _identity(self._file)
-        self.write(lambda line: _make_tables(line))
+        self._prepared = False
+        self.write(lambda line: self._prepare(line, create=create))
+        self._prepared = True
+
+    def _prepare(self, line: sa.Connection, *, create: bool) -> None:
+        """Make the tables, or check that those that are there are a ledger's of a known version."""
+        if self.shared:
+            line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
+        there = set(sa.inspect(line).get_table_names())
+        ours = there & set(_METADATA.tables)
+        if not ours:
+            if there and not self.shared:
+                raise LedgerError(f"{self.shown} is a database of another program; name another --ledger")
+            if not create:
+                raise self._missing()
+            if self._mark is not None:
+                self._mark.check("", -1)
+            _METADATA.create_all(line)
+            line.execute(secret.insert().values(id=1, key=new_key()))
+        elif ours != set(_METADATA.tables) - ({about.name} - there):
+            raise self.damaged(f"it lacks {', '.join(sorted(set(_METADATA.tables) - ours - {about.name}))}")
+        if about.name in ours:
+            self._check_version(line)
+        else:
+            late = entries.c.body.like('%"key":%')  # what the first version did not write
+            if ours and line.execute(sa.select(entries.c.number).where(late).limit(1)).first():
+                raise self.damaged(f"it lacks {about.name}")
+            _METADATA.create_all(line, tables=[about])
+            said = {
+                _VERSION: str(VERSION),
+                _KEY_CHECK: key_check(line.execute(sa.select(secret.c.key)).scalar_one()),
+            }
+            line.execute(about.insert(), [{"name": name, "value": value} for name, value in said.items()])
+        if (
+            not self.shared or not ours
+        ):  # in a file of an earlier version, too; a role need not own the tables
+            for statement in _APPEND_ONLY[line.dialect.name]:
+                line.execute(sa.text(statement))
+        self._checked(line)
+        for table in _METADATA.sorted_tables:
+            line.execute(sa.select(table).limit(1))  # which fails where columns are lacking
+
+    def _check_version(self, line: sa.Connection) -> None:
+        said = line.execute(sa.select(about.c.value).where(about.c.name == _VERSION)).scalar_one_or_none()
+        if said != str(VERSION):
+            newer = isinstance(said, str) and said.isdecimal() and int(said) > VERSION
+            if not newer:
+                raise self.damaged("its version cannot be read")
+            raise LedgerError(
+                f"the ledger at {self.shown} is of version {str(said)[:20]}, and this program reads versions "
+                f"up to {VERSION}. Update graphveil. No privacy budget was spent."
+            )
+
+    def _missing(self) -> ConfigError:
+        return ConfigError(
+            f"there is no ledger at {self.shown}. Correct --ledger, or make one with `graphveil ledger init "
+            "NAME --unit UNIT --epsilon E --delta D`."
+        )
+
+    def damaged(self, why: str) -> LedgerError:
+        """Return that the database does not hold what a ledger wrote."""
+        return LedgerError(
+            f"the ledger at {self.shown} is damaged: {why}. Restore a backup (graphveil ledger restore), or "
+            "see `graphveil ledger verify`. No privacy budget was spent."
+        )
+
+    def key(self, line: sa.Connection) -> bytes:
+        """Return the key of the fingerprints, which never leaves the ledger.
+
+        Raises:
+            LedgerError: it is lost, or is not the one that the ledger was made with.
+        """
+        return bytes.fromhex(self._checked(line).key)
+
+    def _checked(self, line: sa.Connection) -> sa.Row[Any]:
+        """Return the key, its check value and how many entries there are; refuse a ledger that lost some."""
+        state = state_of(line)
+        if fault := key_fault(state):
+            raise self.damaged(fault)
+        if self._mark is not None:
+            self._mark.check(state.checked, int(state.size))
+        return state
+
+    @property
+    def size(self) -> tuple[str, int]:
+        """Which ledger it is, as its mark has it, and how many entries it has."""
+        state = self.read(state_of)
+        return str(state.checked)[:16], int(state.size)
+
+    def back_up(self, file: Path) -> None:
+        """Copy a ledger in SQLite to a new file, of one moment, while others may write.
+
+        Raises:
+            ConfigError: a server keeps the ledger, or the file exists.
+            LedgerError: the file cannot be written.
+        """
+        if self._file is None:
+            raise ConfigError("a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore")
+        self._check_there()
+        if file.exists():
+            raise ConfigError(f"{file} exists, and a backup is a new file; choose another name")
+        part = file.with_name(f".{file.name}-{os.getpid()}")
+        try:
+            copy_file(self._file, part)
+            os.link(part, file)  # which fails if another process was quicker
+        except FileExistsError:
+            raise ConfigError(f"{file} exists, and a backup is a new file; choose another name") from None
+        except OSError as error:
+            raise LedgerError(f"the backup {file} cannot be written ({error.strerror})") from None
+        finally:
+            part.unlink(missing_ok=True)
 
     @property
     def shown(self) -> str:
@@ -157,10 +296,18 @@ class Store:
                 if not lost or attempt == _TRIES - 1:
                     raise LedgerError(_why(error, self)) from None
                 time.sleep(0.05 * 2**attempt)
+            except sqlite3.Error as error:  # of a connection that is being made
+                raise LedgerError(_why(error, self)) from None
             except SQLAlchemyError as error:
                 raise LedgerError(
                     f"the ledger at {self.shown} cannot be used: {type(error).__name__}"
                 ) from None
+            except ArtifactError:
+                raise self.damaged("an event cannot be read") from None
+            except GraphveilError:
+                raise
+            except UNREADABLE as error:
+                raise self.damaged(f"a value cannot be read ({type(error).__name__})") from None
         raise AssertionError("the last try returns or raises")
 
     def _once(self, task: Callable[[sa.Connection], Result], *, writing: bool) -> Result:
@@ -170,7 +317,14 @@ class Store:
             if self.shared:
                 line = line.execution_options(isolation_level=_ISOLATION[writing])
             with line.begin():
-                return task(line)
+                if not writing:
+                    return task(line)
+                before = self._checked(line).size if self._prepared else -1
+                result = task(line)
+                state = state_of(line)
+            if self._mark is not None and state.size != before:
+                self._mark.set(state.checked, state.size)
+            return result
 
     def _check_there(self) -> None:
         """Refuse a file that was removed or replaced: who has it open would go on in it unseen."""
@@ -217,9 +371,24 @@ def lock_names(line: sa.Connection) -> None:
         line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_NAMES})"))
 
 
-def key_of(line: sa.Connection) -> bytes:
-    """Return the key of the fingerprints, which never leaves the ledger."""
-    return bytes.fromhex(line.execute(sa.select(secret.c.key)).scalar_one())
+def key_check(key: str) -> str:
+    """Return what tells a key from others, and nothing of it."""
+    return hmac.new(key.encode(), b"the key of a graphveil ledger", "sha256").hexdigest()
+
+
+def key_fault(state: sa.Row[Any]) -> str | None:
+    """Return what is wrong with the key of the fingerprints; None if it is the ledger's."""
+    key = state.key
+    if not isinstance(key, str) or len(key) != 64 or not set(key) <= set("0123456789abcdef"):
+        return "the key of its fingerprints is lost, so no data would be recognized"
+    if state.checked != key_check(key):
+        return "the key of its fingerprints was changed, so no data would be recognized"
+    return None
+
+
+def state_of(line: sa.Connection) -> sa.Row[Any]:
+    """Return the key of the fingerprints, its check value, and how many entries all chains have."""
+    return cast("sa.Row[Any]", line.execute(_STATE).one())
 
 
 def _parsed(url: str) -> sa.URL:
@@ -252,7 +421,8 @@ def _engine(url: sa.URL) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _durable(connection: "sa.engine.interfaces.DBAPIConnection", _: object) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON"):
+        # One file holds everything that was committed: a log beside it (WAL) is left out by a plain copy.
+        for pragma in ("journal_mode=TRUNCATE", "synchronous=FULL", "fullfsync=ON"):
             connection.cursor().execute(f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
@@ -261,20 +431,6 @@ def _engine(url: sa.URL) -> sa.Engine:
         line.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
-
-
-def _make_tables(line: sa.Connection) -> None:
-    dialect = line.dialect.name
-    if dialect == "postgresql":
-        line.execute(sa.text(f"SELECT pg_advisory_xact_lock({_SETUP})"))
-    known = sa.inspect(line).has_table(secret.name)
-    if known and dialect == "postgresql":
-        return  # a role that may add and read need not own the tables
-    if not known:
-        _METADATA.create_all(line)
-        line.execute(secret.insert().values(id=1, key=secrets.token_hex(32)))
-    for statement in _APPEND_ONLY[dialect]:  # in a file of an earlier version, too
-        line.execute(sa.text(statement))
 
 
 def _make_folder(store: Store) -> None:
@@ -287,6 +443,47 @@ def _make_folder(store: Store) -> None:
             f"the ledger at {store.shown} cannot be opened ({error.strerror}); let GRAPHVEIL_LEDGER name a "
             "file or a database that may be written"
         ) from None
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a database in SQLite to a new file that is its owner's; a journal or log beside it is heeded.
+
+    Raises:
+        LedgerError: it is none, or cannot be read.
+        OSError: the target cannot be made.
+    """
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with (
+            closing(sqlite3.connect(source, timeout=_WAIT)) as one,
+            closing(sqlite3.connect(target)) as other,
+        ):
+            one.backup(other)
+            other.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        raise LedgerError(f"{source} cannot be copied: {error}") from None
+    held = os.open(target, os.O_RDWR)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
+
+
+def set_aside(file: Path) -> None:
+    """Rename a ledger that another one is put in the place of, with what belongs to it."""
+    number = next(n for n in count(1) if not file.with_name(f"{file.name}.replaced-{n}").exists())
+    for suffix in ("-journal", "-wal", "-shm", ""):
+        part = file.with_name(f"{file.name}{suffix}")
+        if part.exists():
+            part.replace(file.with_name(f"{file.name}.replaced-{number}{suffix}"))
+
+
+def _exists(file: Path) -> bool:
+    """Whether there is a file with something in it."""
+    try:
+        return file.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
@@ -318,10 +515,11 @@ def _transient(error: DBAPIError) -> bool:
     )
 
 
-def _why(error: DBAPIError, store: Store) -> str:
+def _why(error: DBAPIError | sqlite3.Error, store: Store) -> str:
     """Say what the database refused, in its own words without the statement and its values."""
-    words = str(error.orig).strip().splitlines()
-    said = words[0] if words else type(error.orig).__name__
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    words = str(origin).strip().splitlines()
+    said = words[0] if words else type(origin).__name__
     return (
         f"the ledger at {store.shown} cannot be used: {said}; nothing was booked by this step, so nothing "
         "may be released. Mend the database, or name another ledger (--ledger)"

@@ -7,9 +7,9 @@ decimal, so that 0.0245 fits into 0.0245 and three times 0.1 into 0.3.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -30,8 +30,11 @@ from graphveil.privacy.events import (
 )
 from graphveil.privacy.serialization import events_from_plain, events_to_plain
 
-_SEARCHES = 16  # halvings of the largest release that still fits: it is shown with four digits
-_MOST_COPIES = 1 << 40
+_HALVINGS = 80  # of a release, until it fits or counts as none
+_SEARCHES = 12  # halvings between the largest release that was seen to fit and twice as much
+_FEW_SEARCHES = 6  # of kinds that take long to compose: their room is short by up to a percent
+_MOST_RELEASES = 10**7  # of one kind in an account
+_LARGEST = float(1 << 40)  # size of a release that is searched for
 
 
 def exact(figure: float | str | Decimal) -> Fraction:
@@ -78,8 +81,7 @@ class Total:
             if isinstance(part, Gaussian):
                 mu_squared += Fraction(part.mu) ** 2
             else:
-                kind = json.dumps(events_to_plain(part), sort_keys=True)
-                others[kind] = others.get(kind, 0) + 1
+                others[_kind(part)] = others.get(_kind(part), 0) + 1
         return cls(mu_squared, exact(float(entry.slack)), others)
 
     def plus(self, other: "Total", copies: int = 1) -> "Total":
@@ -108,50 +110,92 @@ class Total:
         left = exact(limit.delta) - self.slack
         if left < 0:
             return False
-        epsilon = exact(limit.epsilon)
-        if self._sum_of_epsilons(left) <= epsilon:
+        if self.adds_up_to(limit):
             return True
+        epsilon = exact(limit.epsilon)
         larger = _epsilon_of_larger(*self._rounded_up, _rounded(left, up=False))
         return larger <= epsilon or self._composed(left) <= epsilon
+
+    def adds_up_to(self, limit: Limit) -> bool:
+        """Whether all of it keeps within a limit by adding up alone, which takes no time."""
+        left = exact(limit.delta) - self.slack
+        return left >= 0 and self._sum_of_epsilons(left) <= exact(limit.epsilon)
 
     def epsilon(self, delta: Decimal | float) -> float:
         """Return the smallest epsilon that all of it keeps at this delta; infinity if there is none."""
         left = exact(delta) - self.slack
-        if left < 0:
-            return math.inf
-        found = min(self._sum_of_epsilons(left), self._composed(left))
-        return float(found)
-
-    def left_for(self, entry: Entry, limit: Limit) -> int:
-        """Return how many releases like this one still fit."""
-        one = Total.of(entry)
-        if not self.plus(one).fits(limit):
-            return 0
-        most = 1
-        while most < _MOST_COPIES and self.plus(one, 2 * most).fits(limit):
-            most *= 2
-        few, many = most, 2 * most
-        while many - few > 1:
-            middle = (few + many) // 2
-            few, many = (middle, many) if self.plus(one, middle).fits(limit) else (few, middle)
-        return few
+        if left not in self._known:
+            found = min(self._sum_of_epsilons(left), self._composed(left)) if left >= 0 else math.inf
+            self._known[left] = float(found)
+        return self._known[left]
 
     def room(self, limit: Limit, like: Entry | None = None) -> float:
-        """Return an epsilon, at the limit's delta, that would still fit: of a release like another one.
+        """Return an epsilon, at the limit's delta, of a release that still fits; 0 if none does.
 
-        That is of the same kind, pure or Gaussian; without another one, of the kind that was recorded.
+        The release is composed with the total by the same rule that admits it, so a release with this epsilon
+        is admitted. It is the largest such epsilon, up to four digits.
+
+        Args:
+            limit: what may be spent.
+            like: the release whose noise is scaled until it fits. Without one the release is pure if
+                everything recorded adds up, and Gaussian otherwise.
         """
-        kind = self if like is None else Total.of(like)
-        if not kind.mu_squared and kind._adds_up:
-            spent = min(self._sum_of_epsilons(exact(limit.delta) - self.slack), exact(limit.epsilon))
-            return float(exact(limit.epsilon) - spent)
-        low, high = 0.0, 1.0
-        while self._with_mu(high).fits(limit):
-            low, high = high, 2 * high
-        for _ in range(_SEARCHES):
+        one = Total.of(like) if like is not None else _PURE if self._adds_up and not self.mu_squared else _MU
+        if one._adds_up and not one.mu_squared:
+            return self._room_of_bounded(limit, one)
+        share = self._largest(one._scaled, limit, start=1.0, slow=not one._adds_up)
+        return _down(one._scaled(share).epsilon(limit.delta)) if share else 0.0
+
+    def _room_of_bounded(self, limit: Limit, one: "Total") -> float:
+        """Return the room for releases whose epsilons add up: for one whose epsilon is their sum."""
+        lost = sum(getattr(_parsed(kind), "delta", 0.0) * n for kind, n in one.others.items())
+        pure = all(map(_is_pure, one.others))
+
+        def bounded(epsilon: float) -> Total:
+            event = PureDP(epsilon) if pure else ApproximateDP(epsilon, min(lost, 1.0))
+            return Total(Fraction(0), one.slack, {_kind(event): 1})
+
+        left = exact(limit.delta) - self.slack - one.slack - exact(lost)
+        spent = self._sum_of_epsilons(left)
+        rest = float(exact(limit.epsilon) - spent) if left >= 0 and spent <= limit.epsilon else 0.0
+        if rest and not self.plus(bounded(rest)).fits(limit):  # its last digit was rounded up
+            rest = _down(rest)
+        if not pure and not self.mu_squared and self._adds_up:
+            return rest
+        found = self._largest(bounded, limit, start=rest or float(limit.epsilon))
+        near = [float(f"{found:.4g}"), _down(found)]
+        return max(rest, next((one for one in near if one and self.plus(bounded(one)).fits(limit)), 0.0))
+
+    def _largest(
+        self, release: Callable[[float], "Total"], limit: Limit, start: float, *, slow: bool = False
+    ) -> float:
+        """Return nearly the largest size of a release that fits, from a size to begin with; 0 for none."""
+
+        def fits(size: float) -> bool:
+            return self.plus(release(size)).fits(limit)
+
+        low = start
+        if not low:
+            return 0.0
+        if fits(low):
+            while low < _LARGEST and fits(2 * low):
+                low *= 2
+        else:
+            halved = (start / 2**n for n in range(1, _HALVINGS))
+            low = next((size for size in halved if fits(size)), 0.0) if fits(0.0) else 0.0
+        high = 2 * low
+        for _ in range((_FEW_SEARCHES if slow else _SEARCHES) if low else 0):
             middle = (low + high) / 2
-            low, high = (middle, high) if self._with_mu(middle).fits(limit) else (low, middle)
-        return privacy_curve(Gaussian(low)).epsilon(float(limit.delta)) if low else 0.0
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _scaled(self, share: float) -> "Total":
+        """Return releases of the same kinds, each with its noise divided by this share."""
+        scaled, others = Fraction(share) ** 2 * self.mu_squared, dict[str, int]()
+        for kind, count in self.others.items():
+            for part in compose(_smaller(_parsed(kind), share)).events:
+                others[_kind(part)] = others.get(_kind(part), 0) + count
+        return Total(scaled, self.slack, others)
 
     def as_plain(self) -> dict[str, Any]:
         """Return the total as plain JSON values; fractions are text."""
@@ -159,15 +203,28 @@ class Total:
 
     @classmethod
     def from_plain(cls, record: Mapping[str, Any]) -> "Total":
-        """Return what :meth:`as_plain` wrote."""
-        return cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        """Return what :meth:`as_plain` wrote; raises ValueError for what it did not write."""
+        found = cls(Fraction(record["mu_squared"]), Fraction(record["slack"]), dict(record["others"]))
+        sums = all(0 <= float(each) < math.inf for each in (found.mu_squared, found.slack))
+        counts = all(type(n) is int and 0 < n <= _MOST_RELEASES for n in found.others.values())
+        if not sums or not counts or any(_kind(_parsed(kind)) != kind for kind in found.others):
+            raise ValueError("a total is sums and counts of events")
+        return found
 
     @cached_property
     def event(self) -> Event:
         """All releases as one event that costs the same."""
         mu = math.sqrt(self.mu_squared)
         gaussian = [Gaussian(mu)] if mu else []
-        return compose(*gaussian, *(part for kind, n in self.others.items() for part in _repeated(kind, n)))
+        parts = [part for kind, n in self.others.items() for part in _repeated(kind, n)]
+        if gaussian or not all(isinstance(part, LocalReport) for part in parts):
+            parts = [_bounded(part) if isinstance(part, LocalReport) else part for part in parts]
+        return compose(*gaussian, *parts)
+
+    @cached_property
+    def _known(self) -> dict[Fraction, float]:
+        """Results of :meth:`epsilon` by what was left of delta: to compose many kinds takes seconds."""
+        return {}
 
     @property
     def _rounded_up(self) -> tuple[Fraction, tuple[tuple[str, int], ...]]:
@@ -175,13 +232,10 @@ class Total:
         counts = sorted((kind, math.ceil(_rounded(Fraction(n), up=True))) for kind, n in self.others.items())
         return _rounded(self.mu_squared, up=True), tuple(counts)
 
-    def _with_mu(self, mu: float) -> "Total":
-        return self.plus(Total(Fraction(mu) ** 2))
-
     @property
     def _adds_up(self) -> bool:
         """Whether all of it, or all but Gaussian releases, has an epsilon of its own at delta 0."""
-        return all(isinstance(_parsed(kind), PureDP | ApproximateDP) for kind in self.others)
+        return all(isinstance(_parsed(kind), PureDP | ApproximateDP | LocalReport) for kind in self.others)
 
     def _sum_of_epsilons(self, delta: Fraction) -> Fraction | float:
         """Return a bound by adding up: pure epsilons, and at a share of delta each, what Gaussians have."""
@@ -242,9 +296,51 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     return privacy_curve(Gaussian(mu)).epsilon(delta)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def _parsed(kind: str) -> Event:
     return events_from_plain(json.loads(kind)).events[0]
+
+
+def _kind(part: Event) -> str:
+    """Return the text that stands for a plain event."""
+    return json.dumps(events_to_plain(part), sort_keys=True)
+
+
+def _is_pure(kind: str) -> bool:
+    return isinstance(_parsed(kind), PureDP)
+
+
+def _bounded(report: LocalReport) -> Event:
+    """Return an event that composes with events of other kinds and costs what a report does."""
+    return ApproximateDP(report.epsilon, report.delta) if report.epsilon < math.inf else NonPrivate()
+
+
+def _smaller(event: Event, share: float) -> Event:
+    """Return an event of the same kind whose loss is about this share: its noise is divided by the share."""
+    if isinstance(event, Gaussian):
+        return Gaussian(share * event.mu)
+    if isinstance(event, PairwiseGaussian):
+        table = tuple(tuple(share * share * value for value in row) for row in event.mu_squared)
+        return PairwiseGaussian(event.partition, table)
+    if isinstance(event, PoissonGaussian | PoissonRoots):
+        return replace(event, noise_multiplier=event.noise_multiplier / share) if share else compose()
+    if isinstance(event, PureDP | ApproximateDP | LocalReport):
+        return replace(event, epsilon=share * event.epsilon if share else 0.0)
+    if isinstance(event, ByGroup):
+        return ByGroup(event.partition, tuple(_smaller(part, share) for part in event.events))
+    if isinstance(event, OneOf):
+        return OneOf(tuple(_smaller(case, share) for case in event.cases))
+    if isinstance(event, NonPrivate):
+        return event
+    return compose(*(_smaller(part, share) for part in compose(event).events))
+
+
+def _down(value: float) -> float:
+    """Return a figure with four digits, rounded down."""
+    return float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(value))
+
+
+_PURE, _MU = Total(others={_kind(PureDP(1.0)): 1}), Total(Fraction(1))
 
 
 def _repeated(kind: str, count: int) -> list[Event]:

@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from graphveil.errors import GraphveilError
 from graphveil.ledger.chain import START, link
 from graphveil.ledger.rows import (
+    BIND,
     COMMIT,
     INIT,
     RAISE,
     RESERVE,
+    UNBIND,
     WITHDRAW,
     Account,
     Chain,
@@ -21,12 +23,12 @@ from graphveil.ledger.rows import (
     entry_of,
     limit_from_plain,
     rows_of,
+    tags_in,
 )
-from graphveil.ledger.store import accounts, data_sets, entries
+from graphveil.ledger.store import UNREADABLE, accounts, data_sets, entries, key_fault, state_of
 from graphveil.ledger.totals import Limit, Total
 
-# What reading a text that was edited may raise.
-_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, GraphveilError)
+_UNREADABLE = (*UNREADABLE, GraphveilError)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def breaks_of(line: sa.Connection, name: str) -> list[Break]:
     """Return the first entry at which the chain does not hold, and what does not follow from the entries."""
     if line.execute(sa.select(data_sets.c.name).where(data_sets.c.name == name)).one_or_none() is None:
         return [Break(name, 1, "its entries or totals are here, and it is not registered any more")]
-    chain, head, books = Chain.read(line, name), START, _Recount(name)
+    chain, head, books = Chain.read(line, name), START, _Recount(name, state_of(line).checked)
     for number, row in enumerate(rows_of(line, name), 1):
         head = link(head, row.body)
         why = _fault(row, number, head) or books.add(row)
@@ -65,6 +67,12 @@ def breaks_of(line: sa.Connection, name: str) -> list[Break]:
         for unit in sorted(kept.keys() | counted.keys())
         if kept.get(unit) != counted.get(unit)
     ]
+
+
+def breaks_of_key(line: sa.Connection) -> list[Break]:
+    """Return that the key of the fingerprints is not the ledger's, if so."""
+    fault = key_fault(state_of(line))
+    return [] if fault is None else [Break("", 0, fault)]
 
 
 def _fault(row: Row, number: int, head: str) -> str | None:
@@ -88,6 +96,7 @@ class _Recount:
     """The accounts of a data set, counted from its entries."""
 
     name: str
+    key: str  # the check value of the ledger's key
     length: int = 0
     _limits: dict[str, Limit | None] = field(default_factory=dict)
     _live: dict[str, tuple[str, Total]] = field(default_factory=dict)  # unit and price by reference
@@ -111,13 +120,26 @@ class _Recount:
         if kind in (INIT, RAISE):
             if (kind == RAISE) != (body["unit"] in self._limits):
                 return "a limit is raised of an account that was not opened, or one is opened twice"
-            self._limits[body["unit"]] = limit_from_plain(body["epsilon"], body["delta"])
+            limit, before = limit_from_plain(body["epsilon"], body["delta"]), self._limits.get(body["unit"])
+            if before is not None and (
+                limit is None or limit.epsilon < before.epsilon or limit.delta < before.delta
+            ):
+                return "a limit is lowered"
+            self._limits[body["unit"]] = limit
         elif kind == RESERVE:
             if body["unit"] not in self._limits:
                 return "a release is booked in an account that was not opened"
             self._live[body["reference"]] = body["unit"], Total.of(entry_of(body))
         elif kind in (COMMIT, WITHDRAW):
             return self._end(kind, body["reference"])
+        elif kind == BIND:
+            if tags_in(body) and body.get("key", self.key) != self.key:
+                return "the data were bound under another key of fingerprints, so they are not recognized"
+        elif kind == UNBIND:
+            if self._live:
+                return "a data set with releases is unbound from its data"
+        else:
+            return f"an entry is of the unknown kind {kind[:20]!r}"
         return None
 
     def _end(self, kind: str, reference: str) -> str | None:

@@ -41,6 +41,7 @@ _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the la
 CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
+MOST_KINDS = 8  # of training or pure releases that are composed one after the other
 MOST_CASES = 8  # combinations of groups that are told apart
 
 
@@ -496,8 +497,20 @@ def _out_of_bounds(total: Total) -> bool:
 def _losses(kinds: tuple[tuple[PoissonGaussian | PoissonRoots | PureDP, int], ...], interval: float) -> Any:
     # Of several bounds on where to cut the tails, one may overflow and is then not the smallest.
     with np.errstate(over="ignore"):
+        if len(kinds) > MOST_KINDS:
+            return _halves(kinds, interval)
         composed = [_loss(kind, interval).self_compose(count) for kind, count in kinds]
-    return reduce(lambda one, other: one.compose(other), composed)
+        return reduce(lambda one, other: one.compose(other), composed)
+
+
+@lru_cache(maxsize=256)
+def _halves(kinds: tuple[tuple[PoissonGaussian | PoissonRoots | PureDP, int], ...], interval: float) -> Any:
+    """Compose many kinds half by half, where each half stays small, and keep the halves for more kinds."""
+    if len(kinds) == 1:
+        ((kind, count),) = kinds
+        return _loss(kind, interval).self_compose(count)
+    half = 1 << ((len(kinds) - 1).bit_length() - 1)
+    return _halves(kinds[:half], interval).compose(_halves(kinds[half:], interval))
 
 
 def _loss(kind: PoissonGaussian | PoissonRoots | PureDP, interval: float) -> Any:

@@ -4,6 +4,7 @@ A ledger belongs to one protected edge set. The default lives in memory; a durab
 """
 
 import math
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         self._epsilon, self._delta = epsilon, delta
         self._entries = list(entries)
         self._committed: set[str] = set()
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         """Say what it holds, and that it forgets."""
@@ -109,7 +111,11 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         )
 
     def record(self, entry: Entry) -> None:
-        """Record the entry unless it would pass the limit; a release id is recorded once."""
+        """Record the entry unless it would pass the limit; a release id is recorded once.
+
+        Raises:
+            BudgetError: the limit does not admit it, or another process made the ledger (a fork has a copy).
+        """
         with _RECORDING:
             self._check(entry)
             self._entries.append(entry)
@@ -125,6 +131,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
     def commit(self, release_id: str) -> None:
         """Note that noise is about to be drawn."""
+        self._check_process()
         with _RECORDING:
             if not self.holds(release_id):
                 raise BudgetError(
@@ -135,6 +142,7 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
 
     def withdraw(self, release_id: str) -> bool:
         """Give a release back that was never committed; whether that could be done."""
+        self._check_process()
         with _RECORDING:
             if release_id in self._committed or not self.holds(release_id):
                 return False
@@ -162,7 +170,16 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         """
         return _curve(self._entries)
 
+    def _check_process(self) -> None:
+        """Refuse another process: a fork has a copy of the ledger, and records what counts nowhere else."""
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "this ledger is a copy, in a forked process, of one in memory, so its releases would not add "
+                "up. Attach a ledger in a file (graphveil.ledger.Ledger). No privacy budget was spent."
+            )
+
     def _check(self, entry: Entry) -> None:
+        self._check_process()
         if self.holds(entry.release_id):
             raise BudgetError(f"release {entry.release_id} is already recorded; a new release needs a new id")
         self._check_limit(entry)

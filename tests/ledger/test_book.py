@@ -34,7 +34,7 @@ def test_a_budget_of_three_grants_three(ledger: Ledger) -> None:
         friends.check(entry(name))
         friends.record(entry(name))
     with pytest.raises(
-        BudgetError, match=r"asks for epsilon 0\.1, and 0\.3 of 0\.3 .* epsilon 0 would still fit, and 0 such"
+        BudgetError, match=r"asks for epsilon 0\.1, and 0\.3 of 0\.3 .* Nothing is left for a release like it"
     ):
         friends.record(entry("d"))
     with pytest.raises(BudgetError, match="refuses"):
@@ -125,7 +125,9 @@ def test_where_delta_is_used_up_no_epsilon_is_said_to_fit(ledger: Ledger) -> Non
     ledger.init("friends", "undirected-edge", epsilon=50, delta="1e-7")
     book = ledger.data_set("friends")
     book.record(Entry("one", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
-    with pytest.raises(BudgetError, match="no smaller epsilon would fit; raise the limit's delta") as refused:
+    with pytest.raises(
+        BudgetError, match=r"no smaller epsilon would fit. Raise the limit's delta"
+    ) as refused:
         book.record(Entry("two", "priv-hrg", ApproximateDP(1.0, 1e-7), unit=UndirectedEdge()))
     assert "would still fit" not in str(refused.value)
 
@@ -314,15 +316,11 @@ def _without_guard(line: sa.Connection, statement: str) -> None:
 
 
 def test_clocks_that_disagree_do_not_matter(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Late(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> "Late":  # type: ignore[override]
-            return cls.fromtimestamp((datetime.now(UTC) - timedelta(days=400)).timestamp(), UTC)
-
     ledger.init("friends", "undirected-edge", epsilon="1", delta="1e-7")
     friends = ledger.data_set("friends")
     friends.record(entry("a"))
-    monkeypatch.setattr(rows, "datetime", Late)
+    late = (datetime.now(UTC) - timedelta(days=400)).isoformat()
+    monkeypatch.setattr(rows, "now", lambda: late)
     friends.record(entry("b"))
     monkeypatch.undo()
     friends.record(entry("c"))

@@ -38,11 +38,11 @@ def run_command(arguments: list[str], drawn: str) -> None:
     torch.set_num_threads(1)  # a copy of a process has none of its threads
     real, opening = Release._answer, Store.__init__
 
-    def opened(self: Store, url: str) -> None:
+    def opened(self: Store, url: str, *, create: bool = True) -> None:
         mark = _mark(Path(drawn).parent, os.getpid())
         if not mark.exists():
             mark.write_text(str(time.process_time()))
-        opening(self, url)
+        opening(self, url, create=create)
 
     def noted(self: Release, *given: object) -> object:
         with Path(drawn).open("a") as file:

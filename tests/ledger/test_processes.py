@@ -280,7 +280,7 @@ def test_a_second_ledger_drops_no_lock_of_the_first(tmp_path: Path) -> None:
         friends.record(entry(f"r{count}"))
         told = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
         assert told.stdout.strip() == str(count)
-        assert path.with_name("ledger.sqlite-wal").exists()
+        assert not path.with_name("ledger.sqlite-wal").exists()
     assert (len(friends), first.verify(), second.verify()) == (3, [], [])
 
 
@@ -288,7 +288,7 @@ def test_the_file_is_its_owners(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "deep" / "ledger.sqlite")
     assert (tmp_path / "deep" / "ledger.sqlite").stat().st_mode & 0o077 == 0
     with sqlite3.connect(tmp_path / "deep" / "ledger.sqlite") as line:
-        assert line.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert line.execute("PRAGMA journal_mode").fetchone() == ("delete",)  # of a new connection: no log
     ledger.close()
 
 

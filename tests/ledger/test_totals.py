@@ -14,7 +14,9 @@ from graphveil.privacy.events import (
     ByGroup,
     Event,
     Gaussian,
+    LocalReport,
     NonPrivate,
+    OneOf,
     PairwiseGaussian,
     PoissonGaussian,
     PoissonRoots,
@@ -67,29 +69,123 @@ def test_a_budget_is_never_refused_or_passed_by_a_rounding(single: str, copies: 
     allowed = Limit(Decimal(limit), Decimal("1e-7"))
     assert Total().plus(one, copies).fits(allowed)
     assert not Total().plus(one, copies + 1).fits(allowed)
-    assert Total().left_for(entry(ApproximateDP(float(single))), allowed) == copies
 
 
 @pytest.mark.parametrize("epsilon", [0.0245, 0.1, 0.5, 1.0, 4.0, 8.0])
 def test_what_is_calibrated_to_a_budget_fits_it(epsilon: float) -> None:
     calibrated, allowed = entry(Gaussian(mu_of(epsilon, 1e-7))), Limit(Decimal(str(epsilon)), Decimal("1e-7"))
     assert Total.of(calibrated).fits(allowed)
-    assert Total().left_for(calibrated, allowed) == 1
+    assert not Total.of(calibrated).plus(Total.of(calibrated)).fits(allowed)
+
+
+ONE_OF_EACH: dict[str, Event] = {
+    "gaussian": Gaussian(0.4),
+    "pure": PureDP(0.5),
+    "approximate": ApproximateDP(0.5, 1e-8),
+    "report": LocalReport("label", 0.5),
+    "report with delta": LocalReport("features", 0.5, 1e-8),
+    "hop": PairwiseGaussian("all", ((0.08,),)),
+    "hop of two groups": PairwiseGaussian("two", ((0.08, 0.02), (0.02, 0.0))),
+    "one of two": OneOf((Gaussian(0.3), PureDP(0.4))),
+    "mixture": compose(Gaussian(0.2), PureDP(0.2)),
+    "steps by group": ByGroup("t", (PoissonGaussian(4.0, 0.1, 100), compose(), Gaussian(0.1))),
+    "steps": PoissonGaussian(4.0, 0.1, 100),
+    "roots": PoissonRoots(9.0, 0.05, 20, 3),
+}
+SEARCHED = ("one of two", "mixture", "steps by group", "steps", "roots")  # each search composes many times
+PAIRS = [
+    pytest.param(
+        *(before, like),
+        marks=[pytest.mark.slow] if like in SEARCHED and (before, like) != ("hop", "steps by group") else [],
+    )
+    for before in ONE_OF_EACH
+    for like in ONE_OF_EACH
+]
+
+
+@pytest.mark.parametrize(("before", "like"), PAIRS)
+def test_room_is_all_that_fits_and_no_more(before: str, like: str) -> None:
+    """Of a limit of 3 something is left, whatever was released before and whatever is asked for."""
+    spent, asked = Total.of(entry(ONE_OF_EACH[before])), ONE_OF_EACH[like]
+    limit = Limit(Decimal(3), Decimal("1e-6"))
+    room = spent.room(limit, entry(asked))
+    assert room >= 3 - spent.epsilon(5e-7) - 0.05  # what remains if epsilons are only added
+    assert room < 3
+    for factor, expected in ((1.0, True), (1.05, False)):
+        assert spent.plus(of_size(asked, room * factor, 1e-6)).fits(limit) is expected
+
+
+def of_size(asked: Event, epsilon: float, delta: float) -> Total:
+    """Return a release like another one, with less noise or more, that has this epsilon."""
+    one = Total.of(entry(asked))
+    if one._adds_up and not one.mu_squared:
+        lost = sum(getattr(part, "delta", 0.0) for part in compose(asked).events)
+        return Total.of(entry(ApproximateDP(epsilon, lost) if lost else PureDP(epsilon)))
+    low, high = 0.0, 16.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if one._scaled(middle).epsilon(delta) <= epsilon else (low, middle)
+    return one._scaled(low)
 
 
 @pytest.mark.parametrize(
-    "event",
-    [Gaussian(0.05), PureDP(0.05), pytest.param(PoissonGaussian(3.0, 0.05, 10), marks=pytest.mark.slow)],
+    ("before", "limit", "like", "room"),
+    [
+        ([], ("0.5", "1e-6"), PureDP(1.0), 0.5),
+        ([PureDP(0.1)] * 2, ("0.3", "0"), PureDP(1.0), 0.1),
+        ([LocalReport("label", 0.1)], ("0.5", "0"), LocalReport("label", 9.0), 0.4),
+        ([LocalReport("label", 0.11)], ("0.5", "1e-6"), compose(LocalReport("features", 0.2)), 0.39),
+        ([Gaussian(0.1)], ("0.5", "0"), PureDP(1.0), 0.0),  # no epsilon at this delta
+        ([NonPrivate()], ("5", "1e-6"), PureDP(1.0), 0.0),
+        ([PureDP(0.5)], ("0.5", "1e-6"), ApproximateDP(0.5), 0.0),
+        ([PureDP(0.2)], ("0", "0"), PureDP(0.1), 0.0),
+        ([], ("0", "0"), PureDP(0.1), 0.0),
+        ([], ("1", "1e-6"), ApproximateDP(0.5, 1e-5), 0.0),
+        ([], ("1e-9", "0"), PureDP(1e6), 1e-9),
+        ([], ("3", "1e-6"), Gaussian(1e6), 2.999),
+    ],
 )
-def test_what_would_still_fit_does(event: Event) -> None:
-    spent, allowed = total_of([entry(event, str(n)) for n in range(3)]), Limit(Decimal(1), Decimal("1e-6"))
-    left = spent.left_for(entry(event), allowed)
-    assert spent.plus(Total.of(entry(event)), left).fits(allowed)
-    assert not spent.plus(Total.of(entry(event)), left + 1).fits(allowed)
-    room = spent.room(allowed, entry(event))
-    assert 0 < room < 1
-    more = PureDP(room) if isinstance(event, PureDP) else Gaussian(mu_of(room, 1e-6) * (1 - 1e-9))
-    assert spent.plus(Total.of(entry(more))).fits(allowed)
+def test_room_of_cases(before: list[Event], limit: tuple[str, str], like: Event, room: float) -> None:
+    found = total_of(map(entry, before)).room(Limit(*map(Decimal, limit)), entry(like))
+    assert found == pytest.approx(room, rel=1e-3) and found <= room
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_what_remains_without_a_release_to_compare_with(name: str) -> None:
+    total, limit = Total.of(entry(ONE_OF_EACH[name])), Limit(Decimal(3), Decimal("1e-6"))
+    room = total.room(limit)
+    assert 1 < room < 3
+    adds_up = name in ("pure", "approximate", "report", "report with delta")
+    more = PureDP(room) if adds_up else Gaussian(mu_of(room, 1e-6) * (1 - 1e-9))
+    assert total.plus(Total.of(entry(more))).fits(limit)
+
+
+def test_reports_mix_with_every_other_event() -> None:
+    """What mixes is a bound: the sum of the reports on top of the others."""
+    for name, event in ONE_OF_EACH.items():
+        both = total_of([entry(event), entry(LocalReport("label", 0.25))])
+        assert both.epsilon(1e-6) == pytest.approx(Total.of(entry(event)).epsilon(1e-6) + 0.25, abs=1e-3), (
+            name
+        )
+    assert math.isinf(total_of([entry(Gaussian(0.1)), entry(LocalReport("label", math.inf))]).epsilon(1e-6))
+
+
+def test_many_prices_are_composed_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composing one after the other takes seconds for a thousand prices; the result is the same bound."""
+    from graphveil.privacy import accountant
+
+    total = total_of([entry(PureDP(0.01 + number * 1e-3)) for number in range(60)])
+    accountant._halves.cache_clear()
+    together = total.epsilon(1e-6)
+    assert accountant._halves.cache_info().misses > 60
+    monkeypatch.setattr(accountant, "MOST_KINDS", 1000)
+    for kept in (accountant._losses, accountant._cached_curve):
+        kept.cache_clear()
+    again = Total.from_plain(total.as_plain())
+    assert again.epsilon(1e-6) == pytest.approx(together, abs=1e-5)
+    assert together < sum(0.01 + number * 1e-3 for number in range(60))
+    more = again.plus(Total.of(entry(PureDP(0.7))))
+    assert more.epsilon(1e-6) > together
 
 
 def test_the_resolution_of_noise_uses_up_delta() -> None:

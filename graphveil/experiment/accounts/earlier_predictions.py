@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphveil._files import write_atomic
-from graphveil.errors import ArtifactError, ConfigError
+from graphveil.errors import ArtifactError, ConfigError, PrivacyError
 from graphveil.experiment.accounts.graph_tags import Numbers, numbers_of
 from graphveil.experiment.artifacts import RunFolder, read_checked, write_checked
 from graphveil.graph import EdgeSet
@@ -105,6 +105,7 @@ def remember(
     folder = RunFolder(run)
     if not folder.lock.is_file():
         return None
+    account.ledger.settle()  # its name is written down
     name = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in order, and two at once have two names
     path = folder.asked / f"{name}.json"
     found = EarlierPrediction(path, account.ledger.name, account.ledger.place, price, disjoint)
@@ -127,10 +128,12 @@ def _read(path: Path) -> EarlierPrediction:
         content = read_checked(path)
         price = guarantee_from_plain(content["price"])
         receipts = tuple(content["receipts"])
+        if not all(isinstance(content[name], str) for name in ("data_set", "place")):
+            raise TypeError("names are text")
         return EarlierPrediction(
             path, content["data_set"], content["place"], price, content["disjoint"], receipts
         )
-    except (ArtifactError, KeyError, TypeError):
+    except (ArtifactError, PrivacyError, KeyError, TypeError, ValueError):
         raise ArtifactError(
             f"{path} is damaged, so nobody can tell what an earlier prediction of this run cost; take it "
             "from a copy of the run, or delete it if the ledgers are read by hand from now on"

@@ -5,7 +5,7 @@ neighbouring graphs apart.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,21 @@ def parts_of(graph: "Graph") -> dict[str, Iterator[bytes]]:
     parts = {"edges": _edges(graph, names)}
     if _says_something(graph):
         parts["records"] = _records(graph, names)
-    return parts if graph.ids is None else parts | parts_of_people(graph.ids.tolist())
+        if graph.num_features and not _all_ones(graph):
+            parts["features"] = _features(graph, np.argsort(names, kind="stable"))
+    if graph.ids is None or _are_row_numbers(graph.ids.tolist()):
+        return parts
+    return parts | parts_of_people(graph.ids.tolist())
+
+
+def _are_row_numbers(ids: Sequence[object]) -> bool:
+    """Whether ids count rows, from 0 or from 1: of two data sets they say nothing about people.
+
+    >>> _are_row_numbers([2, 1, 0]), _are_row_numbers(["1", "2"]), _are_row_numbers([5, 6])
+    (True, True, False)
+    """
+    texts = {str(each) for each in ids}
+    return any(texts == {str(number) for number in range(first, first + len(ids))} for first in (0, 1))
 
 
 def parts_of_people(ids: Iterable[object]) -> dict[str, Iterator[bytes]]:
@@ -76,6 +90,14 @@ def _edges(graph: "Graph", names: Numbers) -> Iterator[bytes]:
 def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
     """Yield features and labels, people in the order of their names."""
     order = np.argsort(names, kind="stable")
+    yield from _features(graph, order)
+    yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
+    if graph.label_sets is not None:
+        yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
+
+
+def _features(graph: "Graph", order: "np.ndarray[Any, np.dtype[np.intp]]") -> Iterator[bytes]:
+    """Yield features, people in this order."""
     x = graph.x
     if isinstance(x, Tensor):
         rows = x.numpy()
@@ -87,19 +109,19 @@ def _records(graph: "Graph", names: Numbers) -> Iterator[bytes]:
         sparse = x[order]
         for part in (sparse.indptr, sparse.indices, sparse.data):
             yield np.ascontiguousarray(part).tobytes()
-    yield np.ascontiguousarray(graph.y.numpy()[order]).tobytes()
-    if graph.label_sets is not None:
-        yield np.ascontiguousarray(graph.label_sets.numpy()[order]).tobytes()
 
 
 def _says_something(graph: "Graph") -> bool:
     """Whether anything is known of the nodes: not where tables were read for who is connected alone."""
     if bool((graph.y >= 0).any()):
         return True
+    return bool(graph.num_features) and not _all_ones(graph)
+
+
+def _all_ones(graph: "Graph") -> bool:
+    """Whether the features are the one column that stands for none."""
     x = graph.x
-    return bool(graph.num_features) and not (
-        isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
-    )
+    return isinstance(x, Tensor) and x.shape[1] == 1 and bool((x == 1).all())
 
 
 def _mixed(values: Numbers) -> Numbers:

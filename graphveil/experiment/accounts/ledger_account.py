@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import ConfigError
 from graphveil.experiment.accounts.graph_tags import parts_of
-from graphveil.experiment.artifacts import read_json, write_json
+from graphveil.experiment.artifacts import damaged, read_json, write_json
 from graphveil.ledger import Account, DataSetLedger, Ledger, Receipt, Total, split_name, unit_key
 from graphveil.privacy import Entry, Guarantee, NodePromise, attach_ledger, parse_unit
 from graphveil.privacy.figures import counted, delta_up, figure_up
@@ -15,6 +15,7 @@ from graphveil.privacy.figures import counted, delta_up, figure_up
 if TYPE_CHECKING:
     from graphveil.graph import Graph
 
+_MOST_NAMES = 3  # of other data sets that a plan lists
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
@@ -28,6 +29,7 @@ class RunAccount:
         delta: where totals are read off, unless the budget says where.
         earlier: bookings of this process that belong to other experiments.
         others: further names of the same data in this ledger, whose releases do not count here.
+        people: the part of the people in the data that each data set of this ledger was bound with.
     """
 
     ledger: DataSetLedger
@@ -35,6 +37,7 @@ class RunAccount:
     delta: float
     earlier: frozenset[str] = frozenset()
     others: tuple[str, ...] = ()
+    people: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(
@@ -58,17 +61,29 @@ class RunAccount:
 
     @classmethod
     def of_data(
-        cls, parts: Mapping[str, Iterable[bytes]], guarantee: Guarantee, named: str | None
+        cls,
+        parts: Mapping[str, Iterable[bytes]],
+        guarantee: Guarantee,
+        named: str | None,
+        *,
+        apart: bool = False,
     ) -> "RunAccount":
-        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`."""
+        """Return the account of data that are told by these parts, attached to nothing; see :meth:`of`.
+
+        ``apart`` is whether the user states that the data are disjoint from others. The data set is bound to
+        the data, or registered for them, with the first release, so a run that is rejected leaves no trace.
+        """
         url, name = (None, None) if named is None else split_name(named)
-        book, unit = Ledger(url), unit_key(guarantee.protected)
+        book, unit = Ledger(url, create=named is None), unit_key(guarantee.protected)
         fingerprints = book.fingerprints(parts)
+        people = tuple(book.shared_people(fingerprints).items())
         if named is None:
-            return cls(book.recognised(fingerprints), unit, guarantee.delta)
+            found = book.recognised(fingerprints, apart=apart)
+            return cls(found, unit, guarantee.delta, people=people)
         account = cls.of_name(book, name, guarantee)
-        book.bind(account.ledger.name, fingerprints)
-        return replace(account, others=tuple(book.other_names(account.ledger.name, fingerprints)))
+        ledger = book.data_set(account.ledger.name, fingerprints)
+        others = tuple(book.other_names(ledger.name, fingerprints))
+        return replace(account, ledger=ledger, others=others, people=people)
 
     @classmethod
     def of_name(cls, book: Ledger, name: str | None, guarantee: Guarantee) -> "RunAccount":
@@ -128,10 +143,14 @@ class RunAccount:
         spent, delta = self._spent()
         if not spent.releases:
             under = " under this name" if self.others else ""
+            if self._elsewhere:
+                return f"no release in the account of these {self._about}{under} ({self._where})"
             return f"nothing of these {self._about} was released{under} before ({self._where})"
         count = counted(spent.releases, "release")
         when = "so far, any of this run among them" if resumed else "before this one"
-        return f"{count} {when}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
+        part = dict(self.people).get(self.ledger.name)
+        nodes = "" if part is None else f", with {_percent(part)} of these nodes"
+        return f"{count} {when}{nodes}: {_epsilon(spent.total, delta)}{_allowed(spent)} ({self._where})"
 
     def after(self) -> str:
         """Return what everything released so far costs together."""
@@ -141,10 +160,20 @@ class RunAccount:
 
     @property
     def _where(self) -> str:
-        where = f"ledger of {self.ledger.name!r}"
+        where = f"ledger of {self.ledger.name!r}{self._elsewhere}"
         if not self.others:
             return where
         return f"{where}; what the same data spent as {', '.join(map(repr, self.others))} does not count here"
+
+    @property
+    def _elsewhere(self) -> str:
+        """Which other data sets have some of these nodes, and are not charged."""
+        found = [
+            f"{_percent(part)} of these nodes are in {name!r}, too, which is not charged"
+            for name, part in self.people
+            if name != self.ledger.name and name not in self.others
+        ]
+        return "".join(f"; {words}" for words in found[:_MOST_NAMES])
 
     @property
     def _about(self) -> str:
@@ -173,9 +202,25 @@ def unit_delta(unit: str) -> float:
 
 
 def receipts_in(path: Path) -> list[dict[str, Any]]:
-    """Return the receipts in a run's file; none where there is no file."""
-    found = read_json(path).get("receipts") if path.is_file() else []
-    return found if isinstance(found, list) else []
+    """Return the receipts in a run's file; none where there is no file.
+
+    Raises:
+        ArtifactError: the file is damaged.
+    """
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    found = content.get("receipts", [])
+    place = content.get("place")
+    whole = isinstance(found, list) and all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(name), str) for name in ("data_set", "unit", "release", "head"))
+        and type(one.get("entry")) is int
+        for one in found
+    )
+    if not whole or not (place is None or isinstance(place, str)):
+        raise damaged(path)
+    return list(found)
 
 
 def ordinal(number: int) -> str:
@@ -195,6 +240,17 @@ def _epsilon(total: Total, delta: float) -> str:
     if epsilon == float("inf"):
         return "no bound"
     return f"epsilon {figure_up(epsilon)} at delta {delta_up(delta)}"
+
+
+def _percent(part: float) -> str:
+    """Return a part in words; of a part the exact count is nobody's business.
+
+    >>> _percent(1.0), _percent(0.9983), _percent(0.004)
+    ('all', 'about 99 %', 'less than 1 %')
+    """
+    if part >= 1:
+        return "all"
+    return "less than 1 %" if part < 0.01 else f"about {min(99, round(100 * part))} %"
 
 
 def _allowed(spent: Account) -> str:

@@ -75,9 +75,10 @@ class PredictionAccounts:
                 is about data that are the same in the ledger.
             ArtifactError: what the folder remembers is damaged.
         """
-        own = RunAccount.of_data(parts_of(graph), price, named).from_here()
+        own = RunAccount.of_data(parts_of(graph), price, named, apart=word).from_here()
         books = _Books(own.ledger)
         training, earlier = _training(run, books, price), earlier_predictions(run)
+        own = own.from_here()  # one ledger may be both, and the training's booking is none of this command
         if training is not None:
             attach_ledger(model.fitted_edges, training.ledger)
         others: dict[DataSetLedger, Numbers | None] = {}
@@ -199,9 +200,9 @@ def opened(place: str) -> Ledger:
                 f"their ledger, {place}, is not there; bring it back, or predict from the release alone if "
                 "nobody keeps a book of those data any more"
             )
-        return Ledger(place)
+        return Ledger(place, create=False)
     usual = Ledger()
-    return usual if usual.place == place else Ledger(place)
+    return usual if usual.place == place else Ledger(place, create=False)
 
 
 def _training(run: Path, books: _Books, price: Guarantee) -> RunAccount | None:

@@ -50,7 +50,7 @@ class SurveyAccount:
     def of_name(cls, survey: "Survey", named: str) -> "SurveyAccount":
         """Return the account of people who are named, and of whom only messages are here."""
         url, name = split_name(named)
-        return cls(RunAccount.of_name(Ledger(url), name, promise_of(survey)), survey)
+        return cls(RunAccount.of_name(Ledger(url, create=False), name, promise_of(survey)), survey)
 
     def check(self) -> None:
         """Refuse a survey that the people have no room for, before anybody is asked.

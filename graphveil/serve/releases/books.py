@@ -39,7 +39,7 @@ class Books:
     def __init__(self, allowance: Allowance, guarantee: Guarantee, folder: Path) -> None:
         """Open both."""
         url, name = split_name(allowance.ledger)
-        self._unit, self._book = unit_key(guarantee.protected), Ledger(url)
+        self._unit, self._book = unit_key(guarantee.protected), Ledger(url, create=False)
         self._limit = Limit(allowance.epsilon, Decimal(repr(guarantee.delta)))
         self.account = RunAccount.of_name(self._book, name, guarantee)
         self._named = self.account.ledger
