@@ -1,21 +1,25 @@
 """Clipped sums of a torch module that we did not write: ``vmap(grad)`` forms each record's gradient.
 
-Each record passes the module alone, as a batch of one, so no record can touch another's gradient; what would
-couple them all the same is refused by type.
+Each record passes the module alone, as a batch of one, under ``vmap``, where torch keeps a batch's records
+apart; and each batch passes a fresh copy of the module (``copies.py``). Layers that are known to couple
+records are refused by type, since they mean something else alone. A record on which the module raises has
+the gradient zero (``nulls.py``).
 """
 
 from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.train.clipped import ClippedSum, chunks, clip_factors, targets_of, without
+from graphveil.train.copies import FreshCopies, call
 from graphveil.train.devices import CPU
+from graphveil.train.nulls import finite_rows, without_failing
 from graphveil.train.records import Inputs
 
 
@@ -39,6 +43,9 @@ def refuse_row_mixing(module: nn.Module) -> None:
             )
 
 
+Parameters = dict[str, Tensor]
+
+
 class PerSampleSum(ClippedSum):
     """The clipped sum of any module that treats records one by one, at the price of forming p numbers each.
 
@@ -60,7 +67,7 @@ class PerSampleSum(ClippedSum):
         weights, sums = self._there
         self._sum_views = self._views(sums)
         self._parameters = dict(zip(named, self._views(weights), strict=True))
-        self._gradients = vmap(grad(_loss_of(module, named, device)), in_dims=(None, 0, 0))
+        self._copies, self._fixed = FreshCopies(module), _fixed_of(module, named, device)
 
     def _add(self, index: Tensor, clip: float) -> None:
         """Add them chunk by chunk."""
@@ -69,34 +76,71 @@ class PerSampleSum(ClippedSum):
 
     def _add_chunk(self, index: Tensor, clip: float) -> None:
         blocks = tuple(_wide(block[index].to(self.device)) for block in self._blocks)
-        gradients = self._gradients(self._parameters, blocks, self._labels_of(index))
+        gradients, failed = without_failing(self._gradients, (self._labels_of(index), *blocks))
+        if gradients is None:
+            return  # all records of the chunk are null
         flat = [gradients[name].flatten(start_dim=1) for name in self._parameters]
         squares = torch.stack([part.square().sum(dim=1) for part in flat]).sum(dim=0)
+        if failed is not None:
+            squares = squares.masked_fill(failed.to(squares.device), torch.nan)
         factors, bad = clip_factors(squares, clip)
         for part, out in zip(flat, self._sum_views, strict=True):
             out.view(-1).addmv_(without(part, bad).t(), factors)
 
+    def _gradients(self, labels: Tensor, *blocks: Tensor) -> Parameters:
+        """Return each record's gradient."""
+        with self._copies.run() as module:
+            run = vmap(grad(_loss_of(module, self._fixed)), in_dims=(None, 0, 0))
+            found: Parameters = run(self._parameters, blocks, labels)
+            return found
 
-Parameters = dict[str, Tensor]
+
+def logits_apart(module: nn.Module, rows: Tensor, classes: int) -> Tensor:
+    """Return a module's logits (B, C) of rows (B, d), float64, every row on its own.
+
+    They are zeros for a row on which the module raises or comes to logits that are not finite.
+    """
+    tensors, copies = _fixed_of(module, (), rows.device), FreshCopies(module)
+
+    def together(some: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return vmap(lambda row: _called(fresh, tensors, (row[None],)))(some)
+
+    with torch.no_grad():
+        found, failed = without_failing(together, (rows.to(torch.float64),))
+    if found is None:
+        return rows.new_zeros(len(rows), classes, dtype=torch.float64)
+    return finite_rows(without(found, failed))
 
 
-def _loss_of(
-    module: nn.Module, trained: Collection[str], device: torch.device
-) -> Callable[[Parameters, tuple[Tensor, ...], Tensor], Tensor]:
-    """Return the loss of one record as a function of the parameters."""
-    fixed = {
+def _fixed_of(module: nn.Module, trained: Collection[str], device: torch.device) -> Parameters:
+    """Return parameters that are not trained, and buffers, floats as float64."""
+    return {
         name: _wide(value.detach().to(device))
         for name, value in (*module.named_parameters(), *module.named_buffers())
         if name not in trained
     }
 
+
+def _loss_of(
+    module: nn.Module, fixed: Parameters
+) -> Callable[[Parameters, tuple[Tensor, ...], Tensor], Tensor]:
+    """Return the loss of one record as a function of the parameters."""
+
     def loss(parameters: Parameters, blocks: tuple[Tensor, ...], label: Tensor) -> Tensor:
         rows = tuple(block[None] for block in blocks)
-        logits: Tensor = functional_call(module, {**fixed, **parameters}, rows)[0]
+        logits = _called(module, {**fixed, **parameters}, rows)
         targets = targets_of(label[None], len(logits))[:, 0]
         return -(targets * logits.log_softmax(dim=0)).sum()
 
     return loss
+
+
+def _called(module: nn.Module, tensors: Parameters, rows: tuple[Tensor, ...]) -> Tensor:
+    """Return the logits of one record, of copies of all tensors, which a module may change."""
+    copied = {name: tensor.clone() for name, tensor in tensors.items()}
+    logits: Tensor = call(module, copied, tuple(part.clone() for part in rows))[0]
+    return logits
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -1,8 +1,14 @@
 """Clipped sums of a message-passing module on stars: a record is the root of one, and of one alone.
 
 Star i is a graph of public size: the root, ``leaves`` places for its leaves, and one more node that edges
-without a leaf run around. The module sees one star at a time, under ``vmap`` or in a loop, so no record can
-touch another's gradient whatever the module does; and every shape is public (``train/clipped.py``).
+without a leaf run around. Every shape is public (``train/clipped.py``). No record reaches another's gradient:
+
+* The module is called with one star, in a loop, or under ``vmap``, where torch keeps a batch's records apart.
+  Rows that are picked by an index lie below each other there, and each index is checked (``gathered.py``).
+* Each call of a module in a loop, and of a batch under ``vmap``, is on a fresh copy of the module as it was
+  before training (``copies.py``, which says what a copy does not isolate).
+* A record on which the module raises has the gradient zero, as one whose gradient is not finite
+  (``nulls.py``).
 
 A module may run in float32. A record's gradient is then the vector that float32 comes to, or for an affine
 map the sum of delta_j h_j^T over the deltas and inputs that it comes to: a function of that record alone.
@@ -11,11 +17,12 @@ What float32 rounds is part of the gradient, and no part of the bound.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from graphveil.train.affine import (
     AffineGradients,
@@ -35,13 +42,16 @@ from graphveil.train.clipped import (
     targets_of,
     without,
 )
+from graphveil.train.copies import FreshCopies, call
 from graphveil.train.devices import CPU, exact_on
 from graphveil.train.gathered import Gathered, Rooms
+from graphveil.train.nulls import faults, finite_rows, without_failing
 from graphveil.train.reach import alike, full_stars, random_weights, rows_read
 
 Stars = Callable[[Tensor], tuple[Tensor, Tensor]]  # indices (B) to rows (B, W, d), edges (B, 2, W - 2)
 Route = Literal["ghost", "vmap", "loop"]
 Parameters = dict[str, Tensor]
+T = TypeVar("T")
 _Found = tuple[tuple[list[Tensor], Parameters], list[Tensor]]  # gradients by moves and weights, and inputs
 
 
@@ -52,7 +62,7 @@ class StarSum(ClippedSum):
     the first is the root's.
 
     Args:
-        module: trained in place.
+        module: trained in place. Its weights are; it is not called, only copies of it are.
         stars: returns some records' stars.
         labels: classes, (N), a value that is no class for a record that teaches nothing.
         width: W.
@@ -93,6 +103,7 @@ class StarSum(ClippedSum):
         super().__init__(list(named.values()), labels, len(labels), device)
         self._stars, self._width, self._begin = stars, width, begin
         self._module, self._fixed, self._dtype = module, _buffers(module, dtype, device), dtype
+        self._copies = FreshCopies(module)
         weights, sums = self._there
         self._sums = dict(zip(named, self._views(sums), strict=True))
         self._wide = dict(zip(named, self._views(weights), strict=True))
@@ -121,12 +132,19 @@ class StarSum(ClippedSum):
         x, edges = x.to(self.device).to(self._dtype), edges.to(self.device)
         moves = [x.new_zeros(call.shape) for call in self._calls or ()]
         formed = {name: self._parameters[name] for name in self._formed}
+        run = partial(self._gradients, moves, formed)
         with torch.enable_grad():
-            (deltas, gradients), inputs = self._gradients(moves, formed, x, edges, self._labels_of(index))
+            found, failed = without_failing(run, (x, edges, self._labels_of(index)))
+        if found is None:
+            return  # all records of the chunk are null
+        (deltas, gradients), inputs = found
         maps = self._maps(inputs, deltas)
         squares = [square_norms(part) for part in gradients.values()]
         squares += [part.square_norms(bias=self._bias(name) in self._sums) for name, part in maps.items()]
-        factors, bad = clip_factors(torch.stack(squares).sum(dim=0), clip)
+        total = torch.stack(squares).sum(dim=0)
+        if failed is not None:
+            total = total.masked_fill(failed.to(total.device), torch.nan)
+        factors, bad = clip_factors(total, clip)
         for name, part in gradients.items():
             add_scaled(self._sums[name], without(part, bad), factors)
         for name, called in maps.items():
@@ -138,14 +156,19 @@ class StarSum(ClippedSum):
                 self._sums[self._bias(name)].add_(bias)
 
     def _loss(
-        self, moves: list[Tensor], formed: Parameters, x: Tensor, edges: Tensor, label: Tensor
+        self,
+        module: nn.Module,
+        moves: list[Tensor],
+        formed: Parameters,
+        x: Tensor,
+        edges: Tensor,
+        label: Tensor,
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the loss of one star's root, and what each affine map was called with."""
         inputs: list[Tensor] = []
-        with Gathered(self._rooms), moved(list(self._affine.values()), moves, inputs):
-            logits: Tensor = functional_call(
-                self._module, {**self._fixed, **self._parameters, **formed}, (x, edges)
-            )[0]
+        numbers = _cloned({**self._fixed, **self._parameters, **formed})
+        with Gathered(self._rooms), moved(self._parts(module), moves, inputs):
+            logits: Tensor = call(module, numbers, (x.clone(), edges.clone()))[0]
         targets = targets_of(label[None], len(logits))[:, 0].to(logits.dtype)
         return -(targets * logits.log_softmax(dim=0)).sum(), inputs
 
@@ -198,29 +221,44 @@ class StarSum(ClippedSum):
             part.detach().expand(count, *part.shape).requires_grad_() for part in (*moves, *formed.values())
         ]
         own, weights = given[: len(moves)], dict(zip(formed, given[len(moves) :], strict=True))
-        losses, inputs = vmap(self._loss)(own, weights, *stars)
-        found = [torch.zeros_like(part) for part in given]
-        if losses.requires_grad:
-            ones = torch.ones_like(losses)
-            found = list(torch.autograd.grad(losses, given, ones, materialize_grads=True))
+        with self._copies.run() as module:
+            losses, inputs = vmap(partial(self._loss, module))(own, weights, *stars)
+            found = self._backward(losses, given)
         gradients = dict(zip(formed, found[len(moves) :], strict=True))
         return (found[: len(moves)], gradients), [part.detach() for part in inputs]
 
+    def _backward(self, losses: Tensor, given: list[Tensor]) -> list[Tensor]:
+        if not losses.requires_grad:
+            return [torch.zeros_like(part) for part in given]
+        ones = torch.ones_like(losses)
+        return list(torch.autograd.grad(losses, given, ones, materialize_grads=True))
+
     def _one_by_one(self, moves: list[Tensor], formed: Parameters, *stars: Tensor) -> _Found:
         """Return the same for one star after the other; nothing is moved there."""
-        one = grad(self._loss, argnums=(0, 1), has_aux=True)
-        found = [one(moves, formed, *star)[0][1] for star in zip(*stars, strict=True)]
+
+        def one(*star: Tensor) -> Parameters:
+            with self._copies.run() as module:
+                gradients = grad(partial(self._loss, module), argnums=(0, 1), has_aux=True)
+                found: Parameters = gradients(moves, formed, *star)[0][1]
+                return found
+
+        null = {name: torch.zeros_like(part) for name, part in formed.items()}
+        found = [_or(null, one, *star) for star in zip(*stars, strict=True)]
         return ([], {name: torch.stack([each[name] for each in found]) for name in formed}), []
+
+    def _parts(self, module: nn.Module) -> list[nn.Module]:
+        """Return the affine maps in a copy of the module."""
+        return [module.get_submodule(name) for name in self._affine]
 
     def _called(self, columns: int) -> list["_Call"]:
         """Return the calls of affine maps, found on random stars with random weights: all public."""
-        parts, noted = list(self._affine.values()), list[Any]()
-        if not parts:
+        noted = list[Any]()
+        if not self._affine:
             return []
         x, edges = self._full(columns)
-        with torch.no_grad(), moved(parts, None, noted):
+        with torch.no_grad(), self._copies.run() as module, moved(self._parts(module), None, noted):
             random = random_weights(self._parameters)
-            functional_call(self._module, {**self._fixed, **random}, (x[0], edges[0]))
+            call(module, _cloned({**self._fixed, **random}), (x[0], edges[0]))
         calls = [_Call(number, shape, 0) for number, shape in noted]
         return [
             call._replace(read=rows_read(delta, self._parents))
@@ -282,25 +320,58 @@ def star_logits(
     stars: Stars,
     count: int,
     width: int,
+    classes: int,
     *,
     route: Route = "ghost",
     device: torch.device = CPU,
 ) -> Tensor:
-    """Return the logits of every root (N, C), float64 on the host, each star on its own as in training."""
-    weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
-    fixed = _buffers(module, torch.float64, device)
+    """Return the logits of every root (N, C), float64 on the host, each star on its own as in training.
 
-    def one(x: Tensor, edges: Tensor) -> Tensor:
-        logits: Tensor = functional_call(module, {**fixed, **weights}, (x, edges))[0]
+    They are zeros for a star on which the module raises or comes to logits that are not finite.
+    """
+    weights = {name: p.detach().to(device, torch.float64) for name, p in module.named_parameters()}
+    tensors, copies = {**_buffers(module, torch.float64, device), **weights}, FreshCopies(module)
+
+    def one(fresh: nn.Module, x: Tensor, edges: Tensor) -> Tensor:
+        logits: Tensor = call(fresh, _cloned(tensors), (x.clone(), edges.clone()))[0]
         return logits
 
-    run = vmap(one) if route != "loop" else lambda x, edges: torch.stack(list(map(one, x, edges)))
-    found = []
+    def together(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return vmap(partial(one, fresh))(x, edges)
+
+    def alone(x: Tensor, edges: Tensor) -> Tensor:
+        with copies.run() as fresh:
+            return one(fresh, x, edges).to(x).reshape(classes)
+
+    def rows_of(x: Tensor, edges: Tensor) -> Tensor:
+        null = x.new_zeros(classes)
+        if route == "loop":
+            return torch.stack([_or(null, alone, *star) for star in zip(x, edges, strict=True)])
+        rows, failed = without_failing(together, (x, edges))
+        if rows is None:
+            return null.expand(len(x), -1)
+        return rows if failed is None else without(rows, failed.to(device))
+
+    found = list[Tensor]()
     with torch.no_grad(), exact_on(device):
         for part in chunks(torch.arange(count), width * _HIDDEN, device):
             x, edges = stars(part)
-            found.append(run(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
-    return torch.cat(found)
+            found.append(rows_of(x.to(device).to(torch.float64), edges.to(device)).to(CPU))
+    return finite_rows(torch.cat(found))
+
+
+def _or(null: T, run: Callable[..., T], *star: Tensor) -> T:
+    """Return what is made of a star, or of one on which the module raises what a null record has."""
+    try:
+        return run(*star)
+    except faults():
+        return null
+
+
+def _cloned(tensors: Parameters) -> Parameters:
+    """Return copies, which a module may change without a trace in what other stars see."""
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _buffers(module: nn.Module, dtype: torch.dtype, device: torch.device) -> Parameters:

@@ -94,3 +94,79 @@ def test_what_cannot_be_used_is_refused_before_anything_is_booked(
     with pytest.raises(error, match=why):
         gv.GAP(**{**EDGE, **changes}).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
+
+
+class InPlace(nn.Sequential):
+    """Changes in place what its backward pass reads."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(nn.Linear(inputs, 8), nn.Linear(8, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x).sigmoid().mul_(2))
+
+
+class Frozen(InPlace):
+    """Has nothing to train."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x))
+
+
+class FirstSeen(InPlace):
+    """Keeps the scale of the first batch in a plain attribute."""
+
+    scale: float | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale = self.scale or float(x.detach().abs().max())
+        return self[1](self[0](x / self.scale))
+
+
+class Detached(InPlace):
+    """Has no gradient."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self[1](self[0](x)).detach()
+
+
+class Twice(nn.Module):
+    """Has one layer under two names."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(inputs, 8), nn.Linear(8, outputs)
+        self.middle = self.again = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.again(self.middle(self.first(x)).tanh()))
+
+
+@pytest.mark.parametrize("place", ["encoder", "head"])
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (InPlace, "in place that its backward pass reads, the output of Sigmoid"),
+        (FirstSeen, "a saved model would predict otherwise"),
+        (Detached, "does not depend on its weights"),
+    ],
+)
+def test_a_module_that_fails_later_is_refused_before_anything_is_charged(
+    graph: Graph, kind: type[nn.Module], why: str, place: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        gv.GAP(**EDGE, **{place: kind}).fit(graph)
+    assert ledger_of(graph.edge_set).entries == ()
+
+
+def test_frozen_heads_are_refused_and_frozen_encoders_and_shared_layers_are_not(graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="no weights to train"):
+        gv.GAP(**EDGE, head=Frozen).fit(graph)
+    assert ledger_of(graph.edge_set).entries == ()
+    short = {**EDGE, "epochs": 2}
+    for given in ({"encoder": Frozen}, {"encoder": Twice, "head": Twice}):
+        assert gv.GAP(**short, **given).fit(graph).predict_proba().isfinite().all()

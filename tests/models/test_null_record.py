@@ -2,12 +2,16 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphveil.errors import ReleaseError
+from graphveil.errors import GraphError, ReleaseError
 from graphveil.graph import Graph
+from graphveil.models.classcode import ClassCode
 from graphveil.models.gap import GAP
+from graphveil.models.gnn import PrivateGNN
 from graphveil.models.mlp import MLP
+from graphveil.models.own.private_module import PrivateModule
+from tests.models.gnn.modules import Mean
 
 N = 40
 
@@ -28,6 +32,34 @@ def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None
         model = GAP(unit="node-owner", epsilon=8.0, delta=1e-3, degree_budget=2, seed=0, unsafe_noise_seed=0)
         model.fit(data(loud))
         assert bool(model.predict_proba()[1:].isfinite().all())
+
+
+@pytest.mark.parametrize("loud", [3e38, -3.4e38, 1e30])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda **given: MLP(**given),
+        lambda **given: MLP(**given, layers=2, epochs=2),
+        lambda **given: MLP(**given, layers=3, epochs=2, batch_size=8),
+        lambda **given: GAP(**given, degree_budget=2),
+        lambda **given: ClassCode(**given),
+        lambda **given: PrivateModule(module=nn.Linear, **given, epochs=2),
+        lambda **given: PrivateGNN(module=Mean, **given, epochs=2, leaves=4),
+    ],
+    ids=["softmax", "network", "sampled network", "gap", "classcode", "module", "gnn"],
+)
+def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: float) -> None:
+    graph = data(loud)
+    graph.x[2, 0], graph.x[2, 1] = loud, -loud
+    graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
+    proba = build(unit="node-owner", epsilon=8.0, delta=1e-3, seed=0).fit(graph).predict_proba()
+    assert proba.isfinite().all() and torch.allclose(proba.sum(dim=1), torch.ones(N))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_record_that_is_not_finite_is_refused_before_there_is_a_graph(value: float) -> None:
+    with pytest.raises(GraphError, match="NaN, infinite"):
+        data(value)
 
 
 def test_another_configuration_draws_no_second_answer_from_the_same_noise(tmp_path):

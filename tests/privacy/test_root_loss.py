@@ -189,6 +189,14 @@ def test_one_direction_alone_would_be_taken_for_both() -> None:
     assert float(pair_of(1.0, 0.1, 2).added(np.array([0.5]))[0]) < 0.3 * 0.0193138
 
 
+@pytest.mark.parametrize("event", [PoissonRoots(1.0, 0.1, 1, 2), PoissonRoots(2.5, 0.4, 1, 5)])
+def test_both_directions_are_composed(event: PoissonRoots) -> None:
+    kept, pair = step_loss(event, 1e-3), RootPair.of(event)
+    for pmf, direction in ((kept._pmf_remove, pair.removed), (kept._pmf_add, pair.added)):
+        exact = float(direction(np.array([0.5]))[0])
+        assert exact <= pmf.get_delta_for_epsilon(0.5) <= 1.01 * exact
+
+
 def test_each_direction_is_that_of_the_other_pair_at_the_inverse_ratio() -> None:
     """H_t(Q || P) = 1 - t + t H_{1/t}(P || Q), for any pair."""
     for relation in ("add_remove", "replace"):

@@ -203,6 +203,35 @@ def test_rows_that_do_not_cancel_have_their_own_norm() -> None:
     assert affine._UNCANCELLED * 5**2 < 1e-3  # rows that do not cancel are far above the floor
 
 
+class Scaled(nn.Module):
+    """Affine maps whose rows and logits are multiplied by tiny numbers."""
+
+    def __init__(self, rows: float, logits: float) -> None:
+        super().__init__()
+        self.wide, self.last, self.scales = nn.Linear(INPUTS, 20), nn.Linear(20, CLASSES), (rows, logits)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.last(self.wide(x) * self.scales[0]) * self.scales[1]
+
+
+@pytest.mark.parametrize("route", ["ghost", "vmap", "loop"])
+@pytest.mark.parametrize(
+    ("huge", "rows", "logits", "clip"),
+    [(1e24, 1e-24, 1.0, 1e-3), (1e30, 1e-30, 1.0, 1e-3), (1, 1, 1e-25, 1e-28)],
+)
+def test_squares_beyond_float32_are_clipped_by_their_norm(
+    route: Any, huge: float, rows: float, logits: float, clip: float
+) -> None:
+    """Deltas of 10^-24 have squares of 0 in float32."""
+    torch.manual_seed(0)
+    module, (x, edges) = Scaled(rows, logits), some()
+    for record in range(COUNT):
+        alone = summed(
+            module, x * huge, edges, torch.tensor([record]), clip=clip, route=route, dtype=torch.float32
+        )
+        assert clip * (1 - 1e-4) < float(alone.norm()) <= clip
+
+
 # -- rows that are picked ----------------------------------------------------------------------------------
 
 

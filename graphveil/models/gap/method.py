@@ -35,6 +35,7 @@ from graphveil.release import (
     weighted_sum_in_neighbors,
 )
 from graphveil.release.rows.neighbor_sums import Keys
+from graphveil.train.nulls import finite_rows
 
 Ask = Callable[[Tensor], Tensor]  # rows of norm at most one in, their sums over in-neighbours out
 
@@ -170,7 +171,7 @@ class TrainedGap(Trained):
         """Return probabilities from what the classifier sees of each hop."""
         device = _device(self.classifier)
         logits: Tensor = self.classifier([FixedRows(view.to(device)) for view in views])
-        return logits.softmax(dim=1).cpu()
+        return finite_rows(logits).softmax(dim=1).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return the hops alone, with the noise of the fit: nothing is trained on another graph."""

@@ -1,6 +1,6 @@
 """A user's modules in the places of GAP's networks, at edge level, where both are trained in the clear."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -8,9 +8,12 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.models.own.code import Factory, built, name_of
+from graphveil.models.own.probing import training_fault
 from graphveil.networks.hops import Encoder, FixedRows, HopClassifier
 from graphveil.networks.layers import Batch, Linear, SparseRows
+from graphveil.train.copies import FreshCopies
 
+_CLOSE, _LOUD = 1e-5, 10.0
 _PROBES = 4  # random records that a module is run on before anything is booked
 
 
@@ -60,29 +63,79 @@ class OwnHead(HopClassifier):
         return cast(Tensor, self.module(torch.cat([view.values for view in views], dim=1)))
 
 
-def check_output(network: nn.Module, inputs: object, outputs: int, factory: Factory | str) -> None:
-    """Run a network on a few random records, and refuse another shape than is needed; nothing is booked yet.
+def check_output(
+    network: nn.Module,
+    records: Callable[[float], object],
+    outputs: int,
+    factory: Factory | str,
+    *,
+    frozen: bool,
+) -> None:
+    """Train a network for one step on a few random records, and predict; nothing is charged yet.
+
+    Args:
+        network: a new one; it is not changed.
+        records: returns what it is called with, random numbers of this scale.
+        outputs: the numbers that it has to return for each record.
+        factory: the user's.
+        frozen: whether it may be without weights to train.
 
     Raises:
-        ConfigError: it fails, or returns something else.
+        ConfigError: it fails forward or backward, returns something else, or has no weights to train; or it
+            keeps what it saw outside of its weights and buffers, which a saved model would lose.
     """
-    name = name_of(factory)
+    name, copies = name_of(factory), FreshCopies(network)
+    trains = any(weight.requires_grad for weight in network.parameters())
+    if not (trains or frozen):
+        raise ConfigError(f"{name} has no weights to train; set requires_grad on some of its parameters")
+    inputs = records(1.0)
+    with copies.run() as fresh, torch.no_grad():
+        found = _run(name, fresh.eval(), inputs)
+        if not isinstance(found, Tensor) or tuple(found.shape) != (_PROBES, outputs):
+            what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ConfigError(
+                f"{name} returns {what} for {_PROBES} records; {outputs} numbers each are needed"
+            )
+    with copies.run() as trained:
+        if trains:
+            _step(name, trained.train(), records(_LOUD))
+        with torch.no_grad():
+            after = _run(name, trained.eval(), inputs)
+        state = {key: value.clone() for key, value in trained.state_dict().items()}
+    with copies.run() as loaded, torch.no_grad():
+        loaded.load_state_dict(state)
+        again = _run(name, loaded.eval(), inputs)
+    if not torch.allclose(after, again, rtol=_CLOSE, atol=_CLOSE, equal_nan=True):
+        raise ConfigError(
+            f"{name} keeps what it saw outside of its weights and buffers, and a saved model would predict "
+            "otherwise. Keep it in a buffer: self.register_buffer(...)."
+        )
+
+
+def _run(name: str, network: nn.Module, inputs: object) -> Tensor:
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            found = network.eval()(inputs)
+        return cast(Tensor, network(inputs))
     except Exception as error:
         raise ConfigError(
             f"{name} fails on {_PROBES} random records: {type(error).__name__}: {error}; it takes rows "
             "(B, inputs) and returns rows (B, outputs)"
         ) from error
-    if not isinstance(found, Tensor) or tuple(found.shape) != (_PROBES, outputs):
-        what = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ConfigError(f"{name} returns {what} for {_PROBES} records; {outputs} numbers each are needed")
 
 
-def probes(width: int) -> Tensor:
+def _step(name: str, network: nn.Module, inputs: object) -> None:
+    """Form a gradient, as a training step does."""
+    found = _run(name, network, inputs)
+    if not found.requires_grad:
+        raise ConfigError(f"{name}: its output does not depend on its weights; use them")
+    try:
+        torch.autograd.backward(found.square().sum())
+    except Exception as error:
+        raise ConfigError(training_fault(network, error, name)) from error
+
+
+def probes(width: int, scale: float) -> Tensor:
     """Return a few random records."""
-    return torch.randn(_PROBES, width, generator=torch.Generator().manual_seed(0))
+    return scale * torch.randn(_PROBES, width, generator=torch.Generator().manual_seed(0))
 
 
 def _dense(x: Batch) -> Tensor:

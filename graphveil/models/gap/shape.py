@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from graphveil.models.sizes import PublicSizes
 from graphveil.models.training.private import count_parameters
 from graphveil.networks.hops import Encoder, FixedRows, HopClassifier, UnitHopClassifier, scaled_by_norm
 from graphveil.propagation import plain_unit, safe_unit, shrink_unit
+from graphveil.train.nulls import finite_rows
 
 Classifier = HopClassifier | UnitHopClassifier
 
@@ -79,10 +81,17 @@ class GapShape:
         generator = torch.Generator()
         if self.own_encoder is not None:
             encoder = self.encoder(sizes, generator)
-            check_output(encoder._base, probes(sizes.width), self.hidden, self.own_encoder)
+            records = partial(probes, sizes.width)
+            check_output(encoder._base, records, self.hidden, self.own_encoder, frozen=True)
         if self.own_head is not None:
-            views = [FixedRows(probes(self.width(sizes)))] * (self.hops + 1)
-            check_output(self.classifier(sizes, generator), views, sizes.classes, self.own_head)
+            head, views, width = self.classifier(sizes, generator), self.hops + 1, self.width(sizes)
+            check_output(
+                head,
+                lambda scale: [FixedRows(probes(width, scale))] * views,
+                sizes.classes,
+                self.own_head,
+                frozen=False,
+            )
 
     def encoder_parameters(self, sizes: PublicSizes) -> int:
         """Return how many weights the encoder and its head have."""
@@ -121,7 +130,7 @@ class Passing:
         """Return rows of norm at most one."""
         if self.paper:
             return plain_unit(rows)
-        return safe_unit(_finite(rows) if self.on_records else rows)
+        return safe_unit(finite_rows(rows) if self.on_records else rows)
 
     def onward(self, encoder: Encoder | None, rows: Tensor, answers: Sequence[Tensor], std: float) -> Tensor:
         """Return the next hop's input from a node's own row and its noisy answers."""
@@ -144,7 +153,3 @@ class Passing:
         else:
             views = [scaled_by_norm(answer, std) for answer, std in zip(answers, stds, strict=True)]
         return [view.float() for view in (rows, *views)]
-
-
-def _finite(rows: Tensor) -> Tensor:
-    return torch.where(rows.isfinite().all(dim=1, keepdim=True), rows, 0.0)

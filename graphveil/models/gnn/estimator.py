@@ -50,8 +50,9 @@ class PrivateGNN(Estimator):
        (:class:`~graphveil.models.gnn.start.FromCodes`). ``module_`` is the module without it.
 
     Guarantee: unit ``node-owner``. Encoder, rows, the module's weights of all steps, and the predictions
-    for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, whatever the module
-    does: a record is in one example only, since a star reads its root's own list and *published* rows. The
+    for all nodes but q are (epsilon, delta)-indistinguishable for the record of q, for any module that
+    keeps no record outside its own process (each star runs on a fresh copy of it): a record is in one
+    example only, since a star reads its root's own list and *published* rows. The
     prediction for q reads q's features and list, and is for those entitled to both. Proof:
     ``docs/guarantees.md``, section 9.
 
@@ -62,9 +63,10 @@ class PrivateGNN(Estimator):
     weights and nothing else: a prediction would read other people's exact records, so there are none, and
     ``module_`` is for those who may read these records, such as on a graph of their own.
 
-    A module that mixes the rows of a batch, draws at random, changes as it runs, or holds long tensors that
-    are not trained is refused before anything is booked (``docs/own_models.md`` lists what, and what to take
-    instead). A function that closes over a tensor of the graph cannot be seen: do not write one.
+    A module that mixes the rows of a batch, draws at random, changes as it runs, fails in its backward pass,
+    or holds long tensors that are not trained is refused before anything is charged (``docs/own_models.md``
+    lists what, and what to use instead). A function that closes over a tensor of the graph cannot be seen: do
+    not write one.
 
     Args:
         module: builds the module; or the name that it was registered under (:func:`graphveil.register`).

@@ -12,7 +12,7 @@ from graphveil.models.classcode.owner.encoder import ask_encoder
 from graphveil.models.classcode.owner.messages import Messages
 from graphveil.models.features.noisy_softmax import NoisySoftmax
 from graphveil.models.gnn.plan import StarPlan
-from graphveil.models.gnn.route import route_of
+from graphveil.models.gnn.route import check_trainable, route_of
 from graphveil.models.gnn.stars import StarInputs
 from graphveil.models.gnn.start import FromCodes
 from graphveil.models.gnn.teaching import public_key, scheduled, teachers
@@ -31,7 +31,7 @@ from graphveil.privacy.wording import EdgeUse
 from graphveil.release import DPSGDQuery, PushData, PushQuery, Release, ReleasePlan, calibrate_plan
 from graphveil.release.steps.own_stars import read_own_stars
 from graphveil.train import PrivateSchedule
-from graphveil.train.devices import CPU, private_device
+from graphveil.train.devices import private_device
 from graphveil.train.stars import StarSum, star_logits
 
 _STAGE = "module"
@@ -63,9 +63,10 @@ class StarGnn(Method):
         super().check(graph)
         module = self.built(graph.num_classes, PublicStreams(0))
         refuse_types(module)
-        refuse_mixing(module, *self._widths(graph.num_classes))
-        if (device := private_device(self.device)) != CPU:
-            route_of(self._started(module, graph.num_classes), *self._widths(graph.num_classes), device)
+        widths = self._widths(graph.num_classes)
+        refuse_mixing(module, *widths)
+        device, parents = private_device(self.device), torch.zeros(self.leaves, dtype=torch.int64)
+        check_trainable(self._started(module, graph.num_classes), *widths, parents, device)
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""
@@ -182,7 +183,13 @@ class StarGnn(Method):
             session,
         )
         logits = star_logits(
-            started, inputs.of_nodes, graph.num_nodes, inputs.width, route=route, device=device
+            started,
+            inputs.of_nodes,
+            graph.num_nodes,
+            inputs.width,
+            graph.num_classes,
+            route=route,
+            device=device,
         )
         return logits.softmax(dim=1).to(torch.float32)
 

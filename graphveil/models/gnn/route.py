@@ -1,14 +1,17 @@
 """How a module is run on one star at a time: many at once where it can be, one after the other elsewhere."""
 
-import copy
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
-from graphveil.models.own.probing import check_same, random_tree
+from graphveil.models.gnn.start import FromCodes
+from graphveil.models.own.probing import check_same, random_tree, training_fault
+from graphveil.train.copies import FreshCopies
 from graphveil.train.devices import CPU
+from graphveil.train.nulls import on_synthetic_records
+from graphveil.train.reach import full_stars
 from graphveil.train.stars import Route, StarSum, star_logits
 
 _CLOSE, _ALIKE = 1e-9, 1e-4
@@ -37,7 +40,11 @@ def route_of(module: nn.Module, inputs: int, classes: int, device: torch.device 
     Raises:
         ConfigError: no route does on this device.
     """
-    probe = copy.deepcopy(module).to(torch.float64).eval()
+    with FreshCopies(module).run() as fresh:
+        return _route_of(fresh.to(torch.float64).eval(), inputs, classes, device)
+
+
+def _route_of(probe: nn.Module, inputs: int, classes: int, device: torch.device) -> Way:
     looped = _probed(probe, inputs, classes, "loop")
     for route in _AT_ONCE:
         try:
@@ -47,8 +54,57 @@ def route_of(module: nn.Module, inputs: int, classes: int, device: torch.device 
         if torch.allclose(looped, together, rtol=_CLOSE, atol=_CLOSE):
             return _in_dtype(probe, inputs, classes, route, together, device)
     if device != CPU:
-        check_same(module, looped, lambda: _probed(probe, inputs, classes, "loop", device=device), device)
+        check_same(probe, looped, lambda: _probed(probe, inputs, classes, "loop", device=device), device)
     return _in_dtype(probe, inputs, classes, "loop", looped, device)
+
+
+def check_trainable(
+    module: nn.Module, inputs: int, classes: int, parents: Tensor, device: torch.device = CPU
+) -> None:
+    """Train and predict as a fit does, on synthetic records of the shapes that the fit has.
+
+    Args:
+        module: not changed.
+        inputs: numbers that a node has.
+        classes: C.
+        parents: the place above each place but the root's.
+        device: where gradients are formed.
+
+    Raises:
+        ConfigError: the module fails in its forward or its backward pass.
+    """
+    try:
+        way = route_of(module, inputs, classes, device)
+        _run_once(module, inputs, classes, parents, way, device)
+    except ConfigError:
+        raise
+    except Exception as error:
+        inner = module.module if isinstance(module, FromCodes) else module
+        raise ConfigError(training_fault(inner, error)) from error
+
+
+def _run_once(
+    module: nn.Module, inputs: int, classes: int, parents: Tensor, way: Way, device: torch.device
+) -> None:
+    x, edges = full_stars(parents, inputs, torch.float64)
+    labels = torch.arange(len(x)) % classes
+
+    def stars(index: Tensor) -> tuple[Tensor, Tensor]:
+        return x[index], edges[index]
+
+    with on_synthetic_records():
+        gradients = StarSum(
+            module,
+            stars,
+            labels,
+            x.shape[1],
+            route=way.route,
+            parents=parents,
+            dtype=way.dtype,
+            device=device,
+        )
+        gradients.add(torch.arange(2), 1.0)
+        star_logits(module, stars, 2, x.shape[1], classes, route=way.route, device=device)
 
 
 def _in_dtype(
@@ -100,12 +156,12 @@ def _probed(
     def stars(index: Tensor) -> tuple[Tensor, Tensor]:
         return x[index], edges[index]
 
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), on_synthetic_records():
         gradients = StarSum(module, stars, labels, _LEAVES + 2, route=route, dtype=dtype, device=device)
         gradients.add(torch.arange(_STARS), 1.0)
         if silent is not None:
             return gradients.sums
-        logits = star_logits(module, stars, _STARS, _LEAVES + 2, route=route, device=device)
+        logits = star_logits(module, stars, _STARS, _LEAVES + 2, classes, route=route, device=device)
     return torch.cat([gradients.sums, logits.flatten()])
 
 

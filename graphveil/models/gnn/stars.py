@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphveil.release.steps.own_stars import NOBODY, OwnStars
+from graphveil.train.nulls import finite_rows
 
 _RANGE, _SCALE = 6.0, 3.0  # in standard deviations of a row's noise: where entries are cut, and what is one
 
@@ -59,10 +60,10 @@ class StarInputs:
             degree_budget: D of the push.
         """
         centred = log_posteriors - log_posteriors.mean(dim=1, keepdim=True)
-        noisy, own = rows.to(torch.float64) / sigma, _finite(sent) / sigma
+        noisy, own = rows.to(torch.float64) / sigma, finite_rows(sent) / sigma
         weights = stars.lengths.to(torch.float64).clamp_min(degree_budget).rsqrt()
         constant = torch.ones(len(rows), 1, dtype=torch.float64)
-        roots = torch.cat([_finite(centred), _cut(noisy) / _SCALE, constant], dim=1)
+        roots = torch.cat([finite_rows(centred), _cut(noisy) / _SCALE, constant], dim=1)
         return cls(roots, noisy, weights[:, None] * own, stars)
 
     @property
@@ -97,8 +98,3 @@ class StarInputs:
 
 def _cut(rows: Tensor) -> Tensor:
     return rows.clamp(-_RANGE, _RANGE)
-
-
-def _finite(rows: Tensor) -> Tensor:
-    """Return the rows with those of zeros that are not finite: each row by its own values."""
-    return torch.where(rows.isfinite().all(dim=1, keepdim=True), rows, 0.0)

@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from torch import nn
+from torch import Tensor, nn
 
 from graphveil._random import PublicStreams
 from graphveil.artifacts.snapshot import uncovered
-from graphveil.graph import Graph
-from graphveil.models.gnn.route import route_of
+from graphveil.graph import Adjacency, Graph
+from graphveil.models.gnn.route import check_trainable, route_of
 from graphveil.models.gnn.teaching import public_key, scheduled, teachers
 from graphveil.models.gnn.trained import MODULE, weights_of
 from graphveil.models.gnn.tree_inputs import TreeInputs
@@ -29,7 +29,7 @@ from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calib
 from graphveil.release.steps.bounded_trees import BoundedTrees
 from graphveil.release.steps.tree_steps import MOST_SHIFT, Reach
 from graphveil.train import PrivateSchedule
-from graphveil.train.devices import CPU, private_device
+from graphveil.train.devices import private_device
 from graphveil.train.stars import StarSum
 
 _STAGE = "module"
@@ -60,8 +60,13 @@ class TreeGnn(Method):
         module = self.built(sizes, PublicStreams(0))
         refuse_types(module)
         refuse_mixing(module, sizes.width, sizes.classes)
-        if (device := private_device(self.device)) != CPU:
-            route_of(module, sizes.width, sizes.classes, device)
+        check_trainable(module, sizes.width, sizes.classes, self._parents(sizes), private_device(self.device))
+
+    def _parents(self, sizes: PublicSizes) -> Tensor:
+        """Return the place above each place but the root's, of every tree."""
+        nobody = Adjacency.from_edges([], [], num_nodes=1, directed=True)
+        slots = self.asked(sizes).reach.slots
+        return BoundedTrees(nobody, slots=slots, cap=self.cap, depth=self.layers, key=bytes(32)).parents
 
     def sizes_of(self, graph: Graph) -> PublicSizes:
         """Return public sizes, with the number of records that teach."""

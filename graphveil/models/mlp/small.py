@@ -21,6 +21,7 @@ from graphveil.models.training.record_plan import RecordPlan, released_accuracie
 from graphveil.networks.layers import FeedForward, batch_of, batches_of
 from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
+from graphveil.train.nulls import finite_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +149,10 @@ class TrainedMLP(Trained):
 
     @torch.no_grad()
     def proba(self, graph: Graph) -> Tensor:
-        """Return probabilities (N, C)."""
+        """Return probabilities (N, C); they are equal for a node whose logits are beyond float32."""
         device = next(self.network.parameters()).device
         logits: Tensor = self.network(batch_of(graph.x, device=device))
-        return logits.softmax(dim=1).cpu()
+        return finite_rows(logits).softmax(dim=1).cpu()
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
         """Return None: nothing protected is read."""

@@ -104,9 +104,20 @@ def built(module: Factory | str, inputs: int, outputs: int, generator: torch.Gen
             f"{name}({inputs}, {outputs}) failed: {type(error).__name__}: {error}; a module is built by a "
             "class or function of two sizes, its inputs and its outputs"
         ) from error
+    if isinstance(found, nn.Module) and _holds_itself(found, ()):
+        raise ConfigError(
+            f"{name}({inputs}, {outputs}) holds itself as a submodule, which has no list of weights. Keep "
+            'the reference out of torch\'s sight: self.__dict__["parent"] = parent.'
+        )
     if not isinstance(found, nn.Module):
         raise ConfigError(f"{name}({inputs}, {outputs}) is a {type(found).__name__} and no torch module")
     return found
+
+
+def _holds_itself(module: nn.Module, above: tuple[nn.Module, ...]) -> bool:
+    return any(part is module for part in above) or any(
+        _holds_itself(part, (*above, module)) for part in module.children()
+    )
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
 from graphveil._random import PublicStreams
 from graphveil.errors import ConfigError, NotYetError
@@ -15,7 +14,7 @@ from graphveil.models.inference.cache import Answer
 from graphveil.models.membership import members, record_groups
 from graphveil.models.method import Method, Outcome, State, Trained
 from graphveil.models.own.code import Factory, built, check_factory, check_known
-from graphveil.models.own.probing import check_same, refuse_mixing
+from graphveil.models.own.probing import check_same, refuse_mixing, training_fault
 from graphveil.models.own.types import refuse_types
 from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
@@ -26,6 +25,8 @@ from graphveil.privacy import NodeUnit
 from graphveil.release import ReleasePlan
 from graphveil.train import PrivateSchedule, clipped_sum
 from graphveil.train.devices import CPU, private_device
+from graphveil.train.nulls import on_synthetic_records
+from graphveil.train.per_sample import logits_apart
 
 _STAGE, _PROBES, _AT_ONCE = "module", 6, 4096
 
@@ -54,10 +55,7 @@ class ModuleOnRecords(Method):
         try:
             found = _fingerprint(module, sizes)
         except Exception as error:
-            raise ConfigError(
-                f"{type(module).__name__} cannot be run record by record under torch.func.vmap: "
-                f"{type(error).__name__}: {error}; leave out choices by the values of a tensor"
-            ) from error
+            raise ConfigError(training_fault(module, error)) from error
         if (device := private_device(self.device)) != CPU:
             check_same(module, found, lambda: _fingerprint(module, sizes, device), device)
 
@@ -98,7 +96,7 @@ class ModuleOnRecords(Method):
                 release,
                 session,
             )
-        trained = TrainedModule(module)
+        trained = TrainedModule(module, sizes.classes)
         proba, accuracy = trained.proba(graph.x), dict[str, float]()
         if self.terms.private_metrics:
             accuracy = released_accuracies(release, proba.argmax(dim=1), graph)
@@ -110,7 +108,7 @@ class ModuleOnRecords(Method):
         check_known(self.module)
         module = self.built(sizes, PublicStreams(0))
         module.load_state_dict(state)
-        return TrainedModule(module)
+        return TrainedModule(module, sizes.classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,18 +116,12 @@ class TrainedModule(Trained):
     """Released weights: a prediction reads its node's own features, and nothing else that is protected."""
 
     module: nn.Module
+    classes: int
 
     def proba(self, x: Features) -> Tensor:
         """Return probabilities (N, C), every record on its own."""
-        weights = {name: _wide(value.detach()) for name, value in self.module.state_dict().items()}
-
-        def one(row: Tensor) -> Tensor:
-            logits: Tensor = functional_call(self.module, weights, (row[None],))[0]
-            return logits
-
-        dense = to_dense(x)
-        with torch.no_grad():
-            found = [vmap(one)(part.to(torch.float64)) for part in torch.split(dense, _AT_ONCE)]
+        parts = torch.split(to_dense(x), _AT_ONCE)
+        found = [logits_apart(self.module, part, self.classes) for part in parts]
         return torch.cat(found).softmax(dim=1).to(torch.float32)
 
     def plan_for(self, sizes: PublicSizes) -> ReleasePlan | None:
@@ -148,14 +140,10 @@ class TrainedModule(Trained):
 def _fingerprint(module: nn.Module, sizes: PublicSizes, device: torch.device = CPU) -> Tensor:
     """Return what the module makes of fixed random records, which its noise is bound to."""
     x = torch.randn(_PROBES, sizes.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), on_synthetic_records():
         gradients = clipped_sum(module, x, torch.arange(_PROBES) % sizes.classes, device)
         gradients.add(torch.arange(_PROBES), 1.0)
-        return torch.cat([gradients.sums, TrainedModule(module).proba(x).flatten().double()])
-
-
-def _wide(values: Tensor) -> Tensor:
-    return values.to(torch.float64) if values.is_floating_point() else values
+        return torch.cat([gradients.sums, TrainedModule(module, sizes.classes).proba(x).flatten().double()])
 
 
 @dataclass(kw_only=True, eq=False)

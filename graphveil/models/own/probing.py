@@ -1,13 +1,13 @@
 """What is refused of a user's module by running it, on small random trees that are nobody's data.
 
 A root's gradient may be a function of its own tree alone. Whether it is shows in what else changes it: other
-trees in the batch, their number, the place in the batch, the batch before. A module that only mixes rows
-when a feature equals 17 is not found; private training and prediction therefore run every tree on its own
-(``train/stars.py``), so that the proof does not rest on this check. It is there because a module that mixes
-rows means something else in a batch than alone, and because its author should know before a budget is spent.
+trees in the batch, their number, the place in the batch, the batch before. A module that mixes rows or keeps
+state only when a feature equals 17 is not found; private training and prediction therefore run every tree on
+its own, on a fresh copy of the module (``train/stars.py``), so that the proof does not rest on this check. It
+is there because such a module means something else in a batch than alone, and because its author should
+know before a budget is spent.
 """
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from graphveil.errors import ConfigError
 from graphveil.models.own.types import ROW_NORMS
+from graphveil.train.copies import FreshCopies, state_of
 
 _CLOSE = 1e-9
 _SEED, _MOST_CHILDREN = 7, 4
@@ -62,23 +63,20 @@ def refuse_mixing(module: nn.Module, inputs: int, classes: int, *, edges: bool =
     Traceback (most recent call last):
     graphveil.errors.ConfigError: Mean: its output at one node changes with the other trees of a batch, ...
     """
-    with torch.random.fork_rng(devices=[]):  # what the module draws, it draws anew in every pass
-        _refuse_mixing(_Probe(module, classes, edges=edges), type(module).__name__, inputs)
+    with FreshCopies(module).run() as probed:
+        _refuse_mixing(_Probe(probed, classes, edges=edges), type(module).__name__, inputs)
 
 
 def _refuse_mixing(probe: "_Probe", name: str, inputs: int) -> None:
     rng = np.random.default_rng(_SEED)
     own, *others = (random_tree(rng, inputs) for _ in range(4))
     loud = [random_tree(rng, inputs, scale=100.0) for _ in range(6)]
-    before = {key: value.clone() for key, value in probe.module.state_dict().items()}
+    before = state_of(probe.module)
     first = probe.at([own, *others], 0)
+    _check_finite(name, *first)
     probe.at([loud[0], own, *loud[1:]], 1)
     again = probe.at([own, *others], 0)
-    if any(not torch.equal(value, before[key]) for key, value in probe.module.state_dict().items()):
-        raise ConfigError(
-            f"{name} changes numbers of its own as it runs, as running statistics do, so records of one "
-            f"batch reach the next; use {ROW_NORMS}, and no buffers that move"
-        )
+    _check_state(name, before, state_of(probe.module))
     _compare(name, first, again, _TWICE)
     _compare(name, first, probe.at([own], 0), f"{_MIXES}; alone it is another")
     _compare(name, first, probe.at([own, *loud], 0), _MIXES)
@@ -118,6 +116,36 @@ def check_same(module: nn.Module, here: Tensor, there: Callable[[], Tensor], dev
         )
 
 
+def _check_state(name: str, before: dict[str, object], after: dict[str, object]) -> None:
+    """Refuse a module that keeps something of what it has seen, in a buffer or anywhere else.
+
+    Raises:
+        ConfigError: with what has changed.
+    """
+    missing = object()
+    changed = [key for key in before | after if before.get(key, missing) != after.get(key, missing)]
+    if changed:
+        raise ConfigError(
+            f"{name} changes {', '.join(map(repr, changed[:3]))} as it runs, and one record would reach the "
+            f"next through it. Compute it again in every call of forward(). For norms, use {ROW_NORMS}."
+        )
+
+
+def _check_finite(name: str, logits: Tensor, gradient: Tensor) -> None:
+    """Refuse a module whose logits or gradients are not finite where features are standard normal.
+
+    Raises:
+        ConfigError: such records would all count as null.
+    """
+    for what, numbers in (("logits", logits), ("gradients", gradient)):
+        if not numbers.isfinite().all():
+            raise ConfigError(
+                f"{name} has {what} that are NaN or infinite on standard normal features, and such a record "
+                "does not take part in training. Keep log, sqrt and divisions away from numbers at or below "
+                "0, such as by clamp_min(1e-6)."
+            )
+
+
 _TWICE = (
     "is not the same twice: it draws at random, or remembers the batch before; private noise is all that "
     "training may draw, and a record may reach its own gradient alone"
@@ -139,10 +167,10 @@ def _compare(name: str, one: tuple[Tensor, ...], other: tuple[Tensor, ...], how:
 
 
 class _Probe:
-    """Runs a float64 copy of a module, without a trace in torch's own generator."""
+    """Runs a copy of a module in float64."""
 
     def __init__(self, module: nn.Module, classes: int, *, edges: bool) -> None:
-        self.module = copy.deepcopy(module).to(torch.float64).eval()
+        self.module = module.to(torch.float64).eval()
         self._weights = [weight for weight in self.module.parameters() if weight.requires_grad]
         self._classes, self._edges = classes, edges
         self._read = torch.linspace(1.0, 2.0, classes, dtype=torch.float64)
@@ -158,7 +186,10 @@ class _Probe:
         return self._by_weights((logits[roots] * self._read).sum())
 
     def _by_weights(self, value: Tensor) -> Tensor:
-        parts = torch.autograd.grad(value, self._weights, allow_unused=True)
+        try:
+            parts = torch.autograd.grad(value, self._weights, allow_unused=True)
+        except Exception as error:
+            raise ConfigError(training_fault(self.module, error)) from error
         return torch.cat(
             [
                 (torch.zeros_like(w) if part is None else part).flatten()
@@ -170,6 +201,35 @@ class _Probe:
         x, edges, roots = batched(trees)
         inputs = (x, edges) if self._edges else (x,)
         return run(self.module, inputs, (len(x), self._classes)), roots
+
+
+def training_fault(module: nn.Module, error: Exception, name: str = "") -> str:
+    """Return why a module cannot be trained record by record, and what to write in place of it."""
+    name = name or type(module).__name__
+    kinds = (nn.RNNBase, nn.RNNCellBase)
+    recurrent = next((type(part) for part in module.modules() if isinstance(part, kinds)), None)
+    if "inplace operation" in str(error):
+        kind = str(error).partition("output 0 of ")[2].partition(",")[0]
+        return (
+            f"{name} changes a tensor in place that its backward pass reads"
+            f"{f', the output of {kind}' if kind else ''}. Write h = h + 1 in place of h += 1, and h.mul(2) "
+            "in place of h.mul_(2)."
+        )
+    what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    if recurrent is not None:
+        return (
+            f"{name} holds an nn.{recurrent.__name__}, which torch.func.vmap cannot run on many records at "
+            f"once ({what}). Write the recurrence with nn.Linear and torch.tanh."
+        )
+    if "vmap" in what or "data-dependent" in what:
+        return (
+            f"{name} cannot be trained record by record under torch.func.vmap ({what}). Use torch.where in "
+            "place of .item() and of if-statements on the values of a tensor."
+        )
+    return (
+        f"{name} fails when it is trained record by record ({what}). Its forward and backward pass must run "
+        "on random features in float64."
+    )
 
 
 def run(module: nn.Module, inputs: tuple[Tensor, ...], shape: tuple[int, ...]) -> Tensor:

@@ -14,6 +14,7 @@ from graphveil.errors import ConfigError
 
 MOST_NUMBERS = 1024  # of a tensor that is no weight: a table of the graph's nodes would be longer
 ROW_NORMS = "LayerNorm, or torch_geometric's LayerNorm(mode='node')"
+_PARALLEL = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel")
 _MIXING = ("GraphNorm", "PairNorm", "DiffGroupNorm", "MeanSubtractionNorm", "GraphSizeNorm")
 
 
@@ -30,6 +31,11 @@ def refuse_types(module: nn.Module) -> None:
     Traceback (most recent call last):
     graphveil.errors.ConfigError: Dropout (at '1') drops entries at random, and ...
     """
+    if isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule":
+        raise ConfigError(
+            f"{type(module).__name__} is compiled, and per-record gradients need the Python module. Pass the "
+            "module without torch.jit or torch.compile."
+        )
     for name, part in module.named_modules():
         kind = f"{type(part).__name__}{f' (at {name!r})' if name else ''}"
         why = _fault_of(part)
@@ -46,6 +52,10 @@ def refuse_types(module: nn.Module) -> None:
 def _fault_of(part: nn.Module) -> str:
     """Return what is wrong with one part, empty for nothing."""
     kinds = {kind.__name__ for kind in type(part).__mro__}
+    if isinstance(part, torch.jit.ScriptModule):
+        return "is compiled, and per-record gradients need the Python module; pass it without torch.jit"
+    if kinds & set(_PARALLEL):
+        return "spreads a batch over devices, and each record runs on its own; pass the module inside it"
     if isinstance(part, _BatchNorm) or kinds & set(_MIXING):
         return f"mixes the records of a batch, so that one reaches the others' gradients; use {ROW_NORMS}"
     if isinstance(part, _InstanceNorm):

@@ -174,9 +174,9 @@ def test_a_sum_is_that_of_every_stars_own_clipped_gradient(route: Any) -> None:
         own = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(module.parameters()))])
         wanted += own * min(1.0, clip / float(own.norm()))
     torch.testing.assert_close(gradients.sums, wanted, rtol=1e-5, atol=1e-7)
-    logits = star_logits(module, stars, count, 7, route=route)
+    logits = star_logits(module, stars, count, 7, 3, route=route)
     assert (
-        torch.equal(logits[3], star_logits(module, some_stars(4, 4, 5), 4, 7, route=route)[3])
+        torch.equal(logits[3], star_logits(module, some_stars(4, 4, 5), 4, 7, 3, route=route)[3])
         or route != "loop"
     )
     torch.testing.assert_close(

@@ -6,19 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import graphveil as gv
 from graphveil.audit import replay
 from graphveil.audit.small_graphs import SmallGraph
-from graphveil.errors import ConfigError, UnitError
+from graphveil.errors import ConfigError, ReleaseError, UnitError
 from graphveil.graph import RECIPES, Adjacency, Graph, synthetic
 from graphveil.models.gnn.tree_inputs import TreeInputs
 from graphveil.models.own import code
 from graphveil.privacy import Guarantee, NodePromise, PoissonRoots, ledger_of
 from graphveil.release.steps.bounded_trees import BoundedTrees
-from graphveil.train.stars import StarSum
+from graphveil.train.stars import Route, StarSum
 from tests.models.gnn.modules import Mean
+from tests.train.stateful import KINDS
 
 SMALL: dict[str, Any] = {"unit": "node-owner", "epsilon": 4.0, "delta": 1e-5, "seed": 0, "epochs": 2}
 
@@ -36,7 +37,14 @@ def make(**changes: Any) -> gv.PrivateGNN:
 # -- what one record moves ---------------------------------------------------------------------------------
 
 
-def clipped(graph: SmallGraph, slots: int, depth: int, clip: float = 0.5) -> Tensor:
+def clipped(
+    graph: SmallGraph,
+    slots: int,
+    depth: int,
+    clip: float = 0.5,
+    kind: type[nn.Module] = Mean,
+    route: Route = "ghost",
+) -> Tensor:
     """The sum of all roots' clipped gradients at fixed weights, for one draw of the trees."""
     source, target = np.array(graph.edges, dtype=np.int64).reshape(-1, 2).T
     adjacency = Adjacency.from_edges(source, target, num_nodes=graph.nodes, directed=True)
@@ -44,9 +52,9 @@ def clipped(graph: SmallGraph, slots: int, depth: int, clip: float = 0.5) -> Ten
     inputs = TreeInputs(torch.from_numpy(graph.x), torch.arange(graph.nodes), trees)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        module = Mean(graph.x.shape[1], 3)
+        module = kind(graph.x.shape[1], 3)
     labels = torch.from_numpy(np.where(graph.y < 0, -1, graph.y % 3))
-    gradients = StarSum(module, inputs.of, labels, inputs.width)
+    gradients = StarSum(module, inputs.of, labels, inputs.width, route=route, parents=trees.parents)
     gradients.add(torch.arange(graph.nodes), clip)
     return gradients.sums / clip
 
@@ -58,6 +66,14 @@ def test_no_null_record_moves_a_sum_by_more_than_its_roots(slots: int, depth: in
 
     found = replay(sums, unit="node-owner", sensitivity=2 * roots - 1, pairs=40, nodes=9)
     assert not found.broken and found.largest_mu > 1.0  # more than a record's own gradient
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_no_module_with_state_moves_a_sum_by_more_than_its_roots(kind: type[nn.Module]) -> None:
+    def sums(graph: SmallGraph) -> np.ndarray:
+        return clipped(graph, 1, 1, kind=kind, route="loop").numpy()
+
+    assert not replay(sums, unit="node-owner", sensitivity=3, pairs=6, nodes=6).broken
 
 
 def test_a_claim_of_its_own_root_alone_is_refuted() -> None:
@@ -144,6 +160,25 @@ def test_weights_travel_without_rows(graph: Graph, tmp_path: Path, monkeypatch: 
     assert logits.shape == (other.num_nodes, graph.num_classes) and logits.isfinite().all()
     with pytest.raises(UnitError, match="covers the weights alone"):
         loaded.predict_proba()
+
+
+def test_an_interrupted_fit_is_not_resumed_with_other_code(graph: Graph, tmp_path: Path) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(now: str, done: int, total: int) -> None:
+        if now == "module" and done == 3:
+            raise KilledError
+
+    class Changed(Mean):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return super().forward(2 * x, edge_index)
+
+    Changed.__name__ = "Mean"
+    with pytest.raises(KilledError):
+        make().fit(graph, on_progress=kill, workspace=tmp_path)
+    with pytest.raises(ReleaseError):
+        make(module=Changed).fit(graph, workspace=tmp_path)
 
 
 def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import graphveil as gv
-from graphveil.errors import ConfigError, GraphveilError, NotYetError
+from graphveil.errors import ConfigError, GraphveilError, NotYetError, ReleaseError
 from graphveil.graph import RECIPES, Graph, synthetic
 from graphveil.models.own import code
 from graphveil.privacy import ledger_of
@@ -48,6 +48,26 @@ def test_files_hold_the_name(graph: Graph, tmp_path: Path, monkeypatch: pytest.M
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
 
 
+def test_an_interrupted_fit_is_not_resumed_with_other_code(graph: Graph, tmp_path: Path) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(now: str, done: int, total: int) -> None:
+        if now == "module" and done == 3:
+            raise KilledError
+
+    class Changed(Records):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(2 * x)
+
+    Changed.__name__ = "Records"
+    with pytest.raises(KilledError):
+        make(epochs=5).fit(graph, on_progress=kill, workspace=tmp_path)
+    with pytest.raises(ReleaseError):
+        make(epochs=5, module=Changed).fit(graph, workspace=tmp_path)
+    make(epochs=5).fit(graph, workspace=tmp_path)
+
+
 class Whole(Records):
     """Mixes rows."""
 
@@ -66,7 +86,7 @@ class Choice(Records):
     ("changes", "error", "why"),
     [
         ({"module": Whole}, ConfigError, "Whole: its output at one node changes"),
-        ({"module": Choice}, ConfigError, "under torch.func.vmap"),
+        ({"module": Choice}, ConfigError, "trained record by record"),
         (
             {"module": lambda i, c: nn.Sequential(nn.Linear(i, c), nn.BatchNorm1d(c))},
             ConfigError,
