@@ -98,7 +98,7 @@ def test_a_misspelt_unit_is_answered_with_the_nearest() -> None:
 
 
 def test_the_choices_are_those_that_there_are() -> None:
-    with pytest.raises(UnitError, match="is not a privacy unit. Choose one of: undirected-edge") as refused:
+    with pytest.raises(UnitError, match=r"is not a privacy unit\. Choose one of: undirected-edge") as refused:
         parse_unit("X")
     assert all(name in str(refused.value) for name in UNITS)
 
