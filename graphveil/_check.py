@@ -158,9 +158,19 @@ def shape(wanted: tuple[int, ...], **named: Any) -> None:
             raise ConfigError(f"{name} has the shape {found}, and must have the shape ({words}).")
 
 
-def suggestion(value: object, choices: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string."""
-    near = difflib.get_close_matches(str(value), list(choices), n=1)
+HARMFUL = frozenset({"none", "paper"})  # choices without a valid guarantee, which are never suggested
+
+
+def suggestion(value: object, choices: Iterable[str], *, least: float = 0.6) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest choice, or an empty string.
+
+    Choices without a valid guarantee are never suggested.
+
+    >>> suggestion("strct", ["strict", "paper"]), suggestion("non", ["none"]), suggestion("papr", ["paper"])
+    ("; did you mean 'strict'?", '', '')
+    """
+    safe = [choice for choice in choices if choice not in HARMFUL]
+    near = difflib.get_close_matches(str(value), safe, n=1, cutoff=least)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -35,6 +35,37 @@ class Shape(Record):
     train_records: int | None = Field(default=None, ge=0)
 
 
+class ScaledColumnRecord(Record):
+    """One scaled column of features."""
+
+    column: int = Field(ge=0, lt=MAX_INTEGER)
+    center: float = Field(allow_inf_nan=False)
+    scale: float = Field(gt=0, allow_inf_nan=False)
+    low: float = Field(allow_inf_nan=False)
+    high: float = Field(allow_inf_nan=False)
+    public: bool = False
+
+
+class ScalingRecord(Record):
+    """How feature columns are scaled before networks read them."""
+
+    columns: list[ScaledColumnRecord]
+    bound: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class ColumnRecord(Record):
+    """A column of the table of nodes, and how it became features."""
+
+    name: str
+    kind: Literal["number", "list", "bool", "date", "duration", "category"]
+    width: int = Field(default=1, ge=0, le=MAX_INTEGER)
+    values: list[str] | None = None
+    places: int | None = Field(default=None, ge=2, le=MAX_INTEGER)
+    fill: list[float] | None = None
+    indicator: bool = False
+    fitted: bool = False
+
+
 class ModelFile(Record):
     """``model.json``: which method with which public configuration."""
 
@@ -45,6 +76,8 @@ class ModelFile(Record):
     parameters: dict[str, Any]
     shape: Shape
     class_names: list[str]
+    scaling: ScalingRecord | None = None
+    columns: list[ColumnRecord] | None = None
 
 
 class GuaranteeRecord(Record):

@@ -21,10 +21,12 @@ from graphveil._files import whole_folder, write_atomic
 from graphveil.artifacts import cards, packaging
 from graphveil.artifacts.cards import Card
 from graphveil.artifacts.files import (
+    ColumnRecord,
     GuaranteeRecord,
     ModelFile,
     PrivacyFile,
     ReleaseRecord,
+    ScalingRecord,
     Shape,
     plain_parameters,
     read_record,
@@ -37,6 +39,7 @@ from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee, NodeOwner, NodePromise
 from graphveil.privacy.serialization import guarantee_from_plain, guarantee_to_plain
+from graphveil.tables.encoding import Encoding
 
 MODEL, PRIVACY, PREDICTIONS = "model.json", "privacy.json", "predictions.parquet"
 WEIGHTS, AGGREGATES = "model.safetensors", "aggregates.safetensors"
@@ -128,6 +131,8 @@ def read_release(folder: Path, release: Path, per_node: str | Path | None = None
         parameters=file.parameters,
         **file.shape.model_dump(),
         class_names=tuple(file.class_names),
+        scaling=None if file.scaling is None else file.scaling.model_dump(),
+        encoding=_encoding_of(file),
         guarantee=promise.guarantee,
         rows=promise.releases,
         sampler=promise.sampler,
@@ -219,7 +224,28 @@ def _model_file(snapshot: Snapshot) -> ModelFile:
         parameters=plain_parameters(dict(snapshot.parameters)),
         shape=Shape(**{name: getattr(snapshot, name) for name in sizes}),
         class_names=list(snapshot.named_classes),
+        scaling=None
+        if snapshot.scaling is None
+        else ScalingRecord.model_validate_json(json.dumps(snapshot.scaling)),
+        columns=None if snapshot.encoding is None else _column_records(snapshot.encoding),
     )
+
+
+def _column_records(encoding: Encoding) -> list[ColumnRecord]:
+    return [ColumnRecord.model_validate_json(json.dumps(rule)) for rule in encoding.as_plain()["rules"]]
+
+
+def _encoding_of(file: ModelFile) -> Encoding | None:
+    """Return how columns became features, which must be as many as the model reads."""
+    if file.columns is None:
+        return None
+    encoding = Encoding.from_plain({"rules": [column.model_dump() for column in file.columns]})
+    names = [rule.name for rule in encoding.rules]
+    if len(set(names)) < len(names) or sum(rule.columns for rule in encoding.rules) != file.shape.features:
+        raise ArtifactError(
+            f"{MODEL} names other columns than its model reads; take it from the original run"
+        )
+    return encoding
 
 
 def _privacy_file(snapshot: Snapshot) -> PrivacyFile:

@@ -10,6 +10,7 @@ from torch import Tensor
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ArtifactError, UnitError
 from graphveil.privacy import Guarantee
+from graphveil.tables.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +29,8 @@ class Snapshot:
         released: noisy answers by name.
         proba: probabilities (N, C), or None where they are withheld.
         ids: the nodes' own ids, or None for numbers.
+        scaling: how feature columns are scaled, as plain values; None if they are not.
+        encoding: names of feature columns, and how each became features; None without a table.
     """
 
     method: str
@@ -44,6 +47,8 @@ class Snapshot:
     released: Mapping[str, Tensor] = field(default_factory=dict)
     proba: Tensor | None = None
     ids: npt.NDArray[Any] | None = None
+    scaling: Mapping[str, Any] | None = None
+    encoding: Encoding | None = None
 
     @property
     def own_proba(self) -> Tensor:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from graphveil._escape import terminal
 from graphveil.cli.failures import MISUSE, CommandError, unwritable
+
+if TYPE_CHECKING:
+    from graphveil.privacy import Guarantee
 
 _PATIENCE = 2.0  # seconds before a bar is worth showing
 _WIDEST = 10_000
@@ -155,6 +158,11 @@ class Screen:
             for name, cell in zip(head[1:], others, strict=True):
                 grid.add_row(f"  {name}", terminal(cell))
             self.results.print(grid, soft_wrap=False)
+
+    def dry_run(self, total: "Guarantee | None") -> None:
+        """Print that a plan was all there is, and its total as JSON."""
+        self.note("Dry run: no privacy budget was spent, and nothing was written.")
+        self.emit({"dry_run": True, "total": None if total is None else total.as_dict()})
 
     def emit(self, record: Mapping[str, Any]) -> None:
         """Print the one JSON object, if it was asked for."""

@@ -397,7 +397,24 @@ NoBaseline = Annotated[
     bool,
     typer.Option(
         "--no-baseline",
-        help="Leave out the MLP beside the method; under node units it is a release of its own.",
+        help="Leave out the no-graph baseline (mlp). It learns from the same reports at no further cost.",
+        rich_help_panel=_RUN,
+    ),
+]
+Baseline = Annotated[
+    bool | None,
+    typer.Option(
+        "--baseline/--no-baseline",
+        help="Train the no-graph baseline (mlp). Default: yes, but no under node-level units, where it is a "
+        "release of its own and adds to the total.",
+        rich_help_panel=_RUN,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Print the plan and its total, and stop. Spends and writes nothing.",
         rich_help_panel=_RUN,
     ),
 ]

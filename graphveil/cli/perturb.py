@@ -47,6 +47,7 @@ def perturb(
     address: options.Address = None,
     set: options.Set = None,
     seed: options.FractionSeed = 0,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Release a noisy graph instead of a model: edges, guarantee and a page, which may be published."""
@@ -76,6 +77,10 @@ def perturb(
     if part is not None:
         asked |= {"public_edges": part.edges, "private_nodes": part.private_nodes}
     promised = _promised(chosen, graph, asked)
+    if dry_run:
+        screen.facts("Plan, before anything is spent", _facts(chosen, graph, asked, promised))
+        screen.dry_run(promised)
+        return
     account = _account(graph, promised, ledger)
     facts = [*_facts(chosen, graph, asked, promised), ("ledger", account.before()), ("folder", str(out))]
     screen.facts("Plan, before anything is spent", facts)

@@ -27,7 +27,7 @@ _ADDS_UP = {
 _LARGER = "the larger of the two, on your word that the graphs share no {thing}"
 _KNOWN = "none: this is the graph of the training, or one that was predicted before"
 _ASKS_NOTHING = "none: this model does not ask the {about} under a budget"
-_CHOICES = ("features", "drop", "categories", "missing")  # what training decided, unless flags do
+_CHOICES = ("features", "drop", "categories")  # what training decided, unless flags do
 _NO_FEATURES = ("id", "label", "split")  # what a column of the nodes may be instead
 
 
@@ -189,7 +189,7 @@ def _other_graph(
         directed=directed or bool(known.get("directed")),
         to_predict=True,
         aside=aside,
-        encoding=None if chosen else _trained_encoding(run),
+        encoding=None if chosen else model.encoding_ or _trained_encoding(run),
     )
     graph = origin.load(classes=model.named_classes)
     columns = Columns(nodes=origin.nodes, id=origin.id, source=origin.source, target=origin.target)

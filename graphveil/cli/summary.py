@@ -43,6 +43,7 @@ def plan_facts(
         ("data", f"{experiment.source.name}: {size}, {recipe}"),
         *([("", _LIKE_IDS)] if 2 * plan.classes > plan.nodes else []),
         *_columns(plan),
+        *([("scaling", plan.scaled)] if plan.scaled else []),
         *([("public", plan.public)] if plan.public else []),
         ("method", f"{experiment.method}, {runs} from seed {experiment.seed}, {guarantee.mode} mode"),
         *([("sample", plan.sample)] if plan.sample else []),
@@ -110,6 +111,10 @@ def _budget(plan: "Preview") -> list[Fact]:
     if plan.baseline is not None:
         asks = "asks the same records and is charged to them (--no-baseline leaves it out)"
         rows.append(("baseline", f"mlp, {_epsilon(plan.baseline)} a run: {asks}"))
+    elif guarantee.unit in ("node-owner", "node-promise") and plan.experiment.method != "mlp":
+        rows.append(
+            ("baseline", "not trained, so the budget is the total (--baseline adds it, and its cost)")
+        )
     elif plan.experiment.local and plan.experiment.compare:
         rows.append(("baseline", "mlp on the same reports, without edges: nothing more is told or charged"))
     if runs > 1 or plan.baseline is not None:

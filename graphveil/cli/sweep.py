@@ -78,6 +78,7 @@ def sweep(
     jobs: Jobs = 1,
     module: options.Module = None,
     resume: Continue = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Train a grid, method x epsilon x settings, on one data set: its total price first, then a table."""
@@ -109,6 +110,7 @@ def sweep(
     _check.integer_at_least(1, jobs=jobs)
     files = () if module is None else (module,)
     asked: dict[str, Any] = {"resume": resume, "ledger": ledger, "jobs": jobs, "engine": chosen}
+    asked["dry_run"] = dry_run
     _sweep(grid, out, Screen(as_json=json), **asked, own=files)
 
 
@@ -165,6 +167,7 @@ def _sweep(
     jobs: int,
     engine: "Engine | str | None",
     own: tuple[str, ...],
+    dry_run: bool = False,
 ) -> None:
     from graphveil.experiment.artifacts import RunFolder
     from graphveil.experiment.sweeps.sweep import account_of, plan_sweep, run_sweep
@@ -177,10 +180,13 @@ def _sweep(
         for graph in set(plan.graphs):
             engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
         made_up = (grid.source.dataset or "").startswith(SYNTHETIC) and ledger is None
-        account = None if made_up else account_of(plan, ledger)
+        account = None if made_up or dry_run else account_of(plan, ledger)
     screen.facts(
         "Plan of the whole grid, before anything is spent", _facts(plan, folder, account, resumed=resume)
     )
+    if dry_run:
+        screen.dry_run(plan.total)
+        return
     with resumable(folder.root, None if account is None else account.ledger):
         with screen.bars() as bars:
             how: dict[str, Any] = {"resume": resume, "jobs": jobs, "engine": engine, "own": own}

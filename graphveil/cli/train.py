@@ -63,11 +63,12 @@ def train(
     address: options.Address = None,
     runs: options.Runs = 1,
     seed: options.Seed = 0,
-    no_baseline: options.NoBaseline = False,
+    baseline: options.Baseline = None,
     out: options.Out = None,
     set: options.Set = None,
     track: options.Track = None,
     resume: options.Resume = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Train a method, compare it with the no-graph baseline, and write a run folder."""
@@ -84,13 +85,29 @@ def train(
     parameters = configuration(method, keywords, set or [], privacy.theta)
     if "seed" in parameters:
         raise ConfigError("--set seed: the seed has a flag of its own; use --seed")
-    compare = not no_baseline
+    compare = compares(privacy.unit, baseline)
     experiment = Experiment(
         method, source, parameters, recipe, runs, seed, compare=compare, public=public.flags()
     )
     screen, trackers = Screen(as_json=json), [tracker_of(one) for one in track or []]
-    asked: dict[str, Any] = {"resume": resume, "expect_edges": expect_edges, "ledger": ledger}
+    asked: dict[str, Any] = {
+        "resume": resume,
+        "expect_edges": expect_edges,
+        "ledger": ledger,
+        "dry_run": dry_run,
+    }
     _train(experiment, out, screen, **asked, engine=named(engine, address), trackers=trackers)
+
+
+def compares(unit: str | None, baseline: bool | None) -> bool:
+    """Return whether the no-graph baseline is trained.
+
+    Under node-level units it queries the same records and adds to the total, so it is off by default there.
+
+    >>> compares("undirected-edge", None), compares("node-owner", None), compares("node-owner", True)
+    (True, False, True)
+    """
+    return unit not in ("node-owner", "node-promise") if baseline is None else baseline
 
 
 def own_module(text: str) -> str | None:
@@ -143,6 +160,7 @@ def _train(
     ledger: str | None = None,
     engine: "Engine | str | None" = None,
     by_flag: bool = True,
+    dry_run: bool = False,
     trackers: "Sequence[Tracker]" = (),
 ) -> None:
     from graphveil.experiment.accounts.preview import preview
@@ -155,7 +173,7 @@ def _train(
         raise ConfigError("--resume needs to know which run: add --out with its folder")
     folder = RunFolder(out or default_folder(experiment.method, experiment.source.name))
     folder.check(experiment.as_dict(), resume=resume)
-    if resume and folder.complete:
+    if resume and folder.complete and not dry_run:
         _show_again(folder, screen)
         return
     with screen.busy(f"reading {experiment.source.name}"):
@@ -163,10 +181,13 @@ def _train(
         graph = experiment.prepared(raw)
         engine_for(engine, graph.adjacency)  # which may refuse it, before anything is written
         plan = preview(experiment, graph, expect_edges=expect_edges)
-        account = _account(plan, raw, graph, ledger)
+        account = None if dry_run else _account(plan, raw, graph, ledger)
         if account is not None and not resume:
             account.check_room(plan.guarantee_all_runs)
     screen.facts(_RESUMED if resume else _PLAN, plan_facts(plan, folder, account, resumed=resume))
+    if dry_run:
+        screen.dry_run(plan.guarantee_all_runs)
+        return
     with resumable(folder.root, ledger_of(graph.edge_set), by_flag=by_flag):
         with screen.bars() as bars:
             outcome = run(plan, graph, folder, bars, account, resume=resume, engine=engine)

@@ -32,6 +32,8 @@ _SHARED_WITH_BASELINE = (
     "private_metrics",
     "unsafe_noise_seed",
     "device",
+    "feature_scaling",
+    "feature_range",
 )
 
 

@@ -19,6 +19,13 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Graph
 from graphveil.graph.graph import NO_FOLDS, check_kind
+from graphveil.models.features.scaling import (
+    MODES,
+    FeatureScaling,
+    FeatureScalingMode,
+    parse_range,
+    ranges_of,
+)
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.cache import Answer
 from graphveil.models.inference.own_graph import OwnGraph
@@ -30,6 +37,7 @@ from graphveil.models.requirements import (
     check_encoding,
     check_magnitudes,
     check_parameters,
+    column_names,
 )
 from graphveil.models.session import OnProgress, Session, pick_device, silent
 from graphveil.models.sizes import PublicSizes
@@ -89,10 +97,15 @@ class Estimator(Manners, ABC):
         engine: where edges are read and summed, in fits and predictions that name no other: ``"memory"``,
             ``"disk"``, ``"ray"``, ``"cuda"``, or one of :mod:`graphveil.engines`; by default where the edges
             are. It changes no bit, so it is no part of what is saved or resumed.
+        feature_scaling: ``"auto"`` scales columns of large values, by public data or public constants;
+            ``"none"`` uses all features as they are.
+        feature_range: Public range of feature columns, such as ``"salary=0:200000,born=1900:2020"``, or
+            ``"0:255"`` for all. Values are mapped to [-1, 1] and clipped.
     """
 
     method: ClassVar[str]
     reads_edges: ClassVar[bool] = True
+    scales_features: ClassVar[bool] = True  # False where nodes perturb features in ranges of their own
     local: ClassVar[bool] = False  # whether records are randomised before the method sees them
     node_units: ClassVar[tuple[str, ...]] = ()  # those whose guarantee the method can give
     needs_degree_budget: ClassVar[bool] = False  # for unit node-owner
@@ -111,6 +124,8 @@ class Estimator(Manners, ABC):
     private_metrics: bool = False
     device: str = "auto"
     engine: Engine | str | None = None
+    feature_scaling: FeatureScalingMode = "auto"
+    feature_range: str | None = None
 
     def __post_init__(self) -> None:
         """Check the configuration; from now on every assignment of a parameter is checked, too."""
@@ -189,7 +204,13 @@ class Estimator(Manners, ABC):
         """
         graph = as_graph(graph, directed=self._directed)
         check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
-        return _previewed(self._configured(), graph)
+        method = self._configured()
+        scaling = self._scaling(method, graph)
+        return _previewed(method, scaling.graph(graph))
+
+    def scaling_words(self, graph: Graph) -> str:
+        """Return which feature columns a fit scales, and how; empty if all values are used as they are."""
+        return self._scaling(self._configured(), graph).words(column_names(graph))
 
     def learns_from(self, graph: Graph) -> str:
         """Say which nodes a fit learns from, where there are too many for all of them; else nothing."""
@@ -238,6 +259,8 @@ class Estimator(Manners, ABC):
         """Fit a graph by a frozen method, and keep what that leaves."""
         started = time.perf_counter()
         check_encoding(graph, self.protected_unit, hides_records=self._hides_records)
+        scaling = self._scaling(method, graph)
+        graph = scaling.graph(graph)
         with session.stage("calibrate"):
             previewed = _previewed(method, graph)
         for folder in filter(None, (session.workspace, session.cache)):
@@ -262,6 +285,8 @@ class Estimator(Manners, ABC):
             learned=outcome.learned,
             class_names=method.head.names(graph),
             ids=graph.ids,
+            scaling=scaling,
+            encoding=graph.encoding,
             history=session.history,
             seconds={**session.seconds, "total": time.perf_counter() - started},
         )
@@ -282,6 +307,7 @@ class Estimator(Manners, ABC):
         unit = self.protected_unit
         check_parameters(self, unit)
         _check.one_of(("strict", "paper"), mode=self.mode)
+        self._check_scaling()
         _check.one_of(("auto", "cpu", "cuda"), device=self.device)
         check_engine(self.engine)
         if self.epsilon is not None:
@@ -299,6 +325,38 @@ class Estimator(Manners, ABC):
         for name in ("max_units", "degree_budget", "assured_max_degree"):
             if getattr(self, name) is not None:
                 _check.integer_at_least(1, **{name: getattr(self, name)})
+
+    def _check_scaling(self) -> None:
+        """Refuse a feature range without effect: it would be believed to have one."""
+        _check.one_of(MODES, feature_scaling=self.feature_scaling)
+        if self.feature_range is None:
+            return
+        if not isinstance(self.feature_range, str):
+            raise ConfigError(
+                f"feature_range={self.feature_range!r} must be text, such as 'salary=0:200000' or '0:255'."
+            )
+        parse_range(self.feature_range)
+        if not self.scales_features:
+            raise ConfigError(
+                f"feature_range has no effect on {self.method}, where each node perturbs its own features. "
+                "Set low= and high= instead."
+            )
+        if self.feature_scaling == "none":
+            raise ConfigError("feature_range has no effect with feature_scaling='none'. Drop one of the two.")
+
+    def _scaling(self, method: Method, graph: Graph) -> FeatureScaling:
+        """Return how a fit scales feature columns.
+
+        Privacy:
+            Reads features only where they are public. Under units that protect node records the scaling
+            follows from ``feature_range`` and constants. Locally perturbed features are left as they are.
+        """
+        on_records = isinstance(self.protected_unit, NodeUnit)
+        perturbed = method.hides_features and not on_records
+        if perturbed or not self.scales_features or self.feature_scaling == "none":
+            return FeatureScaling()
+        ranges = ranges_of(self.feature_range, column_names(graph), graph.num_features)
+        return (FeatureScaling.public if on_records else FeatureScaling.fitted)(graph.x, ranges)
 
     @property
     def tells_slots(self) -> bool:

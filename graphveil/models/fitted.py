@@ -9,10 +9,12 @@ from torch import Tensor
 
 from graphveil.artifacts.rows import ReleaseRow
 from graphveil.artifacts.snapshot import no_predictions
+from graphveil.models.features.scaling import FeatureScaling
 from graphveil.models.method import Method, State, Trained
 from graphveil.models.sizes import PublicSizes
 from graphveil.privacy import Guarantee
 from graphveil.release import ReleasePlan
+from graphveil.tables.encoding import Encoding
 from graphveil.train import EpochRecord
 
 
@@ -37,6 +39,8 @@ class Fitted:
         learned: attributes of the method's own.
         class_names: labels by class number; empty where they have no names.
         ids: the nodes' own ids.
+        scaling: how feature columns are scaled before networks read them.
+        encoding: how columns of the table of nodes became features, where the graph was read from one.
         history: the epochs of all trainings.
         seconds: by stage.
     """
@@ -55,6 +59,8 @@ class Fitted:
     learned: Mapping[str, Any] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     ids: npt.NDArray[Any] | None = None
+    scaling: FeatureScaling = field(default_factory=FeatureScaling)
+    encoding: Encoding | None = None
     history: list[tuple[str, EpochRecord]] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
 

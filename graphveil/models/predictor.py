@@ -13,6 +13,7 @@ from graphveil._threads import one_thread
 from graphveil._typed import checked_but
 from graphveil.errors import ConfigError
 from graphveil.graph import EdgeSet, Graph
+from graphveil.models.features.columns import aligned
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.inference.predictions import Predictions
@@ -23,6 +24,7 @@ from graphveil.models.requirements import as_graph, check_encoding
 from graphveil.models.snapshots import save_fitted
 from graphveil.privacy import DirectedEdge, Guarantee, NodeFeatures, NodeUnit
 from graphveil.release import ReleasePlan
+from graphveil.tables.encoding import Encoding
 from graphveil.train import EpochRecord
 
 
@@ -37,6 +39,7 @@ class Predictor:
     proba_ = Learned[Tensor | None](lambda fit: fit.proba, nothing)
     plan_ = Learned[ReleasePlan | None](lambda fit: fit.plan, nothing)
     ids_ = Learned[npt.NDArray[Any] | None](lambda fit: fit.ids, nothing)
+    encoding_ = Learned[Encoding | None](lambda fit: fit.encoding, nothing)
     class_names_ = Learned[tuple[str, ...]](lambda fit: fit.class_names, tuple)
     aggregates_ = Learned[State](lambda fit: dict(fit.released), dict)
     history_ = Learned[list[tuple[str, EpochRecord]]](lambda fit: list(fit.history), list)
@@ -99,6 +102,11 @@ class Predictor:
         It is the guarantee of that graph's release alone, and no more valid than the model's own; a graph
         that was predicted before has no price. Nothing is spent. Arguments and errors are those of
         :meth:`predict_proba`; :meth:`guarantee_after` says what everything together would then be.
+
+        Privacy:
+            Whether the result is None is an exact answer about the private edges: it compares them with those
+            of the fitted graph and of graphs that were predicted before. Nothing is charged for it. Only
+            people who are authorized to access these edges may see it. Never return it through a server.
         """
         graph = self._as_graph(graph)
         return self._books.price(graph, Words(disjoint_edges, disjoint_people))
@@ -108,6 +116,11 @@ class Predictor:
 
         The fitted graph is recognised also when it was read from its files once more, but not by a model from
         a release alone, which does not know it.
+
+        Privacy:
+            The result is an exact equality test on private edges, and nothing is charged for it. Repeated
+            calls with guessed graphs reveal single edges. Only people who are authorized to access the
+            fitted edges may see it. Never return it through a server.
 
         >>> import graphveil as gv
         >>> graph = gv.load_dataset("synthetic/tiny")
@@ -148,12 +161,12 @@ class Predictor:
         terms = self.fitted.method.terms
         found = as_graph(graph, directed=terms.unit.name == DirectedEdge.name)
         check_encoding(found, terms.unit, hides_records=isinstance(terms.unit, NodeUnit | NodeFeatures))
-        return found
+        return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))
 
     @checked_but("graph")
     def score(self, graph: Graph, split: str = "test") -> float:
         """Return the accuracy on one part of a graph's split; of label sets the micro F1."""
-        graph = self._as_graph(graph)
+        graph = as_graph(graph, directed=self.fitted.method.terms.unit.name == DirectedEdge.name)
         mask, head = graph.mask(split), self.fitted.method.head
         return head.score(self.predict(graph)[mask], head.labels(graph)[mask])
 

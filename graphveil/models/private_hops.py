@@ -18,6 +18,8 @@ from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, to_dense
+from graphveil.graph.graph import check_kind
+from graphveil.models.features.scaling import FeatureScaling
 from graphveil.models.promises import SEEDED, notes_on, stored_twice
 from graphveil.models.requirements import as_graph, check_unit
 from graphveil.models.session import Session
@@ -135,7 +137,7 @@ def private_hops(
 
     Args:
         graph: whose edges are asked.
-        x: rows that everybody may know; None for the graph's features.
+        x: rows that everybody may know; None for the graph's features, with columns of large values scaled.
         unit: ``"undirected-edge"`` or ``"directed-edge"``.
         epsilon, delta: the budget of all hops together.
         hops: K.
@@ -198,7 +200,9 @@ def _terms(
 def _rows(graph: Graph, x: Tensor | npt.NDArray[Any] | None, *, normalize: bool) -> Tensor:
     """Return what the first hop is sent."""
     given = (
-        to_dense(graph.x) if x is None else torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+        to_dense(FeatureScaling.fitted(graph.x).apply(graph.x))
+        if x is None
+        else torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
     )
     if given.ndim != 2 or len(given) != graph.num_nodes or not given.shape[1]:
         raise GraphError(

@@ -189,12 +189,18 @@ def check_magnitudes(graph: Graph) -> None:
         )
 
 
+def column_names(graph: Graph) -> tuple[str, ...]:
+    """Return the name of the table column behind each feature; empty where the graph has none."""
+    rules = () if graph.encoding is None else graph.encoding.rules
+    names = tuple(rule.name for rule in rules for _ in range(rule.columns))
+    return names if len(names) == graph.num_features else ()
+
+
 def _columns(graph: Graph, features: list[int]) -> str:
     """Return features as their columns are called in the table, or by their place where there is none."""
-    rules = () if graph.encoding is None else graph.encoding.rules
-    names = [repr(rule.name) for rule in rules for _ in range(rule.columns)]
-    named = len(names) == graph.num_features
-    found = list(dict.fromkeys(names[at] if named else str(at) for at in features))
+    names = column_names(graph)
+    named = bool(names)
+    found = list(dict.fromkeys(repr(names[at]) if named else str(at) for at in features))
     more = [f"and {len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
     return ", ".join(found[:_SHOWN] + more) + ("" if named else ", counted from 0")
 

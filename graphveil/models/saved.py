@@ -24,6 +24,7 @@ from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, GraphveilError
 from graphveil.models import METHODS
 from graphveil.models.base import Estimator
+from graphveil.models.features.scaling import FeatureScaling
 from graphveil.models.fitted import Fitted
 from graphveil.models.inference.own_graph import OwnGraph
 from graphveil.models.sizes import PublicSizes
@@ -79,6 +80,8 @@ def _fitted(snapshot: Snapshot, model: Estimator, weights: Path) -> Fitted:
         sampler=snapshot.sampler,
         class_names=snapshot.named_classes,
         ids=snapshot.ids,
+        scaling=FeatureScaling.from_plain(snapshot.scaling),
+        encoding=snapshot.encoding,
     )
 
 

@@ -42,4 +42,6 @@ def snapshot_of(fitted: Fitted) -> Snapshot:
         released=fitted.released,
         proba=fitted.proba,
         ids=fitted.ids,
+        scaling=fitted.scaling.as_plain(),
+        encoding=fitted.encoding,
     )

@@ -241,7 +241,7 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
             f"{', '.join(UNITS)}"
         )
     if name not in UNITS:
-        raise UnitError(f"unit {name!r} is not one of {', '.join(UNITS)}{suggestion(name, UNITS)}")
+        raise UnitError(_unknown_unit(name))
     if name == NodeOwner.name:
         return NodeOwner(replace_one=replace_one)
     if name == NodePromise.name:
@@ -250,6 +250,38 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
         why = "compares any two already" if name == NodeFeatures.name else "protects none"
         raise UnitError(f"replace_one is about records, and unit {name!r} {why}; drop it")
     return UNITS[name]()
+
+
+_CANDIDATES = {
+    "node": {
+        "node-owner": "a node's features, label and out-edges",
+        "node-promise": "the same and all edges at the node, if no degree exceeds a bound",
+        "node-features": "features and labels that each node perturbs, not edges",
+    },
+    "edge": {
+        "undirected-edge": "one edge in both directions",
+        "directed-edge": "one stored edge in one direction",
+        "private-slot-edge": "edges between listed nodes, next to public edges",
+    },
+}
+_MEANINGS = {
+    "node": ("node", "user", "person", "people", "record", "vertex", "vertices"),
+    "edge": ("edge", "link"),
+}
+
+
+def _unknown_unit(name: object) -> str:
+    """Return the message for an unknown unit. It never suggests ``none``, which protects nothing."""
+    text = str(name).lower()
+    protecting = [unit for unit in UNITS if unit != NoUnit.name]
+    near = suggestion(text, protecting, least=0.8)
+    if near:
+        return f"unit={name!r} is not a privacy unit{near}"
+    kinds = [kind for kind, words in _MEANINGS.items() if any(word in text for word in words)]
+    kinds = kinds or [kind for kind in _CANDIDATES if suggestion(text, [kind])] or list(_CANDIDATES)
+    listed = [f"{unit!r} ({what})" for kind in kinds for unit, what in _CANDIDATES[kind].items()]
+    choices = "; ".join(listed) if len(kinds) == 1 else ", ".join(protecting)
+    return f"unit={name!r} is not a privacy unit. Choose one of: {choices}."
 
 
 def _node_promise(replace_one: bool, max_degree: int | None) -> NodePromise:

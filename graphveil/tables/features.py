@@ -77,7 +77,7 @@ class Features:
         try:
             column = files.column(table, name)
             if self._given is not None:
-                known = self._given[name]
+                known = self._filled(self._given[name], column)
                 known.write(column, np.empty((len(column), known.columns), dtype=np.float32))
                 return known
             category = self._choices.category(name)
@@ -85,6 +85,16 @@ class Features:
         except GraphError as error:
             problems.append(str(error))
             return None
+
+    def _filled(self, rule: ColumnRule, column: Column) -> ColumnRule:
+        """Return a rule of training, with the caller's fill value where training had none."""
+        if rule.fill is not None or rule.kind == "category" or not missing_in(column).any():
+            return rule
+        value = self._choices.constant
+        if value is None:
+            self._missing, self.mended = f"{CONSTANT}0", self.mended + 1
+            return rule
+        return replace(rule, fill=(value,) * rule.width)
 
     def without_row(self, name: str) -> str:
         """Return the complaint that nodes which edges alone name have no value here."""

@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
+from graphveil._check import suggestion
 from graphveil.errors import ConfigError, UnitError
 from graphveil.privacy import (
     DirectedEdge,
@@ -97,6 +98,34 @@ def test_a_misspelt_unit_is_answered_with_the_nearest() -> None:
 
 
 def test_the_choices_are_those_that_there_are() -> None:
-    with pytest.raises(UnitError, match="is not one of undirected-edge") as refused:
+    with pytest.raises(UnitError, match=r"is not a privacy unit\. Choose one of: undirected-edge") as refused:
         parse_unit("X")
     assert all(name in str(refused.value) for name in UNITS)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("node", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("nodes", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("node-level", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("user", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("noe", "'node-owner' .*'node-promise' .*'node-features' "),
+        ("edge", "'undirected-edge' .*'directed-edge' "),
+        ("edges", "'undirected-edge' .*'directed-edge' "),
+        ("edge-level", "'undirected-edge' .*'directed-edge' "),
+        ("non", "undirected-edge, "),
+        ("nome", "."),
+        ("", "undirected-edge, "),
+        (5, "undirected-edge, "),
+    ],
+)
+def test_an_unknown_unit_lists_units_that_protect_and_never_none(name, words):
+    with pytest.raises(UnitError, match=words) as refused:
+        parse_unit(name)
+    assert "'none'" not in str(refused.value) and "none" not in str(refused.value).replace(repr(name), "")
+
+
+@pytest.mark.parametrize(("value", "choices"), [("papr", ["strict", "paper"]), ("non", ["none", "auto"])])
+def test_choices_without_a_guarantee_are_never_suggested(value, choices):
+    assert suggestion(value, choices) == ""

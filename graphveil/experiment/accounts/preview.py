@@ -61,6 +61,7 @@ class Preview:
     class_names: tuple[str, ...] = ()
     encoding: Encoding | None = None  # which columns of a table are features, and how
     sample: str = ""  # which nodes are learned from, if not all training nodes
+    scaled: str = ""  # which feature columns are scaled, and how
     public: str = ""  # of edges that are told from private ones: how many there are
 
 
@@ -95,6 +96,7 @@ def preview(experiment: Experiment, graph: "Graph", *, expect_edges: int | None 
         class_names=graph.class_names,
         encoding=graph.encoding,
         sample=model.learns_from(split),
+        scaled=model.scaling_words(split),
         public="" if split.public is None else _public_words(split),
         estimate=None if expect_edges is None else Estimate.of(graph, expect_edges, experiment.runs),
     )

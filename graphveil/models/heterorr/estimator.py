@@ -70,6 +70,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
     """
 
     method: ClassVar[str] = "heterorr"
+    scales_features: ClassVar[bool] = False
     paper_deviations: ClassVar[tuple[str, ...]] = (
         "the source's own algorithm, whose budget for private edges is not proved",
     )

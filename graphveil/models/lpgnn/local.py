@@ -40,6 +40,7 @@ class LocalEstimator(LabelKeywords, Estimator):
     """
 
     local: ClassVar[bool] = True
+    scales_features: ClassVar[bool] = False
     needs_features: ClassVar[bool] = True
     of_reports: ClassVar[tuple[str, ...]]  # the parameters that say what a report is
 
