@@ -77,6 +77,8 @@ def _add_pages(app: FastAPI, runs: tuple[ServedRun, ...], door: Door, office: "O
     async def healthz() -> Response:
         return _json({"status": "ok"})
 
+    app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
+
     @app.get("/metrics", responses=description.METRICS, summary="Counters in Prometheus' text format")
     async def metrics() -> Response:
         return Response(door.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

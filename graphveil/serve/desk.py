@@ -59,10 +59,10 @@ class Desk:
         """
         if run.by_subject and (key is None or not key.entitled(within(ids, self._limits.ids))):
             raise refusals.not_entitled()
-        rows = run.rows(within(ids, self._limits.ids))
-        if rows is None:
-            raise refusals.needs_a_release()
-        return rows
+        unknown = run.unknown(within(ids, self._limits.ids))
+        if unknown:
+            raise refusals.unknown_ids(unknown)
+        return run.rows(ids)
 
     def _chosen(self, name: str | None) -> ServedRun:
         if name is None and len(self._runs) == 1:

@@ -356,7 +356,9 @@ def test_a_request_of_another_caller_is_charged_anew(served: Served, question: d
 
 
 @pytest.mark.parametrize("question", [PATH, OTHER])
-def test_a_request_of_another_caller_is_rejected_alike(served: Served, tmp_path: Path, question: object) -> None:
+def test_a_request_of_another_caller_is_rejected_alike(
+    served: Served, tmp_path: Path, question: object
+) -> None:
     (tmp_path / "less").mkdir()
     less = Served(tmp_path / "run", tmp_path / "less", epsilon="1.4")
     assert less.ask(PATH)[0] == 200
@@ -374,7 +376,9 @@ def test_the_budget_is_shown_to_keys_that_may_spend_it(served: Served) -> None:
     assert [answer.json().get("budget") is None for answer in told] == [True, True, True, False]
 
 
-def test_later_predictions_of_the_run_count_what_the_server_released(attacked: Served, tmp_path: Path) -> None:
+def test_later_predictions_of_the_run_count_what_the_server_released(
+    attacked: Served, tmp_path: Path
+) -> None:
     """The run's own total would otherwise leave out what the server released from the same edges."""
     records, edges = training_graph(tmp_path / "run")
     assert attacked.ask({"records": records, "edges": edges[1:]})[0] == 200

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
-from graphveil.errors import BudgetError, ConfigError, GraphError, LedgerError, NotYetError, UnitError
+from graphveil.errors import (
+    ArtifactError,
+    BudgetError,
+    ConfigError,
+    GraphError,
+    LedgerError,
+    NotYetError,
+    UnitError,
+)
 from graphveil.experiment.accounts.earlier_predictions import remember
 from graphveil.experiment.accounts.prediction_accounts import also_paying
 from graphveil.ledger import DataSetLedger
@@ -120,6 +128,8 @@ class Office:
             raise refusals.no_budget() from None
         except (GraphError, UnitError, NotYetError):
             raise refusals.needs_a_release() from None
+        except (FileNotFoundError, NotADirectoryError, ArtifactError):
+            raise refusals.changed() from None  # the run folder was moved, removed or edited
         except (LedgerError, ConfigError):
             raise refusals.no_ledger() from None
 
