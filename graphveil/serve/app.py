@@ -65,13 +65,19 @@ def _add_pages(app: FastAPI, runs: tuple[ServedRun, ...], door: Door, office: "O
     @app.get(
         "/v1/privacy", responses=description.PRIVACY, summary="The guarantee and the statement of each run"
     )
-    async def privacy() -> Response:
-        budget = None if office is None else await office.budget()
+    async def privacy(request: Request) -> Response:
+        # The budget shows what other callers do, so only a key that may spend it can read it.
+        budget = None
+        if office is not None and "authorization" in request.headers:
+            key = door.key_of(request.scope)
+            budget = await office.budget() if key is not None and key.releases else None
         return _json({"fresh_releases": office is not None, "budget": budget, "runs": promises})
 
     @app.get("/healthz", responses=description.HEALTH, summary="Whether the server answers")
     async def healthz() -> Response:
         return _json({"status": "ok"})
+
+    app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
 
     @app.get("/metrics", responses=description.METRICS, summary="Counters in Prometheus' text format")
     async def metrics() -> Response:

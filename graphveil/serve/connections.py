@@ -17,8 +17,8 @@ from graphveil.serve.refusals import Refusal
 class Connection(H11Protocol):
     """One connection as uvicorn keeps it, with bounds on what uvicorn leaves open.
 
-    * The head of a request has a deadline: otherwise who sends a letter a minute keeps a connection for ever.
-      Who does not read an answer is not waited for either.
+    * The head of a request has a deadline: otherwise a client that sends a byte a minute keeps a connection
+      for ever. A client that does not read an answer is not waited for either.
     * A question is counted when its head is there, and not when its turn comes: so what waits is bounded, and
       one more is refused at once.
     * One request at a time. What comes before an answer is out is not read, and refused after it.
@@ -32,7 +32,7 @@ class Connection(H11Protocol):
     def __init__(self, config: Config, *rest: Any, door: Door, **more: Any) -> None:
         """Begin without a request."""
         super().__init__(config, *rest, **more)
-        self._door, self._early = door, False
+        self._door, self._early, self.waiting_since = door, False, 0.0
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -42,8 +42,7 @@ class Connection(H11Protocol):
         self._stop_clocks()
         page = self.scope["path"]
         if page in QUESTIONS:
-            room = len(self.connections) <= self._door.limits.connections
-            self.scope["state"][ADMITTED] = room and self._door.arrive(page)
+            self.scope["state"][ADMITTED] = self._door.arrive(page)
         return self._app
 
     @app.setter
@@ -51,12 +50,28 @@ class Connection(H11Protocol):
         self._app = app
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are far too many."""
+        """Accept a connection. Above the bound, close the one that has waited longest without a request.
+
+        Connections that send nothing, or send slowly, must not keep out those that send requests.
+        """
         super().connection_made(transport)
-        if len(self.connections) > 2 * self._door.limits.connections:
-            self._refuse(refusals.too_many())
-        else:
-            self._expect_head()
+        self._expect_head()
+        if len(self.connections) > self._door.limits.connections:
+            others = [one for one in self.connections if one is not self and one.is_waiting]
+            if others:
+                min(others, key=lambda one: one.waiting_since).give_way()
+            else:
+                self._refuse(refusals.too_many())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the head of a request is expected, and no answer is under way."""
+        return self._head is not None
+
+    def give_way(self) -> None:
+        """Close a connection that is waiting for a request."""
+        self._stop_clocks()
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the deadlines."""
@@ -102,6 +117,7 @@ class Connection(H11Protocol):
 
     def _expect_head(self) -> None:
         if self._head is None and not self.transport.is_closing():
+            self.waiting_since = self.loop.time()
             self._head = self.loop.call_later(self._door.limits.head_seconds, self._too_slow)
 
     def _too_slow(self) -> None:

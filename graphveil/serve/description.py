@@ -63,7 +63,8 @@ class Privacy(BaseModel):
 
     fresh_releases: bool = Field(description="Whether new records are released at all.")
     budget: dict[str, Any] | None = Field(
-        description="Then limit, spent and remaining epsilon: of this server, and of its data set; else null."
+        description="Limit, spent and remaining epsilon of this server and of its data set. Null without a "
+        "key that may ask for releases."
     )
     runs: list[PrivacyOfRun] = Field(description="Each run's name and guarantee, with the statement.")
 
@@ -101,6 +102,8 @@ _QUESTION = {
 _FRAMEWORK: Responses = {status: {"model": Refused, "description": told} for status, told in _ALL.items()}
 PRIVACY: Responses = {
     200: {"model": Privacy, "description": "Guarantees and budgets."},
+    401: {"model": Refused, "description": "An unknown key."},
+    429: {"model": Refused, "description": "This key asks too often; Retry-After says when to come back."},
     503: {"model": Refused, "description": "The ledger cannot be reached, so nobody can say what is left."},
     **_FRAMEWORK,
 }

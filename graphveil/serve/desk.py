@@ -48,9 +48,9 @@ class Desk:
         """Return rows of new records, if there is a budget and the caller may spend it."""
         if self._office is None:
             raise refusals.needs_a_release()
-        if key is not None and not key.releases:
+        if key is None or not key.releases:
             raise refusals.may_not_release()
-        return await self._office.rows(question.records, question.edges, self._limits.ids)
+        return await self._office.rows(question.records, question.edges, self._limits.ids, key)
 
     def _rows(self, run: ServedRun, ids: list[Id], key: Key | None) -> list[Row]:
         """Return released rows to a caller who may read all of them.
@@ -59,10 +59,10 @@ class Desk:
         """
         if run.by_subject and (key is None or not key.entitled(within(ids, self._limits.ids))):
             raise refusals.not_entitled()
-        rows = run.rows(within(ids, self._limits.ids))
-        if rows is None:
-            raise refusals.needs_a_release()
-        return rows
+        unknown = run.unknown(within(ids, self._limits.ids))
+        if unknown:
+            raise refusals.unknown_ids(unknown)
+        return run.rows(ids)
 
     def _chosen(self, name: str | None) -> ServedRun:
         if name is None and len(self._runs) == 1:

@@ -28,6 +28,7 @@ ADMITTED = "admitted"  # in a request's state: whether its socket took it on
 _JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
 _TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
 _NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be for its subject alone
+_HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser bounds incomplete heads alone
 _HEARD = 8  # times the bound of a body: read and dropped, as who still writes may miss the answer
 
 
@@ -99,11 +100,16 @@ class Gate:
             return
         page = scope["path"] if scope["path"] in PAGES else OTHER
         began, noted, fault = time.perf_counter(), _Noted(send), None
+        admitted = scope.get("state", {}).pop(ADMITTED, None)  # a socket has counted it when it came
+        if admitted is None:
+            admitted = self._door.arrive(page)
         try:
             if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
                 raise refusals.no_request()  # a proxy may have read the other one
+            if _head_bytes(scope) > _HEAD_BYTES:
+                raise refusals.no_request()
             if page in self._answers:
-                await self._question(page, scope, receive, noted)
+                await self._question(page, scope, receive, noted, admitted=bool(admitted))
             else:
                 await self._app(scope, receive, noted)
         except Refusal as refusal:
@@ -111,25 +117,23 @@ class Gate:
         except Exception as error:
             fault = type(error).__name__
             await noted.refuse(refusals.failed())
-        self._door.note(page, noted.status or GONE, time.perf_counter() - began, fault)
-
-    async def _question(self, page: str, scope: Scope, receive: Receive, noted: "_Noted") -> None:
-        """Answer a question, if it is taken on."""
-        admitted = scope.get("state", {}).pop(ADMITTED, None)  # a socket has counted it when it came
-        if admitted is None:
-            admitted = self._door.arrive(page)
-        try:
-            if scope["method"] != "POST":
-                raise refusals.of_status(405, {"Allow": "POST"})
-            key = self._door.key_of(scope)
-            if not admitted:
-                raise refusals.too_many()
-            body = await self._body(scope, receive)
-            if body is not None:
-                await noted.answer(200, await self._answers[page](body, key, scope), _NOT_KEPT)
-        finally:
+        finally:  # whatever ended the request, it no longer takes a place
             if admitted:
                 self._door.counters.leave()
+        self._door.note(page, noted.status or GONE, time.perf_counter() - began, fault)
+
+    async def _question(
+        self, page: str, scope: Scope, receive: Receive, noted: "_Noted", *, admitted: bool
+    ) -> None:
+        """Answer a question, if it is taken on."""
+        if scope["method"] != "POST":
+            raise refusals.of_status(405, {"Allow": "POST"})
+        key = self._door.key_of(scope)
+        if not admitted:
+            raise refusals.too_many()
+        body = await self._body(scope, receive)
+        if body is not None:
+            await noted.answer(200, await self._answers[page](body, key, scope), _NOT_KEPT)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body; None if the caller has gone."""
@@ -144,6 +148,12 @@ class Gate:
         if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
             raise refusals.no_json()  # no page of another site makes a browser send this type unasked
         return body
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return the size of a request's first line and headers, with their separators."""
+    line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
 async def _whole(receive: Receive, most: int) -> bytes | None:

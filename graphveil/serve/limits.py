@@ -14,7 +14,8 @@ class Limits:
         body_bytes: of a question; a larger one is 413.
         ids: in a question; more are 413.
         under_way: questions at a time; one more is 429.
-        connections: at a time; questions on one more are 429, and at twice as many it is closed at once.
+        connections: at a time. For one more, the connection that has waited longest without a request is
+            closed; if all are being answered, the new one gets 429.
         rate: questions a second that a key may ask in the long run, or, where there are no keys, everybody
             together; more are 429. None for no bound.
         burst: how many of them may come at once.

@@ -3,8 +3,11 @@
 import asyncio
 import json
 import logging
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -89,6 +92,22 @@ class _Server(uvicorn.Server):
         self._on_ready()
         if self._parent is not None:
             asyncio.get_running_loop().add_reader(self._parent, self._orphaned, self._parent)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and Ctrl-C without raising them again: a server that was told to stop exits with 0.
+
+        With several workers the supervisor does the same.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
     def _orphaned(self, parent: int) -> None:
         asyncio.get_running_loop().remove_reader(parent)

@@ -11,7 +11,9 @@ from pydantic import (
     StrictStr,
     TypeAdapter,
     ValidationError,
+    WithJsonSchema,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from graphveil.serve.refusals import needs_a_release, too_many_ids, unreadable
 
@@ -26,6 +28,28 @@ _EXAMPLES: list[JsonValue] = [
     {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
 ]
 
+_ID: dict[str, JsonValue] = {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1000}]}
+_RECORD: dict[str, JsonValue] = {
+    "type": "object",
+    "required": ["id", "x"],
+    "additionalProperties": False,
+    "properties": {"id": _ID, "x": {"type": "array", "items": {"type": "number"}}},
+}
+_RECORDS: dict[str, JsonValue] = {"type": "array", "minItems": 1, "items": _RECORD}
+_EDGES: dict[str, JsonValue] = {
+    "type": "array",
+    "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": _ID},
+}
+_IDS_BY_COLUMN: dict[str, JsonValue] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "object", "required": [ID], "additionalProperties": False, "properties": {ID: _ID}},
+}
+_IDS_IN_ROWS: dict[str, JsonValue] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "array", "minItems": 1, "maxItems": 1, "items": _ID},
+}
 _TABLES: list[JsonValue] = [
     {"dataframe_split": {"columns": [ID], "data": [["u17"], ["u4"]]}},
     {"dataframe_records": [{ID: "u17"}, {ID: "u4"}]},
@@ -39,18 +63,30 @@ class _Question(BaseModel):
 class PredictQuestion(_Question):
     """Ids of nodes of one run, or new records, which need a fresh release."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": _EXAMPLES})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": _EXAMPLES,
+            "oneOf": [
+                {"required": ["ids"], "not": {"required": ["edges"]}},
+                {"required": ["records"]},
+            ],
+        }
+    )
 
-    ids: _Ids | None = Field(
+    ids: _Ids | SkipJsonSchema[None] = Field(
         default=None, description="Ids as predictions.parquet has them: text or numbers."
     )
-    run: str | None = Field(default=None, description="The run's name; may be left out if there is one.")
-    records: list[Any] | None = Field(
+    run: str | SkipJsonSchema[None] = Field(
+        default=None, description="The run's name; may be left out if there is one."
+    )
+    records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
         default=None,
         description="New records instead of ids: id, and x, the features in the order of the training's "
         "columns. They cost a fresh release, once, where the operator allowed a budget for it.",
     )
-    edges: list[Any] | None = Field(default=None, description="Of new records: pairs of their ids.")
+    edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
+        default=None, description="Of new records: pairs of their ids."
+    )
 
     @property
     def fresh(self) -> bool:
@@ -63,20 +99,27 @@ class PredictQuestion(_Question):
 class SplitFrame(_Question):
     """A table as pandas' ``to_dict(orient="split")`` writes it."""
 
-    columns: list[str] = Field(examples=[[ID]])
-    data: list[list[Any]] = Field(examples=[[[17], [4]]])
-    index: list[Any] | None = None
+    columns: Annotated[list[str], WithJsonSchema({"type": "array", "const": [ID]})] = Field(examples=[[ID]])
+    data: Annotated[list[list[Any]], WithJsonSchema(_IDS_IN_ROWS)] = Field(examples=[[[17], [4]]])
+    index: list[Any] | SkipJsonSchema[None] = None
 
 
 class Invocation(_Question):
     """MLflow's shapes of a table, here of the one column ``id``."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": _TABLES})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": _TABLES,
+            "oneOf": [{"required": ["dataframe_split"]}, {"required": ["dataframe_records"]}],
+        }
+    )
 
-    dataframe_split: SplitFrame | None = Field(
+    dataframe_split: SplitFrame | SkipJsonSchema[None] = Field(
         default=None, description="A table as pandas writes it with orient='split'."
     )
-    dataframe_records: list[dict[str, Any]] | None = Field(default=None, description="Or its rows by column.")
+    dataframe_records: (
+        Annotated[list[dict[str, Any]], WithJsonSchema(_IDS_BY_COLUMN)] | SkipJsonSchema[None]
+    ) = Field(default=None, description="Or its rows by column.")
 
     def asked(self) -> list[int | str]:
         """Return the column of ids."""

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 Headers = Mapping[str, str]
+_SHOWN = 20  # positions of unknown ids in a message
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
@@ -50,12 +51,24 @@ def needs_a_release() -> Refusal:
     )
 
 
+def unknown_ids(positions: Sequence[int]) -> Refusal:
+    """Return that the run does not have some ids, by their positions in the request."""
+    shown = ", ".join(str(position) for position in positions[:_SHOWN])
+    more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
+    return Refusal(
+        409,
+        "NeedsRelease",
+        f"the run does not know the ids at positions {shown}{more}, counted from 0. New records would need a "
+        "release, which this server does not make: `graphveil predict RUN --nodes .. --edges ..` makes one",
+    )
+
+
 def no_budget() -> Refusal:
     """Return that the books refuse."""
     return Refusal(
         409,
         "NoBudget",
-        "what is left of the budget does not suffice for this release; /v1/privacy has the figures",
+        "what is left of the budget does not suffice for this release; /v1/privacy shows it to your key",
     )
 
 

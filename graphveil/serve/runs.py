@@ -49,13 +49,13 @@ class ServedRun:
         """What probabilities are called."""
         return tuple(f"p_{name}" for name in self.class_names)
 
-    def rows(self, ids: Sequence[Id]) -> list[Row] | None:
-        """Return the rows of some ids, in the columns of ``predictions.parquet``; None if one is unknown."""
-        places = [self.places.get(one) for one in ids]
-        known = [place for place in places if place is not None]
-        if len(known) < len(places):
-            return None
-        return [self.row_of(one, self.proba[place]) for one, place in zip(ids, known, strict=True)]
+    def unknown(self, ids: Sequence[Id]) -> list[int]:
+        """Return the positions of the ids that the run does not have."""
+        return [position for position, one in enumerate(ids) if one not in self.places]
+
+    def rows(self, ids: Sequence[Id]) -> list[Row]:
+        """Return the rows of known ids, in the columns of ``predictions.parquet``."""
+        return [self.row_of(one, self.proba[self.places[one]]) for one in ids]
 
     def row_of(self, one: Id, proba: npt.NDArray[np.float32]) -> Row:
         """Return a row with these probabilities."""

@@ -62,6 +62,11 @@ class Service:
             return None
         if len(runs) != 1:
             raise ConfigError("--allow-releases is for one run; serve the others apart")
+        if self.keys is None:
+            raise ConfigError(
+                "--allow-releases needs API keys, because each caller is charged for its own requests; make one "
+                "with `graphveil keys FILE --releases` and pass --keys FILE"
+            )
         from graphveil.serve.releases.office import Office
 
         return Office(self.runs[0], runs[0], self.allowance, self.limits.releases)

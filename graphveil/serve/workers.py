@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,13 +116,30 @@ def _work(
     service: Service, line: socket.socket, parent: Connection, said: Connection, shared: Path, number: int
 ) -> None:
     """Be one worker; say so once it answers."""
+    ready = threading.Event()
+    threading.Thread(target=_end_with_parent, args=(parent, ready), daemon=True).start()
     log_lines()
     try:
         app = service.app(shared, number)
     except Exception as error:
         LOG.info(json.dumps({"worker": number, "fault": type(error).__name__}))
         raise SystemExit(1) from None
-    listen(app, line, parent.fileno(), on_ready=lambda: said.send_bytes(b"!"))
+
+    def started() -> None:
+        ready.set()
+        said.send_bytes(b"!")
+
+    listen(app, line, parent.fileno(), on_ready=started)
+
+
+def _end_with_parent(parent: Connection, ready: threading.Event) -> None:
+    """End a worker that is still starting when its parent is killed: it would hold the port for no one.
+
+    A worker that answers watches the parent itself, and finishes what it has begun.
+    """
+    wait([parent])
+    if not ready.is_set():
+        os._exit(1)
 
 
 class _Told:

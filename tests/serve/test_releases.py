@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +15,7 @@ from fastapi.testclient import TestClient
 
 import graphveil as gv
 from graphveil.errors import ConfigError, LedgerError
+from graphveil.experiment.accounts.earlier_predictions import earlier_predictions
 from graphveil.experiment.accounts.ledger_account import RunAccount
 from graphveil.ledger import Ledger
 from graphveil.ledger.bookings import DataSetLedger
@@ -48,7 +51,9 @@ def fit_into(folder: Path) -> Path:
 class Served:
     """A server with an allowance, its ledger, and what it asks them."""
 
-    def __init__(self, run: Path, folder: Path, epsilon: str = "2", limit: str = "9") -> None:
+    def __init__(
+        self, run: Path, folder: Path, epsilon: str = "2", limit: str = "9", key: str | None = None
+    ) -> None:
         (run / "internal").mkdir(exist_ok=True)
         self.place = f"sqlite:///{folder}/team.sqlite"
         ledger = Ledger(self.place)
@@ -56,8 +61,15 @@ class Served:
             ledger.init("callers", UNIT, epsilon=limit, delta="1e-6")
         self.ledger = ledger.data_set("callers")
         allowance = Allowance(epsilon=Decimal(epsilon), ledger=f"{self.place}#callers")
-        self.service = Service(runs=(run,), allowance=allowance)
-        self.client = TestClient(self.service.app())
+        self.keys = folder / "keys.json"
+        self.service = Service(runs=(run,), allowance=allowance, keys=self.keys)
+        self.client = self.caller(key)
+
+    def caller(self, key: str | None = None) -> TestClient:
+        """Return a client with a key of its own that may ask for releases."""
+        key = key or Keys.add(self.keys, releases=True)
+        self.key = key
+        return TestClient(self.service.app(), headers={"Authorization": f"Bearer {key}"})
 
     def ask(self, question: object) -> tuple[int, bytes]:
         answer = self.client.post("/v1/predict", json=question)
@@ -84,7 +96,7 @@ def test_a_release_is_booked_once_and_has_the_same_bytes_ever_after(served: Serv
     assert [row["node"] for row in rows] == ["c", "a", "b"]
     assert all(abs(sum(v for k, v in row.items() if k.startswith("p_")) - 1) < 1e-5 for row in rows)
     turned = {"records": PATH["records"], "edges": [["c", "b"], ["b", "a"], ["a", "b"]]}  # the same graph
-    later = Served(tmp_path / "run", tmp_path)  # another process
+    later = Served(tmp_path / "run", tmp_path, key=served.key)  # another process
     assert {served.ask(PATH), served.ask(turned), later.ask(PATH)} == {first}
     assert len(served.ledger) == 1
     spent = served.budget()
@@ -199,7 +211,7 @@ def test_what_are_no_records(served: Served, question: object) -> None:
 
 
 def test_records_are_bounded(served: Served) -> None:
-    few = TestClient(replace(served.service, limits=Limits(ids=2)).app())
+    few = TestClient(replace(served.service, limits=Limits(ids=2)).app(), headers=served.client.headers)
     assert few.post("/v1/predict", json=PATH).status_code == 413
     assert len(served.ledger) == 0
 
@@ -232,9 +244,8 @@ def test_a_run_that_has_changed_makes_no_release(served: Served, tmp_path: Path)
 
 
 def test_a_key_spends_only_if_it_was_made_for_that(served: Served, tmp_path: Path) -> None:
-    file = tmp_path / "keys.json"
-    reader, spender = Keys.add(file), Keys.add(file, releases=True)
-    client = TestClient(replace(served.service, keys=file).app())
+    reader, spender = Keys.add(served.keys), Keys.add(served.keys, releases=True)
+    client = TestClient(served.service.app())
     for key, status in ((reader, 403), (spender, 200)):
         headers = {"Authorization": f"Bearer {key}"}
         assert client.post("/v1/predict", json={"ids": [0]}, headers=headers).status_code == 200
@@ -251,14 +262,14 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
             Service(runs=(run,), allowance=allowance, **more).app()
 
     run, known = tmp_path / "run", f"{served.place}#callers"
-    refused(run, f"{served.place}#strangers", "no data set")
-    refused(run / "release", known, "run folder")
-    file = tmp_path / "keys.json"
-    Keys.add(file)
+    file = served.keys
+    refused(run, known, "needs API keys")
+    refused(run, f"{served.place}#strangers", "no data set", keys=file)
+    refused(run / "release", known, "run folder", keys=file)
     owner = run_of("node-owner", tmp_path / "owner")
     refused(owner, known, "units of edges", keys=file)
     Ledger(served.place).init("people", "node-owner", epsilon="1", delta="1e-6")
-    refused(run, f"{served.place}#people", "no budget under unit")
+    refused(run, f"{served.place}#people", "no budget under unit", keys=file)
     for epsilon in ("0", "nan", "-1"):
         with pytest.raises(ConfigError):
             Allowance(epsilon=Decimal(epsilon), ledger=known)
@@ -266,3 +277,105 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
         answer = invoke("serve", run, *flags)
         assert answer.code == 2
         assert "--allow-releases" in answer.err
+
+
+# -- attacks -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_of_train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder as ``graphveil train`` writes it, with everything in ``internal/``."""
+    folder = tmp_path_factory.mktemp("train") / "run"
+    flags = ["--dataset", "synthetic/tiny", "--unit", UNIT, "--epsilon", "1", "--delta", "1e-6"]
+    quick = ["--set", "epochs=2", "--set", "encoder_epochs=2", "--ledger", f"sqlite:///{folder}.db#own"]
+    Ledger(f"sqlite:///{folder}.db").init("own", UNIT, epsilon="100", delta="1e-6")
+    command = [sys.executable, "-m", "graphveil", "train", "gap", *flags, *quick, "--out", str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    assert (folder / "internal" / "own_graph.json").exists()
+    return folder
+
+
+def training_graph(run: Path) -> tuple[list[dict[str, Any]], list[list[int]]]:
+    """Return the records and the edges of the graph that a run was fitted on: what the attacker guesses."""
+    graph = gv.load_dataset("synthetic/tiny")
+    assert gv.load_model(run).knows(graph)  # the guess is right
+    records = [{"id": node, "x": row} for node, row in enumerate(graph.x.tolist())]
+    source, target = graph.to_pyg().edge_index.tolist()
+    return records, [[a, b] for a, b in zip(source, target, strict=True) if a < b]
+
+
+@pytest.fixture
+def attacked(run_of_train: Path, tmp_path: Path) -> Served:
+    run = tmp_path / "run"
+    shutil.copytree(run_of_train, run)
+    return Served(run, tmp_path, epsilon="90", limit="90")
+
+
+def test_the_training_graph_is_charged_like_any_other(attacked: Served, tmp_path: Path) -> None:
+    """An answer without a charge would be an exact test of a guess of all private edges."""
+    records, edges = training_graph(tmp_path / "run")
+    absent = next([0, node] for node in range(1, len(records)) if [0, node] not in edges)
+    guesses = [edges, edges[1:], [*edges, absent], list(reversed(edges))]
+    seen = []
+    for guess in guesses[:3]:
+        before = attacked.budget()
+        status, body = attacked.ask({"records": records, "edges": guess})
+        after = attacked.budget()
+        rows = json.loads(body)["predictions"]
+        seen.append((status, after["releases"] - before["releases"], len(rows), sorted(rows[0])))
+    assert seen[0][:3] == (200, 1, len(records))
+    assert seen[1:] == [seen[0]] * 2
+    assert attacked.ask({"records": records, "edges": guesses[3]})[0] == 200
+    assert attacked.budget()["releases"] == 3  # the same caller repeats a request
+
+
+def test_the_training_graph_is_rejected_like_any_other(attacked: Served, tmp_path: Path) -> None:
+    """Where the allowance is too small, a guess that is right must not be answered either."""
+    (tmp_path / "less").mkdir()
+    less = Served(tmp_path / "run", tmp_path / "less", epsilon="0.5", limit="90")
+    records, edges = training_graph(tmp_path / "run")
+    answers = [less.ask({"records": records, "edges": guess}) for guess in (edges, edges[1:])]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 409
+
+
+@pytest.mark.parametrize("question", [PATH, OTHER])
+def test_a_request_of_another_caller_is_charged_anew(served: Served, question: dict[str, Any]) -> None:
+    """A free answer would tell a caller that somebody else has sent exactly this graph."""
+    assert served.ask(PATH)[0] == 200
+    other = served.caller()
+    assert other.post("/v1/predict", json=question).status_code == 200
+    assert other.post("/v1/predict", json=question).status_code == 200  # its own request, once more
+    assert len(served.ledger) == 2
+
+
+@pytest.mark.parametrize("question", [PATH, OTHER])
+def test_a_request_of_another_caller_is_rejected_alike(
+    served: Served, tmp_path: Path, question: object
+) -> None:
+    (tmp_path / "less").mkdir()
+    less = Served(tmp_path / "run", tmp_path / "less", epsilon="1.4")
+    assert less.ask(PATH)[0] == 200
+    assert less.caller().post("/v1/predict", json=question).status_code == 409
+
+
+def test_the_budget_is_shown_to_keys_that_may_spend_it(served: Served) -> None:
+    reader = Keys.add(served.keys)
+    client = TestClient(served.service.app())
+    told = [
+        client.get("/v1/privacy", headers={"Authorization": f"Bearer {key}"} if key else {})
+        for key in (None, reader, "unknown", served.key)
+    ]
+    assert [answer.status_code for answer in told] == [200, 200, 401, 200]
+    assert [answer.json().get("budget") is None for answer in told] == [True, True, True, False]
+
+
+def test_later_predictions_of_the_run_count_what_the_server_released(
+    attacked: Served, tmp_path: Path
+) -> None:
+    """The run's own total would otherwise leave out what the server released from the same edges."""
+    records, edges = training_graph(tmp_path / "run")
+    assert attacked.ask({"records": records, "edges": edges[1:]})[0] == 200
+    (earlier,) = earlier_predictions(tmp_path / "run")
+    assert earlier.price.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert not earlier.disjoint

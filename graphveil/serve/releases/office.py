@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from graphveil._tensors import load_checked, save_checked
 from graphveil.artifacts.release_folder import INTERNAL, MODEL, PRIVACY, WEIGHTS, find_release
-from graphveil.errors import BudgetError, ConfigError, GraphError, LedgerError, NotYetError, UnitError
+from graphveil.errors import (
+    ArtifactError,
+    BudgetError,
+    ConfigError,
+    GraphError,
+    LedgerError,
+    NotYetError,
+    UnitError,
+)
 from graphveil.experiment.accounts.earlier_predictions import remember
 from graphveil.experiment.accounts.prediction_accounts import also_paying
 from graphveil.ledger import DataSetLedger
 from graphveil.serve import refusals
+from graphveil.serve.keys import Key
 from graphveil.serve.limits import Allowance
 from graphveil.serve.releases.books import Books
 from graphveil.serve.releases.records import NewRecords
@@ -33,10 +42,16 @@ _ANSWER = "answer.safetensors"
 class Office:
     """Makes the releases that an operator allowed, of one run under an edge unit.
 
-    A release is booked under its question's reference before anything is computed, and its journal lies in
-    ``internal/served`` of the run: a process that is killed at any moment leaves either nothing drawn, or a
-    release that the next one who asks finishes with the same noise. Answers stay there, too. A lock on the
-    folder lets one worker release at a time.
+    A release is charged under a reference that follows from the request and the caller's key, before anything
+    is computed. Its journal lies in ``internal/served`` of the run: a process that is killed at any moment
+    leaves either nothing drawn, or a release that the same request finishes with the same noise. Answers are
+    stored there, too. A lock on the folder lets one worker release at a time.
+
+    Privacy:
+        Every answer about new records is charged. The model is loaded from ``release/`` alone, so that it
+        cannot recognize the graph of the training: an answer without a charge would reveal that a request
+        holds exactly the private edges. For the same reason a stored answer is returned only to the key that
+        was charged for it: to any other caller it would reveal that somebody else sent this graph.
 
     Args:
         folder: the run folder, with its internal part.
@@ -59,8 +74,14 @@ class Office:
         self._also_paying()  # refuses what a question would find out
         self._model_digest = _digest(find_release(folder))
 
-    async def rows(self, records: object, edges: object, most: int) -> list[dict[str, Any]]:
+    async def rows(self, records: object, edges: object, most: int, caller: Key) -> list[dict[str, Any]]:
         """Return the rows of new records, in the order in which they were sent.
+
+        Args:
+            records: new records, as sent.
+            edges: pairs of their ids, as sent.
+            most: the largest number of records.
+            caller: the key that is charged.
 
         Raises:
             Refusal: they are none, there is no budget for them, or others are waiting already.
@@ -71,7 +92,7 @@ class Office:
             raise refusals.too_many()
         self._waiting += 1
         try:
-            return await asyncio.to_thread(self._rows, records, edges)
+            return await asyncio.to_thread(self._rows, records, edges, caller)
         finally:
             self._waiting -= 1
 
@@ -86,18 +107,18 @@ class Office:
         except LedgerError:
             raise refusals.no_ledger() from None
 
-    def _rows(self, records: object, edges: object) -> list[dict[str, Any]]:
+    def _rows(self, records: object, edges: object, caller: Key) -> list[dict[str, Any]]:
         directed = _UNITS[self._run.guarantee.unit]
         asked = NewRecords.read(records, edges, width=self._run.features, directed=directed)
-        proba = self._answer(asked, directed=directed).numpy()
+        proba = self._answer(asked, caller, directed=directed).numpy()
         places = {one: place for place, one in enumerate(asked.features)}
         ids = [record["id"] for record in records] if isinstance(records, list) else []
         return [self._run.row_of(one, proba[places[one]]) for one in ids]
 
-    def _answer(self, asked: NewRecords, *, directed: bool) -> "Tensor":
+    def _answer(self, asked: NewRecords, caller: Key, *, directed: bool) -> "Tensor":
         """Return probabilities: those that are kept, or a release that is made now."""
         try:
-            reference = self._books.reference([self._model_digest, asked.bytes])
+            reference = self._books.reference([self._model_digest, caller.sha256.encode(), asked.bytes])
             kept = self._place / reference / _ANSWER
             with _locked(self._place / "lock"):
                 if kept.exists():
@@ -107,15 +128,20 @@ class Office:
             raise refusals.no_budget() from None
         except (GraphError, UnitError, NotYetError):
             raise refusals.needs_a_release() from None
+        except (FileNotFoundError, NotADirectoryError, ArtifactError):
+            raise refusals.changed() from None  # the run folder was moved, removed or edited
         except (LedgerError, ConfigError):
             raise refusals.no_ledger() from None
 
     def _asked(self, asked: NewRecords, reference: str, kept: Path, *, directed: bool) -> "Tensor":
-        """Ask the model, and keep what it released; what costs nothing follows from what is there."""
+        """Query the model and store what it released.
+
+        A model that reads no edges has no price: its answers follow from the released weights.
+        """
         from graphveil.models.saved import load_model
         from graphveil.privacy import attach_ledger
 
-        model: Estimator = load_model(self._folder)
+        model: Estimator = load_model(find_release(self._folder))
         if (
             _digest(find_release(self._folder)) != self._model_digest
         ):  # after it was read, so it is of one fit
