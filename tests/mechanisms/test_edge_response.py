@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -197,3 +198,14 @@ BUGS = [
     (no_edge_is_dropped, partial(keeps_its_budget, epsilon=1.0, share=1.0)),
     (an_edge_shifts_the_noise_of_others, moves_one_slot),
 ]
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 20.0, 60.0])
+@pytest.mark.parametrize("share", [0.0, 1e-300, 1e-20, 2.0**-65, 2.0**-64, 3e-19, 2.0**-62, 1e-10, 0.3, 1.0])
+def test_no_share_lets_a_ratio_exceed_its_bound(epsilon: float, share: float) -> None:
+    response = EdgeResponse(epsilon, share=share)
+    keep, add = Fraction(response.keep, TOTAL), Fraction(response.add, TOTAL)
+    with localcontext(prec=60):
+        bound = Fraction(Decimal(epsilon).exp()) * (1 + Fraction(1, 10**50))
+    for one, other in ((keep, add), (add, keep), (1 - keep, 1 - add), (1 - add, 1 - keep)):
+        assert one <= bound * other
