@@ -71,11 +71,10 @@ class EdgeResponse:
     @cached_property
     def add(self) -> int:
         """Words of 2^64 with which what is no edge becomes one."""
-        if not self.share:
-            return 0
         with localcontext(prec=_DIGITS):
             exact = (1 - self._truth) * Decimal(self.share) * TOTAL + _DOUBT
-            return int(exact.to_integral_value(ROUND_CEILING))
+            # A share of less than 2^-64 leaves no word for an edge, and then none for the others.
+            return min(self.keep, int(exact.to_integral_value(ROUND_CEILING)))
 
     def estimate_deviation(self) -> float:
         """Return the standard deviation of a slot's unbiased estimate (y - q) / (1 - 2 q), without a coin.

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,9 @@ from graphveil.privacy.events import (
 
 SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
-CERTIFY_INTERVAL = 1e-4  # and for every figure that is printed
+CERTIFY_INTERVAL = 1e-4  # the coarsest discretisation of any printed number
+_SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
+_MOST_POINTS = 1 << 20  # of one step's distribution
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
 MOST_KINDS = 8  # of training or pure releases that are composed one after the other
@@ -288,9 +291,24 @@ def total_mu(event: Event) -> float | None:
     return math.sqrt(worst)
 
 
+def search_interval(event: Event, mu: float) -> float:
+    """Return a discretisation for searching a composition that costs about this total mu.
+
+    Rounding the losses of n steps to a grid of interval h adds up to n h^2 / 4 to the variance of their sum.
+    A quarter of mu / sqrt(n) therefore adds at most 2 % to a variance of mu^2.
+    """
+    count = max(sum(total.rest.values()) for total in totals_of(event))
+    return min(SEARCH_INTERVAL, _SEARCH_SHARE * mu / math.sqrt(max(1, count)))
+
+
 @checked
-def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
+def privacy_curve(event: Event, *, interval: float | None = None) -> Curve:
     """Return the privacy curve of an event: the worst one of any group of records.
+
+    Args:
+        event: What was released.
+        interval: Discretization of the privacy loss. By default 1e-4, or less if the losses of single steps
+            are so small that rounding them to multiples of 1e-4 would dominate their sum.
 
     >>> round(privacy_curve(Gaussian(0.5)).epsilon(1e-5), 6)
     1.993091
@@ -299,7 +317,7 @@ def privacy_curve(event: Event, *, interval: float = CERTIFY_INTERVAL) -> Curve:
 
 
 @lru_cache(maxsize=256)
-def _cached_curve(event: Composed, interval: float) -> Curve:
+def _cached_curve(event: Composed, interval: float | None) -> Curve:
     curves = [_curve(total, interval) for total in totals_of(event)]
     return curves[0] if len(curves) == 1 else WorstCurve(tuple(curves))
 
@@ -414,7 +432,7 @@ def _worst_pair(tables: list[PairwiseGaussian]) -> float:
     return float(np.sum([table.mu_squared for table in tables], axis=0).max(initial=0.0))
 
 
-def _curve(total: Total, interval: float) -> Curve:
+def _curve(total: Total, interval: float | None) -> Curve:
     if not total.rest:
         return GaussianCurve(math.sqrt(total.mu_squared))
     if all(isinstance(part, LocalReport | ApproximateDP) for part in total.rest) and not total.mu_squared:
@@ -431,6 +449,7 @@ def _curve(total: Total, interval: float) -> Curve:
             raise PrivacyError(f"no accounting is known for the event {type(part).__name__}")
     if _out_of_bounds(total):
         return NoPrivacyCurve()
+    interval = _widened(interval or _fitting(total), total)
     composed = _losses(tuple(total.rest.items()), interval)
     if total.mu_squared:
         composed = composed.compose(loss.gaussian_loss(math.sqrt(total.mu_squared), interval))
@@ -468,7 +487,7 @@ def _local_curve(reports: Counter[Event]) -> LocalCurve:
     return LocalCurve(float(exact_sum(epsilons)), float(exact_sum(deltas)))
 
 
-def _shifted_curve(total: Total, interval: float) -> Curve:
+def _shifted_curve(total: Total, interval: float | None) -> Curve:
     """Return the curve of a total that has bounded releases beside others."""
     bounded: Counter[Event] = Counter()
     bounded.update({part: n for part, n in total.rest.items() if isinstance(part, ApproximateDP)})
@@ -486,11 +505,41 @@ def _out_of_bounds(total: Total) -> bool:
             continue
         if not isinstance(part, PoissonGaussian | PoissonRoots):
             return True
-        known = root_loss if isinstance(part, PoissonRoots) else loss
+        known = _module_of(part)
         if known.unsampled_loss(part) > MOST_LOSS:
             return True
         expected += steps * known.expected_loss(part)
     return expected > MOST_LOSS
+
+
+def _fitting(total: Total) -> float:
+    """Return the discretisation of a printed number: a small share of the standard deviation of one loss.
+
+    An expected loss is about half of the variance.
+    """
+    expected, count = total.mu_squared / 2, sum(total.rest.values())
+    for part, times in total.rest.items():
+        if isinstance(part, PureDP):
+            expected += times * part.epsilon * math.tanh(part.epsilon / 2)
+        elif isinstance(part, PoissonGaussian | PoissonRoots):
+            expected += times * _module_of(part).expected_loss(part)
+    return min(CERTIFY_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count))
+
+
+def _widened(interval: float, total: Total) -> float:
+    """Return an interval, doubled until one step has at most so many points."""
+    longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
+    while interval < CERTIFY_INTERVAL and longest > interval * _MOST_POINTS:
+        interval *= 2
+    return interval
+
+
+def _sampled(total: Total) -> list[PoissonGaussian | PoissonRoots]:
+    return [part for part in total.rest if isinstance(part, PoissonGaussian | PoissonRoots)]
+
+
+def _module_of(part: PoissonGaussian | PoissonRoots) -> ModuleType:
+    return root_loss if isinstance(part, PoissonRoots) else loss
 
 
 @lru_cache(maxsize=64)

@@ -15,12 +15,13 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from graphveil.privacy.events import PoissonGaussian
-from graphveil.privacy.gaussian import deltas_of
+from graphveil.privacy.gaussian import between, deltas_of
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies beyond counts as revealed
 LEAST_RATE = 1e-12  # a smaller rate costs as much as this
+SMALL = 0.05  # a shift of less is computed in differences, which do not cancel
 _TINY = 1e-300
 
 
@@ -35,6 +36,9 @@ def removed(epsilons: Floats, rate: float, mu: float) -> Floats:
     """
     found = -np.expm1(epsilons)
     inside = epsilons > math.log1p(-rate)
+    if mu < SMALL:
+        found[inside] = rate * _small(np.log1p(np.expm1(epsilons[inside]) / rate), mu)
+        return found
     shifted = np.log(np.maximum(np.expm1(epsilons[inside]) + rate, _TINY) / rate)
     found[inside] = rate * deltas_of(shifted, mu)
     return found
@@ -51,6 +55,10 @@ def added(epsilons: Floats, rate: float, mu: float) -> Floats:
     """
     found = np.zeros_like(epsilons)
     inside = epsilons < -math.log1p(-rate)
+    if mu < SMALL:
+        share = np.log1p(np.expm1(epsilons[inside]) * (1 - 1 / rate))
+        found[inside] = rate * np.exp(share) * _small(epsilons[inside] - share, mu)
+        return found
     weight = np.maximum(rate * np.exp(epsilons[inside]) - np.expm1(epsilons[inside]), _TINY)
     found[inside] = weight * deltas_of(epsilons[inside] + np.log(rate / weight), mu)
     return found
@@ -68,9 +76,19 @@ def replaced(epsilons: Floats, rate: float, mu: float) -> Floats:
     """
     spread = np.sinh(epsilons / 2) * math.exp(mu**2 / 2) * (1 - rate) / rate
     x = (epsilons / 2 + np.arcsinh(spread)) / mu
+    if mu < SMALL:
+        below = (1 - rate) * ndtr(-x) + rate * ndtr(-mu - x)
+        return np.clip(rate * between(-mu - x, mu - x) - np.expm1(epsilons) * below, 0.0, 1.0)
     common = (1 - rate) * ndtr(-x)
     larger, smaller = common + rate * ndtr(mu - x), common + rate * ndtr(-mu - x)
     return np.clip(larger - np.exp(epsilons) * smaller, 0.0, 1.0)
+
+
+def _small(epsilons: Floats, mu: float) -> Floats:
+    """Return a Gaussian's delta(epsilon; mu) for a small mu, relative to which it is exact."""
+    middle = -epsilons / mu
+    found = between(middle - mu / 2, middle + mu / 2) - np.expm1(epsilons) * ndtr(middle - mu / 2)
+    return np.clip(found, 0.0, 1.0)
 
 
 def unsampled_loss(event: PoissonGaussian) -> float:
@@ -90,6 +108,22 @@ def expected_loss(event: PoissonGaussian) -> float:
     return min(rate * event.change**2 * squared / 2, rate**2 * apart / (1 - rate))
 
 
+def _ends(event: PoissonGaussian) -> tuple[float, float]:
+    """Return the smallest and the largest loss of a step in which the record is in P."""
+    rate = max(event.sampling_rate, LEAST_RATE)
+    never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
+    top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
+    if 1 / event.noise_multiplier < SMALL:  # nothing that matters is further down
+        never = float(np.logaddexp(never, math.log(rate) - unsampled_loss(event)))
+    return never, top
+
+
+def width(event: PoissonGaussian) -> float:
+    """Return the length of the range of one step's loss."""
+    low, high = _ends(event)
+    return (high - low) * event.change
+
+
 @lru_cache(maxsize=64)
 def step_loss(event: PoissonGaussian, interval: float) -> Any:
     """Return the loss distribution of one step, whatever ``event.steps`` says, on multiples of ``interval``.
@@ -100,8 +134,7 @@ def step_loss(event: PoissonGaussian, interval: float) -> Any:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
     rate, mu = max(event.sampling_rate, LEAST_RATE), 1 / event.noise_multiplier
-    never = math.log1p(-rate)  # the logarithm of the probability that the record is not sampled
-    top = float(np.logaddexp(never, math.log(rate) + unsampled_loss(event)))
+    never, top = _ends(event)
     if event.relation == "replace":
         grid = Grid(never - top, top - never, interval)
         return PrivacyLossDistribution(grid.through(replaced(grid.points, rate, mu)))

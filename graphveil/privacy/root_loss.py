@@ -17,11 +17,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from graphveil.privacy.events import PoissonRoots
-from graphveil.privacy.loss import LEAST_RATE, TAIL, Floats, Grid
+from graphveil.privacy.gaussian import between
+from graphveil.privacy.loss import LEAST_RATE, SMALL, TAIL, Floats, Grid
 
 _KNOTS = 1 << 13  # where the log ratio is inverted before Newton's steps
 _NEWTON = 40
@@ -68,12 +69,36 @@ class RootPair:
     def removed(self, epsilons: Floats) -> Floats:
         """Return the divergence of P against Q: P(x > t) - e^epsilon Q(x > t), log P/Q = epsilon at t."""
         at = self._where(epsilons)
+        if self._is_small:
+            return self._difference(-at, epsilons, self.below, -self.unit)
         return self._clipped(_tail(self.above, at, self.unit), epsilons, _tail(self.below, at, -self.unit))
 
     def added(self, epsilons: Floats) -> Floats:
         """Return the divergence of Q against P, of the tails below log P/Q = -epsilon."""
         at = -self._where(-epsilons)
+        if self._is_small:
+            return self._difference(-at, epsilons, self.above, -self.unit)
         return self._clipped(_tail(self.below, at, self.unit), epsilons, _tail(self.above, at, -self.unit))
+
+    @property
+    def _is_small(self) -> bool:
+        return (len(self.above) + len(self.below)) * self.unit < SMALL
+
+    def _difference(self, at: Floats, epsilons: Floats, weights: Floats, unit: float) -> Floats:
+        """Return the divergence of small shifts as a difference of tails, which does not cancel.
+
+        Both tails are compared with that of N(0, 1) at the same point.
+        """
+        other, back = (self.above, -unit) if weights is self.below else (self.below, -unit)
+        gained, lost, left = np.zeros_like(at), np.zeros_like(at), np.zeros_like(at)
+        for k in range(1, len(other)):
+            gained += math.exp(other[k]) * between(at, at + k * back)
+        for k in range(len(weights)):
+            share = math.exp(weights[k])
+            lost += share * between(at + k * unit, at)
+            left += share * ndtr(at + k * unit)
+        found: Floats = np.clip(gained + lost - np.expm1(epsilons) * left, 0.0, 1.0)
+        return found
 
     @staticmethod
     def _clipped(larger: Floats, epsilons: Floats, log_smaller: Floats) -> Floats:
@@ -157,6 +182,13 @@ def expected_loss(event: PoissonRoots) -> float:
     width, normal = x[1] - x[0], -(x**2) / 2 - math.log(2 * math.pi) / 2
     p, q = (np.exp(normal + density) for density in pair.log_densities(x))
     return float(max((p * ratio).sum(), -(q * ratio).sum())) * float(width)
+
+
+def width(event: PoissonRoots) -> float:
+    """Return the length of the range of one step's loss."""
+    pair = RootPair.of(event)
+    low, high = pair.log_ratio(np.array(pair.reach))[0]
+    return float(high - low)
 
 
 @lru_cache(maxsize=64)

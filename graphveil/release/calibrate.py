@@ -8,7 +8,7 @@ from graphveil import _check
 from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
-from graphveil.privacy.accountant import CERTIFY_INTERVAL, SEARCH_INTERVAL, total_mu
+from graphveil.privacy.accountant import search_interval, total_mu
 from graphveil.release.plan import ReleasePlan, slack_of
 from graphveil.release.query import Query
 
@@ -75,7 +75,8 @@ def _spending(
     mu = calibrate_mu(epsilon, delta, slack=slack)
     final = queries(mu)
     if not _costs(unit, final, mu):
-        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon))
+        coarse = search_interval(compose(*(query.event(unit) for query in final)), mu)
+        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse))
     return ReleasePlan(unit, final, delta, slack, sampler)
 
 
@@ -96,7 +97,7 @@ def _costs(unit: Unit, queries: tuple[Query, ...], mu: float) -> bool:
 def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]:
     """Return the cost of a scale at a discretisation of the privacy loss."""
 
-    def cost(scale: float, *, interval: float) -> float:
+    def cost(scale: float, *, interval: float | None = None) -> float:
         try:
             event = compose(*(query.event(unit) for query in queries(scale)))
         except (ConfigError, CalibrationError):  # no grid holds so little noise, or so much
@@ -106,7 +107,7 @@ def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]
     return cost
 
 
-def _largest_scale(cost: Callable[..., float], start: float, epsilon: float) -> float:
+def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float:
     """Return the largest scale found whose certified cost is at most epsilon.
 
     A coarse cost differs from the certified one by a factor that hardly depends on the scale, so it is asked
@@ -114,8 +115,8 @@ def _largest_scale(cost: Callable[..., float], start: float, epsilon: float) -> 
     """
     aim, scale, best, factor = epsilon, start, 0.0, 2.0
     for _ in range(_ROUNDS):
-        scale = _search(partial(cost, interval=SEARCH_INTERVAL), scale, aim, factor)
-        certified = cost(scale, interval=CERTIFY_INTERVAL)
+        scale = _search(partial(cost, interval=interval), scale, aim, factor)
+        certified = cost(scale)
         if certified <= epsilon:
             best = max(best, scale)
         if (1 - _CLOSE) * epsilon <= certified <= epsilon:

@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -154,3 +155,14 @@ def test_numbers_out_of_range_are_refused(epsilon: float, share: float) -> None:
 def test_edges_outside_the_range_are_refused() -> None:
     with pytest.raises(ConfigError, match="range"):
         EdgeResponse(1.0).draw(RowStream(bytes(32)), np.array([5]), 0, 5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 20.0, 60.0])
+@pytest.mark.parametrize("share", [0.0, 1e-300, 1e-20, 2.0**-65, 2.0**-64, 3e-19, 2.0**-62, 1e-10, 0.3, 1.0])
+def test_no_share_lets_a_ratio_exceed_its_bound(epsilon: float, share: float) -> None:
+    response = EdgeResponse(epsilon, share=share)
+    keep, add = Fraction(response.keep, TOTAL), Fraction(response.add, TOTAL)
+    with localcontext(prec=60):
+        bound = Fraction(Decimal(epsilon).exp()) * (1 + Fraction(1, 10**50))
+    for one, other in ((keep, add), (add, keep), (1 - keep, 1 - add), (1 - add, 1 - keep)):
+        assert one <= bound * other

@@ -10,7 +10,8 @@ import pytest
 from graphveil.errors import CalibrationError
 from graphveil.mechanisms import RoundedGaussian, public_rate
 from graphveil.privacy import DirectedEdge, NodeOwner, NodePromise, Unit, privacy_curve
-from graphveil.privacy.gaussian import mu_of
+from graphveil.privacy.events import PoissonRoots, Relation
+from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.release import (
     AccuracyCountQuery,
     DPSGDQuery,
@@ -189,3 +190,35 @@ def test_hops_under_a_promise_are_calibrated_too() -> None:
     plan = calibrate_plan(unit, 1.0, 1e-5, lambda mu: hops(mu, 2, 8, unit), num_nodes=100)
     assert plan.noise_std == pytest.approx([4 * 5.2759] * 2, rel=1e-3)
     assert plan.epsilon <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("batch", "count", "epsilon"),
+    [(1200, 98, 0.01), (1200, 98, 0.003), (120, 5880, 0.1), (120, 5880, 0.02), (2000, 100_000, 0.005)],
+)
+def test_small_epsilons_need_no_more_noise_than_dp_accounting_certifies(
+    batch: int, count: int, epsilon: float
+) -> None:
+    import dp_accounting as dpa
+    from dp_accounting.pld import PLDAccountant
+
+    rate = public_rate(batch, 20_000)
+    plan = calibrate_plan(
+        NodeOwner(), epsilon, 1e-5, lambda scale: (steps(1 / scale, count, rate),), num_nodes=20_000
+    )
+    accountant = PLDAccountant(
+        dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        value_discretization_interval=epsilon / 30 / math.sqrt(count),
+    )
+    less = dpa.GaussianDpEvent(plan.noise_std[0] / 1.02)
+    accountant.compose(dpa.PoissonSampledDpEvent(rate, less), count)
+    assert accountant.get_epsilon(1e-5) > epsilon >= plan.epsilon > 0.999 * epsilon
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("roots", [1, 3])
+def test_many_small_steps_cost_what_their_central_limit_costs(roots: int, relation: Relation) -> None:
+    count, rate, noise = 100_000, 0.1, 20_000.0
+    event = PoissonRoots(noise, rate, count, roots, relation)
+    mu = event.change * rate * math.sqrt(count) / noise  # accurate for losses this small
+    assert privacy_curve(event).epsilon(1e-5) == pytest.approx(epsilon_of(mu, 1e-5), rel=1e-3)
