@@ -18,7 +18,6 @@ from graphveil._tensors import load_checked, save_checked
 from graphveil._threads import one_thread
 from graphveil.errors import ArtifactError, ConfigError, GraphError, UnitError
 from graphveil.graph import Graph, to_dense
-from graphveil.graph.graph import check_kind
 from graphveil.models.features.scaling import FeatureScaling
 from graphveil.models.promises import SEEDED, notes_on, stored_twice
 from graphveil.models.requirements import as_graph, check_unit

@@ -64,8 +64,8 @@ class Service:
             raise ConfigError("--allow-releases is for one run; serve the others apart")
         if self.keys is None:
             raise ConfigError(
-                "--allow-releases needs API keys, because each caller is charged for its own requests; make one "
-                "with `graphveil keys FILE --releases` and pass --keys FILE"
+                "--allow-releases needs API keys, because each caller is charged for its own requests; make "
+                "one with `graphveil keys FILE --releases` and pass --keys FILE"
             )
         from graphveil.serve.releases.office import Office
 

@@ -1,5 +1,5 @@
 """Source mutations of custom modules: their copies, their clipped sums, what is tried before a charge."""
-# ruff: noqa: C408, E501 - one form for all tables, with test ids that are not cut
+
 
 _ISOLATED = (
     "tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction"

@@ -1,6 +1,6 @@
 """Seeded faults of tables: each is a change of the source that one test must notice."""
 
-# ruff: noqa: C408, E501 - a table of keywords, with node ids that cannot be broken
+
 
 BUGS = [
     dict(

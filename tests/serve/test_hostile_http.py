@@ -1,4 +1,4 @@
-"""The hostile suite of the server: raw requests on real sockets, after which a good request must still pass."""
+"""The hostile suite of the server: raw requests on real sockets, after which good requests must pass."""
 
 import json
 import signal
