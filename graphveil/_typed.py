@@ -77,7 +77,7 @@ def _wrapped(function: Any, names: tuple[str, ...]) -> Any:
                 inspect.Parameter.VAR_POSITIONAL,
                 inspect.Parameter.VAR_KEYWORD,
             )
-            if name in hints and not variable:
+            if name in hints and name not in names and not variable:
                 given.arguments[name] = fitting(name, value, hints[name])
         return function(*given.args, **given.kwargs)
 

@@ -57,7 +57,8 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._expect_head()
         if len(self.connections) > self._door.limits.connections:
-            others = [one for one in self.connections if one is not self and one.is_waiting]
+            known = (one for one in self.connections if isinstance(one, Connection))
+            others = [one for one in known if one is not self and one.is_waiting]
             if others:
                 min(others, key=lambda one: one.waiting_since).give_way()
             else:

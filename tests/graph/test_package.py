@@ -13,6 +13,7 @@ BELOW = {
     "graphveil.errors",
     "graphveil._aligned",
     "graphveil._check",
+    "graphveil._typed",
     "graphveil._files",
     "graphveil._random",
     "graphveil._memory",

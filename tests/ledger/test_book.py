@@ -160,7 +160,7 @@ def _limited(ledger: Ledger, epsilon: str, delta: str) -> None:
     [
         (lambda ledger: ledger.data_set("nobody"), "has no data set 'nobody'"),
         (lambda ledger: ledger.init("a#b", "undirected-edge"), "1 to 100 printable"),
-        (lambda ledger: ledger.init("a", "edges"), "is not one of"),
+        (lambda ledger: ledger.init("a", "edges"), "is not a privacy unit"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1), "needs both"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon="x", delta=0), "must be numbers"),
         (lambda ledger: ledger.init("a", "undirected-edge", epsilon=1, delta="nan"), r"in \[0, 1\)"),

@@ -213,7 +213,7 @@ def _values(x: Features, column: int) -> Values:
     """Return a column's values; of sparse features those that are stored and not zero."""
     if isinstance(x, Tensor):
         return x[:, column].numpy().astype(np.float64)
-    stored = x.data[x.indices == column].astype(np.float64)
+    stored: Values = x.data[x.indices == column].astype(np.float64)
     return stored[stored != 0]
 
 
