@@ -2144,8 +2144,8 @@ BUGS = [
             ),
             (
                 "graphveil.ledger.totals:",
-                "_SEARCHES = ",
-                "_FOUND: dict[object, Fraction | float] = {}\n_SEARCHES = ",
+                "_HALVINGS = ",
+                "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
         ],
         test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
@@ -2160,8 +2160,8 @@ BUGS = [
             ),
             (
                 "graphveil.ledger.totals:",
-                "_SEARCHES = ",
-                "_FOUND: dict[object, Fraction | float] = {}\n_SEARCHES = ",
+                "_HALVINGS = ",
+                "_FOUND: dict[object, Fraction | float] = {}\n_HALVINGS = ",
             ),
         ],
         test="tests/ledger/test_totals.py::test_what_is_kept_grants_as_much_as_all_of_it_composed_anew",
@@ -2208,7 +2208,7 @@ BUGS = [
         name="what_is_reserved_does_not_count",
         edits=[
             (
-                "graphveil.ledger.bookings:reserve",
+                "graphveil.ledger.bookings:_attempt",
                 "update_account(line, name, unit, releases=account.releases + 1, total=canonical(after.as_plain()))",
                 "pass",
             )
@@ -2252,7 +2252,7 @@ BUGS = [
         name="what_was_given_back_stands_as_booked",
         edits=[
             (
-                "graphveil.ledger.bookings:reserve",
+                "graphveil.ledger.bookings:_attempt",
                 "if WITHDRAW in states_of(line, name, entry.release_id):",
                 "if False:",
             )
@@ -3186,5 +3186,691 @@ BUGS = [
             ),
         ],
         test="tests/test_cli_transcript.py::test_what_a_command_will_spend_is_shown_before_it_is_spent",
+    ),
+    # -- the command line, and checks of arguments ----------
+    dict(
+        name="text_is_a_sequence_of_budgets",
+        edits=[
+            (
+                "graphveil._typed:_is_sequence",
+                "if isinstance(value, _NO_SEQUENCE):",
+                "if isinstance(value, Mapping):",
+            ),
+        ],
+        test="tests/test_wrong_types.py::test_text_is_never_a_sequence_of_choices[settings-'48']",
+    ),
+    dict(
+        name="a_full_disk_after_the_charge_is_misuse",
+        edits=[
+            (
+                "graphveil.cli.failures:spending",
+                'raise CommandError(FAILED, f"{failure}; {charged}", failure.kind) from None',
+                "raise",
+            ),
+        ],
+        test="tests/test_cli_ends.py::test_a_disk_that_is_full_after_the_charge_is_a_failure[decode]",
+    ),
+    dict(
+        name="decode_writes_over_files",
+        edits=[
+            (
+                "graphveil.cli.collect:decode",
+                'check_new(out, "decode writes a file of its own. Choose another --out")',
+                "pass",
+            ),
+        ],
+        test="tests/test_cli_ends.py::test_a_file_that_is_there_is_never_written_over[decode]",
+    ),
+    dict(
+        name="graphs_are_released_at_any_budget",
+        edits=[
+            (
+                "graphveil.perturb.mechanism:GraphMechanism.__post_init__",
+                "if self.epsilon > MAX_EPSILON:",
+                "if self.epsilon > 1e308:",
+            ),
+        ],
+        test="tests/test_cli_ends.py::test_a_budget_that_does_not_protect_is_rejected[1e300-edge-rand]",
+    ),
+    dict(
+        name="the_fingerprint_of_the_graph_is_readable",
+        edits=[
+            (
+                "graphveil.artifacts.files:write_record",
+                'write_atomic(path, (record.model_dump_json(indent=1) + "\\n").encode())',
+                'path.write_text(record.model_dump_json(indent=1) + "\\n", encoding="utf-8")',
+            ),
+        ],
+        test="tests/test_cli_ends.py::test_internal_files_are_private_and_none_is_writable_for_others[0]",
+    ),
+    dict(
+        name="a_value_may_be_an_option",
+        edits=[
+            (
+                "graphveil.cli.command:Command._check_values",
+                'if following is not None and (following.startswith("--") or following in names):',
+                "if following is not None and following is ctx:",
+            ),
+        ],
+        test="tests/test_cli_ends.py::test_the_value_of_an_option_is_never_another_option[reason]",
+    ),
+    # -- the ledger ----------
+    dict(
+        name="room_is_that_of_a_gaussian_release",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.room",
+                "one = Total.of(like) if like is not None else",
+                "one = _MU if like is not None else",
+            ),
+        ],
+        test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-pure]",
+    ),
+    dict(
+        name="room_is_not_one_sided",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.room",
+                "return _down(one._scaled(share)",
+                "return 1.06 * _down(one._scaled(share)",
+            ),
+        ],
+        test="tests/ledger/test_totals.py::test_room_is_all_that_fits_and_no_more[hop-gaussian]",
+    ),
+    dict(
+        name="reports_cost_nothing_beside_other_events",
+        edits=[
+            (
+                "graphveil.ledger.totals:Total.event",
+                "[_bounded(part) if isinstance(part, LocalReport) else part for part in parts]",
+                "[part for part in parts if not isinstance(part, LocalReport)]",
+            ),
+        ],
+        test="tests/ledger/test_totals.py::test_reports_mix_with_every_other_event",
+    ),
+    dict(
+        name="name_is_bound_by_a_check",
+        edits=[
+            (
+                "graphveil.ledger.bookings:DataSetLedger.check",
+                "if not self._new:",
+                "self.settle()\n        if not self._new:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
+    ),
+    dict(
+        name="name_is_bound_before_a_refusal",
+        edits=[
+            (
+                "graphveil.ledger.bookings:DataSetLedger.record",
+                "receipt = reserve(",
+                "self.settle()\n        receipt = reserve(",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_name_is_bound_with_the_first_release[sqlite]",
+    ),
+    dict(
+        name="key_of_the_ledger_is_not_checked",
+        edits=[
+            (
+                "graphveil.ledger.store:key_fault",
+                "if state.checked != key_check(key):",
+                "if False:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_key_that_was_lost_or_changed_is_found[change_key-sqlite]",
+    ),
+    dict(
+        name="fork_of_a_memory_ledger_records",
+        edits=[
+            (
+                "graphveil.privacy.ledger:MemoryLedger._check_process",
+                "if os.getpid() != self._process:",
+                "if False:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_fork_of_a_ledger_in_memory_is_refused[record-without]",
+        reason="granted",
+    ),
+    dict(
+        name="ledger_of_a_newer_version_is_opened",
+        edits=[
+            (
+                "graphveil.ledger.store:Store._check_version",
+                "if said != str(VERSION):",
+                "if said is None:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_ledger_of_another_version_is_refused[3-of version 3-sqlite]",
+    ),
+    dict(
+        name="older_copy_of_a_ledger_is_continued",
+        edits=[
+            (
+                "graphveil.ledger.mark:Mark.check",
+                "seen[1] <= count",
+                "seen[1] >= 0",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_an_older_copy_that_is_put_back_is_noticed[renamed]",
+    ),
+    dict(
+        name="entries_of_unknown_kinds_verify",
+        edits=[
+            (
+                "graphveil.ledger.verify:_Recount._follow",
+                'return f"an entry is of the unknown kind {kind[:20]!r}"',
+                "return None",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_an_entry_of_an_unknown_kind_does_not_verify[sqlite]",
+    ),
+    dict(
+        name="same_people_start_at_zero",
+        edits=[
+            (
+                "graphveil.ledger.rows:shared_with",
+                "elif not apart:",
+                "elif False:",
+            ),
+        ],
+        test="tests/test_cli_ledger_accounts.py::test_changed_data_of_the_same_people_stay_in_their_account[edge and label]",
+    ),
+    dict(
+        name="ledger_keeps_a_log_beside_its_file",
+        edits=[
+            (
+                "graphveil.ledger.store:_engine",
+                "journal_mode=TRUNCATE",
+                "journal_mode=WAL",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_plain_copy_of_the_file_has_every_release[killed]",
+    ),
+    dict(
+        name="restore_ignores_receipts",
+        edits=[
+            (
+                "graphveil.ledger.book:_older",
+                "if lacking:",
+                "if False:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_an_older_backup_is_restored_by_force_alone[a receipt]",
+    ),
+    dict(
+        name="data_set_with_releases_is_unbound",
+        edits=[
+            (
+                "graphveil.ledger.book:Ledger.unbind",
+                "if kinds.count(RESERVE) > kinds.count(WITHDRAW):",
+                "if False:",
+            ),
+        ],
+        test="tests/ledger/test_states.py::test_a_name_without_releases_can_be_unbound[sqlite]",
+    ),
+    # -- custom modules ----------
+    dict(
+        name="deltas_of_affine_maps_stay_float32",
+        edits=[
+            (
+                "graphveil.train.affine:AffineGradients.of",
+                "_first(delta, count).to(torch.float64) for",
+                "_first(delta, count) for",
+            ),
+        ],
+        test="tests/train/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1e+24-1e-24-1.0-0.001-ghost]",
+    ),
+    dict(
+        name="norms_of_formed_gradients_are_float32",
+        edits=[
+            (
+                "graphveil.train.clipped:square_norms",
+                "part.to(torch.float64).square().sum(dim=1)",
+                "part.square().sum(dim=1).double()",
+            ),
+        ],
+        test="tests/train/test_stars.py::test_squares_beyond_float32_are_clipped_by_their_norm[1-1-1e-25-1e-28-vmap]",
+    ),
+    dict(
+        name="noise_of_a_private_module_ignores_its_code",
+        edits=[
+            (
+                "graphveil.models.own.private_module:ModuleOnRecords.fit",
+                "bound = (x, labels, _fingerprint(module, sizes))",
+                "bound = (x, labels)",
+            ),
+        ],
+        test="tests/models/own/test_private_module.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
+    ),
+    dict(
+        name="noise_of_trees_ignores_the_code",
+        edits=[
+            (
+                "graphveil.models.gnn.tree_method:TreeGnn._train",
+                "(*inputs.tensors, nodes, labels, code),",
+                "(*inputs.tensors, nodes, labels),",
+            ),
+        ],
+        test="tests/models/gnn/test_trees.py::test_an_interrupted_fit_is_not_resumed_with_other_code",
+    ),
+    dict(
+        name="noise_of_stars_ignores_the_code",
+        edits=[
+            (
+                "graphveil.models.gnn.method:StarGnn._trained",
+                "(*bound, *listed, labels, code),",
+                "(*bound, *listed, labels),",
+            ),
+        ],
+        test="tests/models/gnn/test_private_gnn.py::test_an_interrupted_fit_resumes_to_the_same_bytes_and_not_with_other_code",
+    ),
+    dict(
+        name="one_direction_of_poisson_roots_stands_for_both",
+        edits=[
+            (
+                "graphveil.privacy.root_loss:step_loss",
+                "PrivacyLossDistribution(forth, back.through(pair.added(back.points)))",
+                "PrivacyLossDistribution(forth)",
+            ),
+        ],
+        test="tests/privacy/test_root_loss.py::test_both_directions_are_composed[event0]",
+    ),
+    dict(
+        name="state_that_changes_is_accepted",
+        edits=[
+            (
+                "graphveil.models.own.probing:_refuse_mixing",
+                "    _check_state(name, before, state_of(probe.module))\n",
+                "",
+            ),
+        ],
+        test="tests/models/gnn/test_modules.py::test_other_modules_are_refused_for_the_true_reason[a moving buffer-stars]",
+    ),
+    dict(
+        name="records_in_a_loop_share_one_module",
+        edits=[
+            (
+                "graphveil.train.stars:StarSum._one_by_one",
+                "with self._copies.run() as module:",
+                "for module in (self._module,):",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
+    ),
+    dict(
+        name="predictions_in_a_loop_share_one_module",
+        edits=[
+            (
+                "graphveil.train.stars:star_logits",
+                "with copies.run() as fresh:\n            return one(fresh, x, edges).to",
+                "for fresh in (module,):\n            return one(fresh, x, edges).to",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[RunningMax-sly]",
+    ),
+    dict(
+        name="batches_share_one_module",
+        edits=[
+            (
+                "graphveil.train.per_sample:PerSampleSum.__init__",
+                "self._copies, self._fixed = FreshCopies(module),",
+                "shared = type('S', (), {'run': lambda self: __import__('contextlib').nullcontext(module)})()\n        self._copies, self._fixed = shared,",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_records_of_one_step_reach_no_later_step[Kept]",
+    ),
+    dict(
+        name="weights_are_not_copied_for_each_record",
+        edits=[
+            (
+                "graphveil.train.stars:_cloned",
+                "tensor.clone()",
+                "tensor",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InABuffer-sly]",
+    ),
+    dict(
+        name="closures_are_shared",
+        edits=[
+            (
+                "graphveil.train.copies:_Reach._search_function",
+                'self._keep(cell, "cell_contents", f"variable {key} in the closure of {name}")',
+                "pass",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InClosure-sly]",
+    ),
+    dict(
+        name="class_attributes_are_shared",
+        edits=[
+            (
+                "graphveil.train.copies:_Reach._search_class",
+                'self.places.append(_Place(kind, name, f"class attribute {kind.__name__}.{name}"))',
+                "pass",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[OnTheClass-plain]",
+    ),
+    dict(
+        name="global_variables_are_shared",
+        edits=[
+            (
+                "graphveil.train.copies:_Reach._search_function",
+                'self._keep(home, key, f"global variable {key}")',
+                "pass",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[InAGlobalDict-sly]",
+    ),
+    dict(
+        name="caches_are_shared",
+        edits=[
+            (
+                "graphveil.train.copies:_copied",
+                "for cached in reach.caches",
+                "for cached in ()",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[LruCached-sly]",
+    ),
+    dict(
+        name="draws_of_one_record_move_the_next",
+        edits=[
+            (
+                "graphveil.train.copies:_same_draws",
+                "with torch.random.fork_rng(devices=[]):\n            yield",
+                "yield",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_one_record_moves_each_sum_by_its_clip_and_no_other_prediction[DrawsWhenLoud-plain]",
+    ),
+    dict(
+        name="an_exception_of_one_record_ends_the_fit",
+        edits=[
+            (
+                "graphveil.train.nulls:faults",
+                "(Exception, SystemExit)",
+                "(KeyError,)",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
+    ),
+    dict(
+        name="a_failing_record_has_another_ones_gradient",
+        edits=[
+            (
+                "graphveil.train.stars:StarSum._add_chunk",
+                "if failed is not None:",
+                "if False:",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_a_record_on_which_a_module_raises_is_null[Singular-vmap-dtype1]",
+    ),
+    dict(
+        name="a_failed_run_changes_the_records",
+        edits=[
+            (
+                "graphveil.train.stars:StarSum._loss",
+                "(x.clone(), edges.clone())",
+                "(x, edges)",
+            ),
+        ],
+        test="tests/train/test_isolation.py::test_what_a_failed_run_changed_in_place_reaches_no_other_record",
+    ),
+    dict(
+        name="trees_are_charged_for_one_level_less",
+        edits=[
+            (
+                "graphveil.release.steps.tree_steps:Reach.of",
+                "below = sum(slots**level for level in range(depth))",
+                "below = sum(slots**level for level in range(depth - 1))",
+            ),
+        ],
+        test="tests/models/gnn/test_trees.py::test_a_fit_books_one_release_for_all_roots_that_a_record_reaches[changes1-event1]",
+    ),
+    dict(
+        name="the_shapes_of_the_fit_are_not_tried",
+        edits=[
+            (
+                "graphveil.models.gnn.route:check_trainable",
+                "        _run_once(module, inputs, classes, parents, way, device)\n",
+                "",
+            ),
+        ],
+        test="tests/models/gnn/test_modules.py::test_modules_are_tried_in_the_shapes_of_the_fit[stars]",
+    ),
+    dict(
+        name="a_backward_pass_is_not_tried_in_gap",
+        edits=[
+            (
+                "graphveil.models.gap.own:check_output",
+                "_step(name, trained.train(), records(_LOUD))",
+                "pass",
+            ),
+        ],
+        test="tests/models/test_gap_own.py::test_a_module_that_fails_later_is_refused_before_anything_is_charged[InPlace-in place that its backward pass reads, the output of Sigmoid-encoder]",
+    ),
+    dict(
+        name="one_of_two_tied_weights_is_not_trained",
+        edits=[
+            (
+                "graphveil.train.copies:call",
+                "if tensor is not None:",
+                "if tensor is not None and id(tensor) not in first:",
+            ),
+        ],
+        test="tests/models/gnn/test_modules.py::test_shared_parts_have_the_sum_of_their_gradients[weight]",
+    ),
+    # -- scaling, units and columns by name ----------
+    dict(
+        name="scaling_fitted_on_private_records",
+        edits=[
+            (
+                "graphveil.models.base:Estimator._scaling",
+                "FeatureScaling.public if on_records else FeatureScaling.fitted",
+                "FeatureScaling.fitted",
+            ),
+        ],
+        test="tests/models/features/test_scaling.py::test_models_on_records_scale_by_public_constants_alone[node-owner]",
+    ),
+    dict(
+        name="another_graph_is_not_scaled",
+        edits=[
+            (
+                "graphveil.models.predictor:Predictor._as_graph",
+                "return self.fitted.scaling.graph(aligned(found, self.fitted.encoding))",
+                "return aligned(found, self.fitted.encoding)",
+            ),
+        ],
+        test="tests/models/features/test_scaling.py::test_another_graph_is_scaled_by_the_training_graph",
+    ),
+    dict(
+        name="column_names_are_not_compared",
+        edits=[
+            (
+                "graphveil.models.features.columns:_shape",
+                "return rule.name, kind,",
+                "return kind,",
+            ),
+        ],
+        test="tests/test_cli_release_columns.py::test_a_graph_in_python_is_aligned_by_name[swapped]",
+    ),
+    dict(
+        name="baseline_on_records_by_default",
+        edits=[
+            (
+                "graphveil.cli.train:compares",
+                'unit not in ("node-owner", "node-promise") if baseline is None else baseline',
+                "baseline is not False",
+            ),
+        ],
+        test="tests/test_cli_dry_run.py::test_a_dry_run_prints_the_total_and_writes_nothing[train on records]",
+    ),
+    dict(
+        name="unit_none_is_suggested",
+        edits=[
+            (
+                "graphveil._check:suggestion",
+                "if choice not in HARMFUL",
+                "if choice",
+            ),
+        ],
+        test="tests/privacy/test_unit.py::test_choices_without_a_guarantee_are_never_suggested[non-choices1]",
+    ),
+    # -- tables and released graphs ----------
+    dict(
+        name="released_rows_are_not_compared",
+        edits=[
+            (
+                "graphveil.tables.files:released",
+                "    if _bound_to(record) != found:",
+                "    if not _bound_to(record) and not found:",
+            ),
+        ],
+        test="tests/perturb/test_released_rows.py::test_a_record_does_not_count_for_other_rows[true edges added]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="released_rows_are_compared_by_their_number_alone",
+        edits=[
+            (
+                "graphveil.tables.files:_bound_to",
+                '("rows", "sha256")}',
+                '("rows",)} | {"sha256": _rows_of.digest}',
+            ),
+            (
+                "graphveil.tables.files:_rows_of",
+                'return {"rows": table.num_rows, "sha256": digest.hexdigest()}',
+                '_rows_of.digest = digest.hexdigest()\n    return {"rows": table.num_rows, "sha256": digest.hexdigest()}',
+            ),
+        ],
+        test="tests/perturb/test_released_rows.py::test_a_record_does_not_count_for_other_rows[one edge replaced]",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="ids_of_a_csv_are_typed_by_their_looks",
+        edits=[
+            (
+                "graphveil.tables.look:_look_at_nodes",
+                "types = dict.fromkeys(written, labels.AS_WRITTEN) if given.written else {}",
+                "types = dict.fromkeys(written[:0], labels.AS_WRITTEN) if given.written else {}",
+            ),
+        ],
+        test="tests/tables/test_ids_and_words.py::test_ids_of_a_csv_keep_their_spelling[e.csv-zeros]",
+    ),
+    dict(
+        name="words_for_a_missing_label_are_classes",
+        edits=[
+            (
+                "graphveil.tables.labels:class_codes",
+                "files.without_words(_labels(files.column(table, name), name), words)",
+                "files.without_words(_labels(files.column(table, name), name), words[:0])",
+            ),
+        ],
+        test="tests/tables/test_ids_and_words.py::test_a_missing_word_is_no_class_and_leaves_numbers_numbers[.csv-NULL]",
+        reason="class_names",
+    ),
+    dict(
+        name="weights_of_a_data_are_dropped",
+        edits=[
+            (
+                "graphveil.graph._pyg:fields_of",
+                "if max_weight is None and values is not None:",
+                "if max_weight is None and values is not None and weighted is None:",
+            ),
+        ],
+        test="tests/graph/test_data_fields.py::test_weights_and_features_of_edges_are_not_ignored[edge_weight]",
+    ),
+    dict(
+        name="edges_of_ids_written_otherwise_are_to_be_dropped",
+        edits=[
+            (
+                "graphveil.tables.edges:differs_in",
+                "    for name, step in steps:",
+                "    for name, step in steps[:0]:",
+            ),
+            (
+                "graphveil.tables.edges:differs_in",
+                'return f"{_BLANKS}, {_CASE}" if',
+                'return "" if',
+            ),
+        ],
+        test="tests/tables/test_ids_and_words.py::test_ids_that_differ_in_writing_are_not_to_be_dropped[refuse-case]",
+    ),
+    dict(
+        name="a_graph_whose_edges_were_all_dropped_is_accepted",
+        edits=[
+            (
+                "graphveil.tables.edges:read_ends",
+                "if unknown == REFUSE or (table.num_rows and not kept.any()):",
+                "if unknown == REFUSE:",
+            ),
+        ],
+        test="tests/tables/test_ids_and_words.py::test_ids_that_differ_in_writing_are_not_to_be_dropped[drop-all others]",
+        reason="DID NOT RAISE",
+    ),
+    # -- the server
+    dict(
+        name="server_forgets_releases",
+        edits=[
+            (
+                "graphveil.serve.releases.office:Office._asked",
+                "if ledger.begun\n            else remember(",
+                "if True\n            else remember(",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_later_predictions_of_the_run_count_what_the_server_released",
+        reason="not enough values to unpack",
+    ),
+    dict(
+        name="a_stored_answer_is_for_every_caller",
+        edits=[("graphveil.serve.releases.office:Office._answer", "caller.sha256.encode(), ", "")],
+        test="tests/serve/test_releases.py::test_a_request_of_another_caller_is_charged_anew[question0]",
+    ),
+    dict(
+        name="the_server_recognizes_the_training_graph",
+        edits=[
+            (
+                "graphveil.serve.releases.office:Office._asked",
+                "load_model(find_release(self._folder))",
+                "load_model(self._folder)",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_the_training_graph_is_charged_like_any_other",
+    ),
+    dict(
+        name="releases_need_no_keys",
+        edits=[("graphveil.serve.service:Service._office", "if self.keys is None:", "if False:")],
+        test="tests/serve/test_releases.py::test_what_cannot_be_allowed_is_said_before_anything_is_served",
+        reason="DID NOT RAISE",
+    ),
+    dict(
+        name="the_budget_is_shown_to_any_key",
+        edits=[
+            (
+                "graphveil.serve.app:_add_pages",
+                "if key is not None and key.releases else None",
+                "if key is not None else None",
+            )
+        ],
+        test="tests/serve/test_releases.py::test_the_budget_is_shown_to_keys_that_may_spend_it",
+    ),
+    dict(
+        name="a_request_keeps_its_place",
+        edits=[("graphveil.serve.gate:Gate.__call__", "self._door.counters.leave()", "pass")],
+        test="tests/serve/test_hostile_http.py::test_requests_that_fail_take_no_place_for_ever[two lengths]",
+    ),
+    dict(
+        name="heads_have_no_bound",
+        edits=[("graphveil.serve.gate:Gate.__call__", "if _head_bytes(scope) > _HEAD_BYTES:", "if False:")],
+        test="tests/serve/test_hostile_http.py::test_heads_above_16_kib_are_rejected[headers-17000]",
+    ),
+    dict(
+        name="unknown_ids_are_not_named",
+        edits=[("graphveil.serve.refusals:unknown_ids", "{shown}{more}", "")],
+        test="tests/serve/test_hostile_http.py::test_unknown_ids_are_named_by_position",
     ),
 ]
