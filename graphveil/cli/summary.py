@@ -189,7 +189,8 @@ def _table(metrics: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ..
     from graphveil.artifacts.cards import NOT_COVERED
     from graphveil.experiment.results import Cost, baseline_cost
 
-    interval = "" if metrics["runs"] == 1 else " [95 % CI]"
+    known = metrics["runs"] > 1 or (metrics.get("tested") and not metrics["private_accuracy"])
+    interval = " [95 % CI]" if known else ""
     noisy = " from noisy counts" if metrics["private_accuracy"] else ""
     mark = f" ({NOT_COVERED})" if _tells(metrics) and not noisy else ""
     rows = [_row(metrics, metrics["method"], "", Cost.of(metrics["guarantee"]))]
@@ -211,11 +212,12 @@ def _row(metrics: dict[str, Any], name: str, prefix: str, cost: "Cost") -> tuple
 
 
 def _accuracy(metrics: dict[str, Any], prefix: str) -> str:
-    from graphveil.experiment.results import Summary
+    from graphveil.experiment.results import Summary, interval
 
     private = metrics["private_accuracy"]
-    figures = private[f"{prefix}test"] if private else metrics[f"{prefix}test_accuracy"]
-    return Summary.of(figures["values"]).percent()
+    if private:
+        return Summary.of(private[f"{prefix}test"]["values"]).percent()
+    return interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()
 
 
 def _tells(metrics: dict[str, Any]) -> bool:

@@ -1,7 +1,6 @@
 """A finished run as others read it: its figures, its guarantee, and what attacks found."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +8,9 @@ from typing import Any
 
 from graphveil.errors import ArtifactError
 from graphveil.experiment.artifacts import RunFolder
-from graphveil.experiment.results import Summary
+from graphveil.experiment.results import Summary, interval
 from graphveil.privacy import Guarantee
 
-_NORMAL = 1.959963984540054  # 97.5 % quantile
 ATTACKS = "attacks"
 
 
@@ -78,22 +76,6 @@ class FinishedRun:
         """That of the network that reads no edge, if it ran."""
         found = self.metrics["mlp_test_accuracy"]
         return None if found is None else interval(found, self.metrics.get("tested"))
-
-
-def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
-    """Return accuracies with their 95 % interval: Student's over runs, Wilson's for a single one.
-
-    >>> low, high = interval({"values": [0.9]}, 100).ci95
-    >>> round(low, 3), round(high, 3)
-    (0.826, 0.945)
-    """
-    summary = Summary.of(figures["values"])
-    if summary.ci95 is not None or summary.mean is None or not tested:
-        return summary
-    share, wide = summary.mean, _NORMAL**2 / tested
-    middle = (share + wide / 2) / (1 + wide)
-    half = _NORMAL * math.sqrt(share * (1 - share) / tested + wide / (4 * tested)) / (1 + wide)
-    return Summary(summary.mean, None, (max(0.0, middle - half), min(1.0, middle + half)), summary.values)
 
 
 def _read(path: Path) -> dict[str, Any]:

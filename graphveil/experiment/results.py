@@ -22,6 +22,9 @@ SAME_REPORTS = (
 )
 
 
+_NORMAL = 1.959963984540054  # 97.5 % quantile
+
+
 @dataclass(frozen=True)
 class Summary:
     """Accuracies of several runs. ``std`` and ``ci95`` are None for a single run, which has neither.
@@ -72,6 +75,22 @@ class Summary:
             return ABSENT
         interval = "" if self.ci95 is None else f" [{100 * self.ci95[0]:.1f}, {100 * self.ci95[1]:.1f}]"
         return f"{100 * self.mean:.1f}{interval}"
+
+
+def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
+    """Return accuracies with their 95 % interval: Student's over runs, Wilson's for a single one.
+
+    >>> low, high = interval({"values": [0.9]}, 100).ci95
+    >>> round(low, 3), round(high, 3)
+    (0.826, 0.945)
+    """
+    summary = Summary.of(figures["values"])
+    if summary.ci95 is not None or summary.mean is None or not tested:
+        return summary
+    share, wide = summary.mean, _NORMAL**2 / tested
+    middle = (share + wide / 2) / (1 + wide)
+    half = _NORMAL * math.sqrt(share * (1 - share) / tested + wide / (4 * tested)) / (1 + wide)
+    return Summary(summary.mean, None, (max(0.0, middle - half), min(1.0, middle + half)), summary.values)
 
 
 @dataclass(frozen=True)

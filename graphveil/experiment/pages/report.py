@@ -20,7 +20,7 @@ from graphveil.artifacts.rows import ReleaseRow
 from graphveil.experiment.pages._style import STYLE
 from graphveil.experiment.pages.charts import Line, Point, line_chart
 from graphveil.experiment.pages.privacy_notice import Notice
-from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks
+from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, cost_remarks, interval
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.figures import delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
@@ -107,11 +107,13 @@ def _mark(metrics: Mapping[str, Any]) -> str:
 
 
 def _results(metrics: Mapping[str, Any]) -> str:
-    single, interval = metrics["runs"] == 1, "" if metrics["runs"] == 1 else " [95 % interval]"
+    single, private = metrics["runs"] == 1, metrics["private_accuracy"]
+    known = not single or metrics.get("tested")
+    label = " [95 % interval]"
     head = [
         "method",
-        f"test accuracy, %{interval}{_mark(metrics)}",
-        *([f"from noisy counts, %{interval}"] if metrics["private_accuracy"] else []),
+        f"test accuracy, %{label if known else ''}{_mark(metrics)}",
+        *([f"from noisy counts, %{'' if single else label}"] if private else []),
         "epsilon",
         "delta",
         "true-positive rate at 1 % false positives",
@@ -119,7 +121,11 @@ def _results(metrics: Mapping[str, Any]) -> str:
     rows = [_row(metrics["method"], metrics, "", Cost.of(metrics["guarantee"]))]
     if metrics["method"] != "mlp" and metrics["mlp_test_accuracy"] is not None:
         rows.append(_row("mlp (no graph)", metrics, "mlp_", baseline_cost(metrics)))
-    notes = ["One run: no interval can be given."] if single else []
+    notes = (
+        ["Single run: the interval reflects test-set size only, not variation between runs."]
+        if single and known
+        else []
+    )
     notes += cost_remarks(metrics)
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
     return _table(head, rows) + f'<p class="soft">{html(" ".join(notes))}</p>'
@@ -127,8 +133,9 @@ def _results(metrics: Mapping[str, Any]) -> str:
 
 def _row(name: str, metrics: Mapping[str, Any], prefix: str, cost: Cost) -> tuple[str, ...]:
     private = metrics["private_accuracy"]
-    figures = [metrics[f"{prefix}test_accuracy"], *([private[f"{prefix}test"]] if private else [])]
-    accuracies = [Summary.of(figure["values"]).percent() for figure in figures]
+    accuracies = [interval(metrics[f"{prefix}test_accuracy"], metrics.get("tested")).percent()]
+    if private:  # noise of counts is no sampling error: a single run has no interval
+        accuracies.append(Summary.of(private[f"{prefix}test"]["values"]).percent())
     delta = delta_up(metrics["delta"]) if cost.epsilon else "0"
     rate = f"at most {percent_up(cost.attacker_rate)} %{cost.mark}"
     return name, *accuracies, f"{_figure(cost.epsilon)}{cost.mark}", delta, rate
