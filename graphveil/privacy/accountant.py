@@ -40,6 +40,7 @@ SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
 CERTIFY_INTERVAL = 1e-4  # the coarsest discretisation of any printed number
 _SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
+_LEAST_INTERVAL = 1e-12
 _MOST_POINTS = 1 << 20  # of one step's distribution
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
@@ -520,7 +521,7 @@ def _fitting(total: Total) -> float:
             expected += times * part.epsilon * math.tanh(part.epsilon / 2)
         elif isinstance(part, PoissonGaussian | PoissonRoots):
             expected += times * _module_of(part).expected_loss(part)
-    return min(CERTIFY_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count))
+    return min(CERTIFY_INTERVAL, max(_LEAST_INTERVAL, _CERTIFY_SHARE * math.sqrt(2 * expected / count)))
 
 
 def _widened(interval: float, total: Total) -> float:

@@ -48,9 +48,7 @@ def deltas_of(epsilons: npt.NDArray[np.float64], mu: float) -> npt.NDArray[np.fl
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
-def between(
-    low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def between(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return Phi(high) - Phi(low) by quadrature, to machine precision if the two are at most 1 apart.
 
     >>> round(float(between(np.array([0.0]), np.array([1e-9]))[0] * 1e9), 9)

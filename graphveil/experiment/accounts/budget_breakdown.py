@@ -166,7 +166,7 @@ def _shares(costs: list[list[_Cost]], plan: ReleasePlan) -> list[float]:
     if not isinstance(plan.unit, NodeUnit):
         worst = [max(cost.mu_squared for cost in stage) for stage in costs]
         whole = plan.mu**2 or sum(worst)  # no mu is exact where steps are sampled
-        return [stage / whole for stage in worst]
+        return [stage / whole if whole else 0.0 for stage in worst]
     groups = max(map(len, costs))
     by_group = list(
         zip(*(stage if len(stage) == groups else [stage[0]] * groups for stage in costs), strict=True)
