@@ -3,9 +3,9 @@
     python benchmarks/step_calibration.py [--every 1]
 
 For 200 settings of batch size, number of steps and epsilon, this calibrates DP-SGD steps on 20,000 records at
-delta 1e-5 and computes the noise multiplier that dp_accounting needs for the same budget. It prints the worst
-ratio and the slowest search, and exits with 1 if a ratio is above 1.02, a search takes more than 3 CPU seconds,
-or a budget is rejected.
+delta 1e-5 and checks with dp_accounting that a 1.02 times smaller noise multiplier would exceed the budget.
+It prints the settings that fail and the slowest search. It exits with 1 if one fails, a search takes more
+than 3 CPU seconds, or a budget is rejected.
 """
 
 import argparse
@@ -38,9 +38,7 @@ def calibrated(batch: int, steps: int, epsilon: float) -> tuple[DPSGDQuery, floa
         epsilon,
         DELTA,
         lambda scale: (
-            DPSGDQuery(
-                parameters=PARAMETERS, steps=steps, noise_multiplier=1 / scale, sampling_rate=rate
-            ),
+            DPSGDQuery(parameters=PARAMETERS, steps=steps, noise_multiplier=1 / scale, sampling_rate=rate),
         ),
         num_nodes=RECORDS,
     )

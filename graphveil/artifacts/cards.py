@@ -136,8 +136,13 @@ def _plain_words(guarantee: Guarantee) -> str:
         f"Suppose that an attacker knows everything except {secret}: all other edges, everybody's features "
         "and labels, and all that this run gives out. If the attacker accepts a false alarm for 1 in 100 of "
         f"the edges that do not exist, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 "
-        "of those that do; guessing blindly finds 1. This holds for every method and any computing power."
+        "of those that do; guessing blindly finds 1. "
+        f"{_ATTACKS}."
     )
+
+
+# Noise comes from AES-CTR under keys that HMAC derives: delta holds against bounded attackers.
+_ATTACKS = "This bound holds for any attack, assuming that AES-256 and HMAC-SHA256 are secure"
 
 
 def _plain_words_on_records(guarantee: Guarantee) -> str:
@@ -151,7 +156,8 @@ def _plain_words_on_records(guarantee: Guarantee) -> str:
         f"Suppose that an attacker knows everybody else's record and asks {asks}. The attacker sees all that "
         "this run gives out, except what was made for that person alone. Accepting a false alarm for 1 in "
         f"100 of the {classes[0]}, any test finds at most {percent_up(guarantee.attacker_rate)} in 100 of "
-        f"{classes[1]}; guessing blindly finds 1. This holds for every method and any computing power."
+        f"{classes[1]}; guessing blindly finds 1. "
+        f"{_ATTACKS}."
         f"{_proviso(guarantee)}"
     )
 
@@ -167,7 +173,7 @@ def _plain_words_on_reports(guarantee: Guarantee) -> str:
         "and asks which of two records (features and label) a particular person has. Accepting a false alarm "
         "for 1 in 100 of those with the one, any test finds at most "
         f"{percent_up(guarantee.attacker_rate)} in 100 of those with the other; guessing blindly finds 1. "
-        "This holds for every method and any computing power, and nobody who collects the randomised "
+        f"{_ATTACKS}, and nobody who collects the randomised "
         "records has to be trusted. It is not about labels of "
         "test nodes, which the test score reads, nor about who is connected with whom."
     )
