@@ -92,10 +92,14 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
     ("guarantee", "asks", "ends"),
     [
         (of_records(NodeOwner()), "whether a particular person's record", "is protected less well."),
-        (of_records(NodeOwner(), edge_use="never"), "edges that the person declares", "HMAC-SHA256 are secure."),
+        (
+            of_records(NodeOwner(), edge_use="never"),
+            "edges that the person declares",
+            "are secure.",
+        ),
         (of_records(NodeOwner(replace_one=True)), "which of two records", "is protected less well."),
         (of_records(NodePromise(max_degree=9)), "all of the person's edges", "the data owner vouched for."),
-        (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "HMAC-SHA256 are secure."),
+        (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "are secure."),
     ],
 )
 def test_plain_words_about_records(guarantee: Guarantee, asks: str, ends: str) -> None:
