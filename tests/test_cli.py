@@ -504,7 +504,7 @@ BAD_FLAGS = {
     "negative epsilon": (["--unit", "undirected-edge", "--epsilon", -1], "above 0"),
     "text epsilon": (["--unit", "undirected-edge", "--epsilon", "one"], "--epsilon"),
     "NaN epsilon": (["--unit", "undirected-edge", "--epsilon", "nan"], "finite"),
-    "large delta": ([*PRIVATE[:4], "--delta", 0.02], "must be below 1/B"),
+    "large delta": ([*PRIVATE[:4], "--delta", 0.02], "is outside the range of the proofs"),
     "delta of one": ([*PRIVATE[:4], "--delta", 1], "delta=1 must be far below 1, below 1/B for B protected"),
     "text delta": ([*PRIVATE[:4], "--delta", "tiny"], "must be a number or 'auto'"),
     "zero delta": ([*PRIVATE[:4], "--delta", 0], "above 0"),

@@ -260,7 +260,10 @@ REFUSED = {
         "drop it (--private-metrics)",
     ),
     "flag and key": ([*OWNER, "--set", "degree_budget=5"], "given twice"),
-    "large delta": (changed(OWNER, "--set", "hidden=3", "--delta", 0.02), "must be below 1/B"),
+    "large delta": (
+        changed(OWNER, "--set", "hidden=3", "--delta", 0.02),
+        "is outside the range of the proofs",
+    ),
     "no epsilon": (["--unit", "node-owner", "--degree-budget", 5], "--epsilon"),
 }
 

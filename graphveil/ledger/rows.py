@@ -20,6 +20,7 @@ from graphveil.ledger.sources import now
 from graphveil.ledger.store import accounts, data_sets, entries, lock_names, state_of
 from graphveil.ledger.totals import Limit, Total
 from graphveil.privacy import Entry, parse_unit
+from graphveil.privacy.calibration import check_proved_delta
 from graphveil.privacy.serialization import events_from_plain
 from graphveil.privacy.unit import Unit
 
@@ -309,6 +310,8 @@ def limit_of(epsilon: str | float | Decimal | None, delta: str | float | Decimal
             f"a limit has an epsilon of at least 0 and below {_MOST_EPSILON:,} and a delta in [0, 1), each 0 "
             f"or at least {_LEAST} and in up to {_LETTERS} letters, not {limit_words(limit)[:100]}"
         )
+    if limit is not None and limit.delta:
+        check_proved_delta(float(limit.delta))
     return limit
 
 

@@ -6,6 +6,26 @@ from graphveil.errors import CalibrationError, ConfigError
 from graphveil.privacy import gaussian
 from graphveil.privacy.unit import NoUnit, Unit
 
+DELTA_RANGE = (1e-15, 1e-3)  # for which the noise samplers have a proof (docs/guarantees.md, section 6)
+
+
+def check_proved_delta(delta: float) -> None:
+    """Require a delta for which the guarantee is proved.
+
+    Raises:
+        ConfigError: delta is outside 1e-15 to 1e-3.
+
+    >>> check_proved_delta(1e-300)
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: delta=1e-300 is outside the range of the proofs, 1e-15 to 1e-3. Choose a \
+delta in this range.
+    """
+    if not DELTA_RANGE[0] <= delta <= DELTA_RANGE[1]:
+        raise ConfigError(
+            f"delta={delta:g} is outside the range of the proofs, 1e-15 to 1e-3. Choose a delta in this "
+            "range."
+        )
+
 
 @checked
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
@@ -63,7 +83,9 @@ allows publishing somebody's record outright; pass a smaller delta or delta='aut
             f"delta={delta:g} must be far below 1, below 1/B for B protected units: a larger delta allows "
             "publishing somebody's record outright; pass a smaller delta or delta='auto'"
         )
-    if delta >= 1 / bound:
+    if delta < 1 / bound:
+        check_proved_delta(delta)
+    else:
         raise ConfigError(
             f"delta={delta:g} must be below 1/B = {1 / bound:.3g} (B = {bound} units): a larger delta allows "
             "publishing somebody's record outright; pass a smaller delta or delta='auto'"

@@ -15,6 +15,7 @@ from graphveil import _check
 from graphveil._typed import checked
 from graphveil.errors import BudgetError, ConfigError
 from graphveil.privacy.accountant import Curve, privacy_curve
+from graphveil.privacy.calibration import check_proved_delta
 from graphveil.privacy.events import Event, compose
 from graphveil.privacy.figures import figure_up
 from graphveil.privacy.unit import Unit
@@ -97,6 +98,8 @@ the limit is 1, spent so far 0.9318; ask for a smaller epsilon, or raise the lim
         if epsilon is not None and delta is not None:
             _check.non_negative(epsilon=epsilon)
             _check.within(0, 1, delta=delta)
+            if delta:
+                check_proved_delta(delta)
         self._epsilon, self._delta = epsilon, delta
         self._entries = list(entries)
         self._committed: set[str] = set()

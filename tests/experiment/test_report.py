@@ -135,7 +135,7 @@ def test_what_was_accounted_for_is_shown_and_not_what_a_paper_says() -> None:
     ],
 )
 def test_runs_without_a_release_have_a_page_too(guarantee: Guarantee) -> None:
-    figures = metrics(guarantee, releases=[], runs=1, recipe=None)
+    figures = metrics(guarantee, releases=[], runs=1, recipe=None, tested=100)
     page = report_page(figures, [], guarantee, notice(guarantee))
     assert "No noisy release was made" in page
     assert "Single run: the interval reflects test-set size only" in page

@@ -158,7 +158,7 @@ class TestPlan:
 
     @pytest.mark.parametrize("method", PRIVATE)
     def test_delta_must_hide_every_unit(self, method, graph):
-        with pytest.raises(ConfigError, match=r"delta=0\.01 must be below 1/B"):
+        with pytest.raises(ConfigError, match=r"delta=0\.01 is outside the range of the proofs"):
             build(method, delta=0.01).fit(graph)
         build(method, delta=1e-4).fit(graph)
         with pytest.raises(ConfigError, match=r"delta=0\.0001 must be below 1/B = 1e-05"):

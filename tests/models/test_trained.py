@@ -128,7 +128,7 @@ class TestRefusals:
             ({"selection": "best"}, "selection='best' is not one of last, private"),
             ({"mode": "paper", "selection": "private"}, "papers select and report in the clear"),
             ({"mode": "paper", "private_metrics": True}, "papers select and report in the clear"),
-            ({"delta": 0.5}, "delta=0.5 must be below 1/B"),
+            ({"delta": 0.5}, "delta=0.5 is outside the range of the proofs"),
         ],
     )
     def test_configurations(self, graph, method, unit, options, words):
