@@ -43,7 +43,7 @@ def test_a_run_leaves_a_page_that_grows_with_its_predictions(
     asked = ["--nodes", str(other.nodes), "--edges", str(other.edges)]
     assert invoke("predict", "r", *asked, "--accept-price", "--out", "p.csv").code == 0
     after = totals(Path("r/PRIVACY.md").read_text())
-    (both,) = [float(after[what]) for what in after if "1 predictions of other graphs" in what]
+    (both,) = [float(after[what]) for what in after if "1 prediction of other graphs" in what]
     assert both > 1.3
     assert "2 releases in its ledger" in str(after) and len(after) == 3
     assert of_data not in after

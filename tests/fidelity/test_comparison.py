@@ -121,5 +121,5 @@ def test_what_cannot_be_compared_is_refused(karate: gv.Graph, other: object, mes
 
 @pytest.mark.parametrize("sources", [0, -1, 2.5])
 def test_sources_are_a_number_of_nodes(karate: gv.Graph, sources: int) -> None:
-    with pytest.raises(ConfigError, match=f"sources={sources} must be a whole number of at least 1"):
+    with pytest.raises(ConfigError, match=f"sources={sources} must be a whole number"):
         gv.compare(karate, karate, sources=sources)

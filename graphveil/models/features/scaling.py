@@ -212,9 +212,9 @@ def ranges_of(text: str | None, names: Sequence[str], columns: int) -> dict[int,
 def _values(x: Features, column: int) -> Values:
     """Return a column's values; of sparse features those that are stored and not zero."""
     if isinstance(x, Tensor):
-        return x[:, column].numpy().astype(np.float64)
+        return np.asarray(x[:, column].numpy(), dtype=np.float64)
     stored: Values = x.data[x.indices == column].astype(np.float64)
-    return stored[stored != 0]
+    return np.asarray(stored[stored != 0], dtype=np.float64)
 
 
 def _fitted(column: int, values: Values, *, filled: bool) -> ScaledColumn:
