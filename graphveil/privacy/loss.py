@@ -23,6 +23,7 @@ TAIL = -float(ndtri(0.5 * math.exp(-50)))  # in standard deviations; what lies b
 LEAST_RATE = 1e-12  # a smaller rate costs as much as this
 SMALL = 0.05  # a shift of less is computed in differences, which do not cancel
 _TINY = 1e-300
+_SPARSE = 1000  # points up to which dp-accounting keeps a distribution sparse
 
 
 def removed(epsilons: Floats, rate: float, mu: float) -> Floats:
@@ -181,6 +182,14 @@ class Grid:
         from dp_accounting.pld import pld_pmf
 
         falling = np.maximum.accumulate(deltas[::-1])[::-1]  # what rounding took is given back
-        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-            self._interval, self._first, self._last, falling
-        )
+        if len(falling) <= _SPARSE:
+            return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+                self._interval, self._first, self._last, falling
+            )
+        # The same in arrays: dp-accounting first puts each point into a dictionary, which takes long.
+        step, steps = math.expm1(self._interval), np.diff(falling)
+        masses = np.empty_like(falling)
+        masses[0] = 1 - falling[0] + steps[0] / step
+        masses[1:-1] = (steps[1:] - steps[:-1] * math.exp(self._interval)) / step
+        masses[-1] = steps[-1] / math.expm1(-self._interval)
+        return pld_pmf.DensePLDPmf(self._interval, self._first, np.maximum(0.0, masses), falling[-1], True)

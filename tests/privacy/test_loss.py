@@ -166,3 +166,14 @@ def test_extreme_rates_are_accounted_without_a_warning(noise: float, rate: float
 def test_steps_on_everybody_are_plain_gaussian_releases() -> None:
     assert privacy_curve(PoissonGaussian(4.0, 1.0, 9)) == privacy_curve(Gaussian(0.75))
     assert privacy_curve(PoissonGaussian(4.0, 1.0, 9, "replace")) == privacy_curve(Gaussian(1.5))
+
+
+def test_a_long_grid_holds_the_masses_of_dp_accounting() -> None:
+    from dp_accounting.pld import pld_pmf
+
+    grid = Grid(-1.0, 2.0, 1e-3)
+    deltas = removed(grid.points, 0.1, 1.0)
+    ours = grid.through(deltas).to_dense_pmf()
+    theirs = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(1e-3, -1000, 2000, deltas).to_dense_pmf()
+    assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
+    assert (ours._probs == theirs._probs).all()
