@@ -360,6 +360,18 @@ def test_files_have_any_name_where_the_locale_knows_ascii_only(
         ended = ascii_only(tmp_path, "-m", "graphveil", *words)
         assert ended.returncode == 0, ended.stderr.decode()
     assert tables.read(folder / f"p{suffix}", ["node"]).num_rows == NODES
+    made = [
+        "ledger",
+        "init",
+        "own",
+        "--unit",
+        "undirected-edge",
+        "--epsilon",
+        "1",
+        "--dataset",
+        "synthetic/tiny",
+    ]
+    assert ascii_only(tmp_path, "-m", "graphveil", *made).returncode == 0
     ended = ascii_only(tmp_path, "-m", "graphveil", "ledger", "show", "größe")
     assert (ended.returncode, b"set a locale of UTF-8" in ended.stderr) == (2, True)
 

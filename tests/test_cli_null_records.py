@@ -94,11 +94,13 @@ def shape(answer: Answer, folder: Path) -> tuple[object, ...]:
 
 
 def outcome(invoke: Invoke, flags: list[str], records: tuple[Record, ...], name: str) -> tuple[object, ...]:
-    """Train on data in a folder of that name."""
+    """Train on data in a folder of that name, with a ledger of its own: the people are the same."""
     Path(name).mkdir()
     out = Path(name, "run")
     method, *rest = flags
-    answer = invoke("train", method, *written(Path(name), records), *rest, "--out", out, "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHVEIL_LEDGER", str(Path(name, "ledger.sqlite").absolute()))
+        answer = invoke("train", method, *written(Path(name), records), *rest, "--out", out, "--json")
     assert answer.code == 0, answer.err
     return shape(Answer(answer.code, answer.out, answer.err.replace(str(out), "OUT")), out)
 

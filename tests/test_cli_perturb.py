@@ -62,7 +62,7 @@ def test_the_same_seed_writes_the_same_edges(invoke: Invoke, files: Files, tmp_p
 
 
 REFUSED: dict[str, tuple[list[object], str]] = {
-    "no unit": (["--unit", ""], "is not one of"),
+    "no unit": (["--unit", ""], "is not a privacy unit"),
     "unit of records": (["--unit", "node-owner"], "no bound under unit 'node-owner'"),
     "guard": (["--max-edges", 3], "expected to add 12 edges to a graph of 60 nodes, more than max_edges=3"),
     "two sources": (["--dataset", "cora"], "exclude each other"),

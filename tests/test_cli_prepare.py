@@ -73,7 +73,7 @@ def test_training_on_the_folder_is_training_on_the_tables(
         gv.read_graph(files.nodes, files.edges, id="user", label="team", source="a", target="b"),
     )
     tags = [{name: b"".join(part) for name, part in parts_of(graph).items()} for graph in graphs]
-    assert tags[0] == tags[1] and set(tags[0]) == {"edges", "records", "people"}  # one account in a ledger
+    assert tags[0] == tags[1] and {"edges", "records", "people"} <= set(tags[0])  # one account in a ledger
 
 
 def test_a_folder_and_tables_or_an_engine_that_cannot_read_are_misuse(

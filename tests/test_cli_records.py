@@ -139,7 +139,7 @@ def test_the_figures_of_a_void_table_stay_on_one_line_of_a_narrow_screen(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    flags = [*OWNER, "--unsafe-noise-seed", 1, "--runs", 2]
+    flags = [*OWNER, "--unsafe-noise-seed", 1, "--runs", 2, "--baseline"]
     lines = invoke("train", "double", *files.flags, *flags, "--out", "r").out.splitlines()
     for name in ("double", r"mlp \(no graph\)"):
         row = rf"{name} +[\d.]+ \[[-\d.]+, [\d.]+\] +[\d.]+ \(not valid\) +1e-05 +at most [\d.]+ %"
@@ -296,7 +296,9 @@ def test_the_baseline_is_a_release_of_its_own(
     invoke: Invoke, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     booked = bookings(monkeypatch)
-    answer = invoke("train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--out", "first", "--json")
+    answer = invoke(
+        "train", "gap", *files.flags, *OWNER, *SHORT, "--runs", 2, "--baseline", "--out", "first", "--json"
+    )
     assert answer.code == 0, answer.err
     assert [entry.label for entry in booked] == ["gap", "mlp"] * 2
     record = answer.json
@@ -322,7 +324,7 @@ def test_a_run_that_was_stopped_while_training_resumes_to_the_same_bytes(
             raise KeyboardInterrupt
 
     flags = [*OWNER, "--private-metrics", "--set", "epochs=20", "--unsafe-noise-seed", 3]
-    base = ["train", "gap", *files.flags, *flags]
+    base = ["train", "gap", *files.flags, *flags, "--baseline"]
     whole = invoke(*base, "--out", "whole", "--json").json
     with monkeypatch.context() as patch:
         patch.setattr(Bars, "__call__", stop)
@@ -396,7 +398,7 @@ def test_another_graph_is_priced_and_booked(
     another = [*other_of(files), "--out", "p.csv", "--json"]
     answer = invoke("predict", "first", *another)
     assert answer.code == 0, answer.err
-    assert len(booked) == 2  # books: of this graph's records, and of those that were trained on
+    assert len(booked) == 1  # the same people are in both graphs, so one account is charged
     assert len({entry.release_id for entry in booked}) == 1
     assert len(read(Path("p.csv"))) == 61
     assert "The price of asking another graph's records" in answer.err

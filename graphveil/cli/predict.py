@@ -189,7 +189,7 @@ def _other_graph(
         directed=directed or bool(known.get("directed")),
         to_predict=True,
         aside=aside,
-        encoding=None if chosen else model.encoding_ or _trained_encoding(run),
+        encoding=None if chosen else _trained_encoding(run) or model.encoding_,
     )
     graph = origin.load(classes=model.named_classes)
     columns = Columns(nodes=origin.nodes, id=origin.id, source=origin.source, target=origin.target)

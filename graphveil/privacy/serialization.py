@@ -111,8 +111,12 @@ def guarantee_from_plain(record: dict[str, Any]) -> Guarantee:
     known |= {name: tuple(record[name]) for name in ("deviations", "notes")}
     known |= {name: record[name] for name in _ABOUT_RECORDS if name in record}  # older records lack some
     known["beside"] = tuple(map(_beside, record.get("beside", ())))
-    unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
-    return Guarantee.of(unit, events_from_plain(record["events"]), **known)
+    events = events_from_plain(record["events"])
+    try:
+        unit = parse_unit(record["unit"], **{name: record[name] for name in _UNIT_FIELDS if name in record})
+        return Guarantee.of(unit, events, **known)
+    except ConfigError as error:
+        raise ArtifactError(f"the record of a guarantee is damaged: {error}") from None
 
 
 def _beside(record: dict[str, Any]) -> Guarantee:

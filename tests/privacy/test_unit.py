@@ -100,7 +100,7 @@ def test_a_misspelt_unit_is_answered_with_the_nearest() -> None:
 def test_the_choices_are_those_that_there_are() -> None:
     with pytest.raises(UnitError, match=r"is not a privacy unit\. Choose one of: undirected-edge") as refused:
         parse_unit("X")
-    assert all(name in str(refused.value) for name in UNITS)
+    assert all(name in str(refused.value) for name in UNITS if name != "none")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,6 @@ def test_the_choices_are_those_that_there_are() -> None:
         ("non", "undirected-edge, "),
         ("nome", "."),
         ("", "undirected-edge, "),
-        (5, "undirected-edge, "),
     ],
 )
 def test_an_unknown_unit_lists_units_that_protect_and_never_none(name, words):
