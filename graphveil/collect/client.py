@@ -61,6 +61,8 @@ def answer(
     check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, label)
     record = None if survey.features is None else _record(features, survey.features.dim)
+    if isinstance(label, list | tuple):
+        raise GraphError("a label is one whole number")
     one = None if survey.label is None else np.asarray(label)
     if one is not None and one.ndim:
         raise GraphError("a label is one whole number")
@@ -115,6 +117,11 @@ def answer_all(
     check_limits(survey, max_eps=max_eps, open_label=open_label)
     _check_parts(survey, features, labels)
     checked_secret(secret)
+    for name, part in {"nodes": nodes, "features": features, "labels": labels}.items():
+        if isinstance(part, str | bytes | dict | set) or not (part is None or hasattr(part, "__len__")):
+            raise ConfigError(f"{name} must be a sequence, and is of type {type(part).__name__}")
+    if nodes is None:
+        raise ConfigError("nodes must be a sequence of ids")
     if any(len(part) != len(nodes) for part in (features, labels) if part is not None):
         raise GraphError("ids, features and labels must be of the same records")
     if len(set(map(str, nodes))) != len(nodes):

@@ -59,7 +59,7 @@ def unknown_ids(positions: Sequence[int]) -> Refusal:
         409,
         "NeedsRelease",
         f"the run does not know the ids at positions {shown}{more}, counted from 0. New records would need a "
-        "fresh release, which this server does not make: `graphveil predict RUN --nodes .. --edges ..` makes one",
+        "fresh release, which this server does not make: `graphveil predict RUN` makes one",
     )
 
 
