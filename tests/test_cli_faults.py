@@ -366,8 +366,6 @@ def test_files_have_any_name_where_the_locale_knows_ascii_only(
         "own",
         "--unit",
         "undirected-edge",
-        "--epsilon",
-        "1",
         "--dataset",
         "synthetic/tiny",
     ]
