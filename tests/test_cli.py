@@ -123,7 +123,7 @@ def test_train_prints_plan_table_statement_and_folder(invoke: Invoke, files: Fil
     assert "≤ 1.74 %" in Path("first/internal/report.html").read_text()
     assert "Other runs on the same data add up: r equal releases have mu sqrt(r)." in answer.out
     assert "first" in answer.out
-    assert "One run, so no interval" in answer.out
+    assert "Single run: an interval reflects test-set size only" in answer.out
 
 
 def test_train_json_is_one_object_with_the_promised_keys(invoke: Invoke, files: Files) -> None:

@@ -247,7 +247,7 @@ def _remarks(metrics: dict[str, Any]) -> list[str]:
         lines.append(f"{what}: true-positive rate at 1 % false positives: {rate}.")
     lines += _second(metrics)
     if metrics["runs"] == 1:
-        lines.append("One run, so no interval (train --runs 3 gives one).")
+        lines.append("Single run: an interval reflects test-set size only (--runs 3 adds variation).")
     return [*lines, *_neighbours(metrics), *cost_remarks(metrics), *_together(metrics), *_uncovered(metrics)]
 
 
