@@ -252,13 +252,22 @@ def test_choices_that_name_nothing_are_misuse(
     assert answer.code == 2 and words in answer.err
 
 
-def test_no_command_is_said_to_pass_that_drops_the_only_feature(invoke: Invoke, tmp_path: Path) -> None:
-    nodes = pa.table({"user": [1, 2, 3], "team": ["r", "b", "r"], "when": [[1, 2], [1], [2]]})
+def test_a_command_without_the_only_feature_passes_with_a_constant_one(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    nodes = pa.table(
+        {"user": range(12), "team": ["r", "b", "r"] * 4, "when": [[1, 2], [1], [2]] * 4}
+    )
     pa.parquet.write_table(nodes, tmp_path / "n.parquet")
     pa.parquet.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "e.parquet")
     tables = ["--nodes", tmp_path / "n.parquet", "--edges", tmp_path / "e.parquet"]
     answer = invoke("check", *tables, "--label", "team", "--json")
-    assert "lists of different lengths" in answer.json["problems"][0] and answer.json["command"] is None
+    assert "lists of different lengths" in answer.json["problems"][0]
+    assert answer.json["command"].endswith("--drop when")
+    again = invoke("check", *tables, "--label", "team", "--drop", "when", "--json")
+    assert again.code == 0 and "constant feature" in again.json["notes"][0]
+    named = invoke("check", *tables, "--label", "team", "--features", "when", "--json")
+    assert named.code == 1 and named.json["command"] is None  # features were asked for
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class ColumnRecord(Record):
     """A column of the table of nodes, and how it became features."""
 
     name: str
-    kind: Literal["number", "list", "bool", "date", "duration", "category"]
+    kind: Literal["number", "list", "bool", "date", "duration", "category", "constant"]
     width: int = Field(default=1, ge=0, le=MAX_INTEGER)
     values: list[str] | None = None
     places: int | None = Field(default=None, ge=2, le=MAX_INTEGER)

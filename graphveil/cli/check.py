@@ -44,16 +44,18 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         columns.missing or REFUSE,
         columns.unknown_ids or REFUSE,
         columns.null_values,
+        columns.delimiter,
+        columns.decimal,
     )
     named = {name: getattr(columns, name) for name in ("id", "label", "source", "target", "split")}
-    pair = given_files(nodes, edges_file(edges))
+    pair = given_files(nodes, edges_file(edges), choices.csv_format)
     roles, guessed = guess_roles(*pair, {**named, "weight": tables.weight})
     found = look(
         *pair,
         roles,
         choices,
         classes=columns.class_names,
-        listed=listed_ids(tables.node_ids, roles.id),
+        listed=listed_ids(tables.node_ids, roles.id, choices.csv_format),
         private_records=(unit or "").startswith("node-"),
     )
     problems = [*found.problems, *([] if roles.label or columns.classes else [_NO_LABEL])]
@@ -67,7 +69,7 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         words += ["--classes", columns.classes] if columns.classes else []
         words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
         command = passing_command(words, (found.suggestion or choices).flags())
-    notes = Encoding(rules=(), like_ids=tuple(found.like_ids)).notes
+    notes = Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
     _show(screen, found.columns, guessed, problems, notes, command)
 
 

@@ -8,6 +8,7 @@ from graphveil.errors import ConfigError
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
+    from graphveil.tables.files import CsvFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +33,13 @@ class Columns:
         return [f"--{name}" for name, value in vars(self).items() if value is None]
 
 
-def read_connections(dataset: str | None, root: Path | None, columns: Columns) -> "Graph":
+def read_connections(
+    dataset: str | None, root: Path | None, columns: Columns, csv_format: "CsvFormat | None" = None
+) -> "Graph":
     """Read who is connected with whom; of a table of nodes, their ids alone."""
     from graphveil.graph import load_dataset
     from graphveil.graph.files import read_topology
+    from graphveil.tables.files import COMMAS
 
     if dataset is not None:
         if columns.given:
@@ -49,4 +53,4 @@ def read_connections(dataset: str | None, root: Path | None, columns: Columns) -
             "a graph is a data set by name (--dataset NAME), or two files and the names of their columns: "
             f"add {', '.join(columns.missing)}"
         )
-    return read_topology(**vars(columns))
+    return read_topology(**vars(columns), csv_format=csv_format or COMMAS)

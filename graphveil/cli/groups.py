@@ -32,6 +32,8 @@ class Columns:
     missing: options.Missing = None
     unknown_ids: options.UnknownIds = None
     null_values: options.NullValues = None
+    delimiter: options.Delimiter = None
+    decimal: options.Decimal = None
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

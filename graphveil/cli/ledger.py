@@ -270,11 +270,14 @@ def place_of(named: str | None) -> str | None:
 
 def _read(tables: Tables, columns: Columns, origin: Origin) -> "Graph":
     """Read the data that are registered: with labels as a run would read them, else who is connected."""
+    from graphveil.tables.choices import Choices
+
     if origin.dataset is not None or origin.graph is not None or columns.label or columns.classes:
         return origin.source(tables, columns).load()
     ends = {"id": columns.id, "source": columns.source, "target": columns.target}
     read = Connections(nodes=tables.nodes, edges=tables.edges, directed=columns.directed, **ends)
-    return read_connections(None, None, read)
+    choices = Choices.of(delimiter=columns.delimiter, decimal=columns.decimal)
+    return read_connections(None, None, read, choices.csv_format)
 
 
 def _cells(account: "Account") -> tuple[str, ...]:

@@ -148,6 +148,19 @@ NullValues = Annotated[
         "NULL, NaN, None, N/A, ...), \\N, ? and -. An empty field is always missing. Ids are not affected.",
     ),
 ]
+Delimiter = Annotated[
+    str | None,
+    _name(
+        "--delimiter",
+        "What stands between the columns of CSV files: ; | tab or another one; a comma by default.",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    _name(
+        "--decimal", "What stands before the decimals of numbers in CSV files: . (the default) or a comma."
+    ),
+]
 UnknownIds = Annotated[
     str | None,
     _name(

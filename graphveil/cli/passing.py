@@ -3,7 +3,10 @@
 import shlex
 from collections.abc import Sequence
 
-CHOICE_FLAGS = ("--features", "--drop", "--categories", "--missing", "--unknown-ids", "--null-values")
+CHOICE_FLAGS = (
+    *("--features", "--drop", "--categories", "--missing", "--unknown-ids", "--null-values"),
+    *("--delimiter", "--decimal"),
+)
 
 
 def passing_command(arguments: Sequence[str], flags: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ def predict(
     missing: options.Missing = None,
     unknown_ids: options.UnknownIds = None,
     null_values: options.NullValues = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     node_ids: options.NodeIds = None,
     public_edges: options.PublicEdges = None,
     private_nodes: options.PrivateNodes = None,
@@ -82,7 +84,8 @@ def predict(
     columns: dict[str, Any] = {"id": id, "label": label, "source": source, "target": target}
     columns |= {"weight": weight, "max_weight": max_weight, "features": features, "drop": drop}
     columns |= {"categories": categories, "missing": missing}
-    columns |= {"null_values": null_values, "unknown_ids": unknown_ids, "node_ids": node_ids}
+    columns |= {"null_values": null_values, "delimiter": delimiter, "decimal": decimal}
+    columns |= {"unknown_ids": unknown_ids, "node_ids": node_ids}
     public = PublicFlags(
         public_edges=public_edges,
         private_nodes=private_nodes,
@@ -192,7 +195,13 @@ def _other_graph(
         encoding=None if chosen else _trained_encoding(run) or model.encoding_,
     )
     graph = origin.load(classes=model.named_classes)
-    columns = Columns(nodes=origin.nodes, id=origin.id, source=origin.source, target=origin.target)
+    columns = Columns(
+        nodes=origin.nodes,
+        id=origin.id,
+        source=origin.source,
+        target=origin.target,
+        csv_format=origin.csv_format,
+    )
     return graph.replace(public=public.part(graph, columns, seed=0))
 
 

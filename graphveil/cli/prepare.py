@@ -64,6 +64,8 @@ def prepare(
         missing=columns.missing or REFUSE,
         unknown_ids=columns.unknown_ids or REFUSE,
         null_values=columns.null_values,
+        delimiter=columns.delimiter,
+        decimal=columns.decimal,
         memory=memory,
     )
     show(screen, made.path, made.nodes, made.edges, time.perf_counter() - start)

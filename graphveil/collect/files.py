@@ -23,6 +23,7 @@ from graphveil.errors import ConfigError, GraphError, MessageError
 from graphveil.mechanisms._draws import Integers
 from graphveil.mechanisms.local.features import Single
 from graphveil.mechanisms.local.labels import MISSING
+from graphveil.privacy.figures import counted
 from graphveil.tables import Column, Table
 from graphveil.tables.labels import AS_WRITTEN, UNLABELLED, class_codes
 from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
@@ -106,7 +107,8 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
     roles = [id] if label is None else [id, label]
     columns: list[str] = []
     if survey.features is not None:
-        columns = feature_columns(path, roles, survey.columns or None, ())
+        needs = f"the survey asks for {counted(survey.features.dim, 'feature')}"
+        columns = feature_columns(path, roles, survey.columns or None, (), needs=needs)
     check_columns(path, [*roles, *columns])
     types = tables.id_types(path, [id]) | ({} if label is None else {label: AS_WRITTEN})
     table = tables.read(path, [*roles, *columns], types)

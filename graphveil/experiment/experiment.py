@@ -156,7 +156,13 @@ class Experiment:
     @property
     def _columns(self) -> Columns:
         known = self.source
-        return Columns(nodes=known.nodes, id=known.id, source=known.source, target=known.target)
+        return Columns(
+            nodes=known.nodes,
+            id=known.id,
+            source=known.source,
+            target=known.target,
+            csv_format=known.csv_format,
+        )
 
     def split(self, graph: "Graph", run: int) -> "Graph":
         """Return the prepared graph with the split of a run; there must be test nodes.

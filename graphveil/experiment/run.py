@@ -325,6 +325,7 @@ def _summarise(plan: Preview, graph: "Graph", records: Sequence[RunRecord], wall
         "statement": guarantee.statement(),
         "nodes": graph.num_nodes,
         "features": graph.num_features,
+        "constant_feature": graph.encoding is not None and graph.encoding.constant,
         "classes": graph.num_classes,
         "edges_stored": len(graph.adjacency.indices) if guarantee.unit in _EDGES_PUBLIC else None,
         "seconds": _seconds(records),

@@ -71,9 +71,8 @@ def fields_of(
             "a HeteroData has several types of nodes or edges, which methods here do not tell apart: give "
             "all types the same features and use data.to_homogeneous(), or build a Data of one type of edges"
         )
-    for part in ("x", "y"):
-        if getattr(data, part, None) is None:
-            raise GraphError(f"the Data object has no {part!r}; set data.{part} before converting it")
+    if getattr(data, "y", None) is None:
+        raise GraphError("the Data object has no 'y'; set data.y before converting it")
     held, source, target, values = _edges_of(data)
     remarks = {here: found for here, there in REMARKS.items() if (found := getattr(data, there, None))}
     if weighted := getattr(data, "edge_weight", None) is not None:
@@ -94,7 +93,7 @@ def fields_of(
         raise GraphError("the Data object has no 'edge_weight'; set it, or leave max_weight out")
     weights = {} if values is None else {"weight": values.reshape(-1), "max_weight": max_weight}
     return {
-        "x": data.x,
+        "x": getattr(data, "x", None),
         "y": _labels_of(data.y),
         "source": source,
         "target": target,

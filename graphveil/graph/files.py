@@ -22,6 +22,7 @@ from graphveil.tables import Column, Table
 from graphveil.tables.choices import REFUSE, Categories, Choices, Named
 from graphveil.tables.edges import differs_in
 from graphveil.tables.encoding import Encoding
+from graphveil.tables.files import COMMAS, CsvFormat
 from graphveil.tables.look import Look, Roles
 from graphveil.tables.pair import EDGES_FILE, edges_file, look_at_files
 from graphveil.tables.roles import check_columns, distinct_ids
@@ -45,6 +46,8 @@ def read_graph(
     missing: str = REFUSE,
     unknown_ids: str = REFUSE,
     null_values: Named | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
     node_ids: str | PathLike[str] | None = None,
     encoding: Encoding | None = None,
     aside: Sequence[str] = (),
@@ -81,6 +84,8 @@ def read_graph(
             they name, which is for unit ``none`` alone: one secret edge would publish a node.
         null_values: the words for a missing label or feature, instead of ``tables.NULL_VALUES``: those of
             pandas, ``\\N``, ``?`` and ``-``. An empty field is always missing. They never apply to ids.
+        delimiter, decimal: what stands between the columns of CSV files (one character, or ``"tab"``), and
+            before the decimals of a number (``"."`` or ``","``), in both tables and ``node_ids``.
         node_ids: a table with the column ``id``, a public list of nodes: each is a node, with a row or not.
         encoding: that of another graph (``graph.encoding``): columns become features as they did there.
         aside: columns of ``nodes`` that are not among the others. They need not be there.
@@ -115,7 +120,7 @@ def read_graph(
         node_path,
         edge_path,
         roles,
-        Choices.of(features, drop, categories, missing, unknown_ids, null_values),
+        Choices.of(features, drop, categories, missing, unknown_ids, null_values, delimiter, decimal),
         classes=classes,
         encoding=encoding,
         node_ids=None if node_ids is None else Path(node_ids),
@@ -152,28 +157,38 @@ def read_topology(
     source: str,
     target: str,
     directed: bool,
+    csv_format: CsvFormat = COMMAS,
 ) -> Graph:
     """Read who is connected with whom, and nothing else of the nodes than their ids.
 
     Every node has the one feature 1 and no label. Arguments and errors as for :func:`read_graph`.
     """
     node_path = Path(nodes)
-    check_columns(node_path, [id])
-    ids = distinct_ids(tables.read(node_path, [id], tables.id_types(node_path, [id])), id)
+    check_columns(node_path, [id], csv_format)
+    table = tables.read(node_path, [id], tables.id_types(node_path, [id]), csv_format=csv_format)
+    ids = distinct_ids(table, id)
     if not len(ids):
         raise GraphError(f"{node_path.name} has no rows, so the graph has no nodes; give at least one")
     known = tables.id_array(ids)
     return Graph(
         x=torch.ones(len(ids), 1),
         y=torch.full((len(ids),), -1),
-        adjacency=_edges(Path(edges), ids, id, source=source, target=target, directed=directed),
+        adjacency=_edges(Path(edges), ids, id, (source, target), directed=directed, csv_format=csv_format),
         num_classes=2,
         name=node_path.name.partition(".")[0],
         ids=known,
     )
 
 
-def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, directed: bool) -> Adjacency:
+def read_edges(
+    edges: Path,
+    ids: npt.NDArray[Any],
+    *,
+    source: str,
+    target: str,
+    directed: bool,
+    csv_format: CsvFormat = COMMAS,
+) -> Adjacency:
     """Return a table of edges between nodes that are known, or the folder of a released graph.
 
     Args:
@@ -181,22 +196,26 @@ def read_edges(edges: Path, ids: npt.NDArray[Any], *, source: str, target: str, 
         ids: the nodes' ids in node order, whole numbers or text.
         source, target: columns that hold ids.
         directed: whether an edge says nothing about its opposite.
+        csv_format: how a CSV is read.
 
     Raises:
         GraphError: the file or a column is missing or unusable, or names unknown nodes.
     """
-    return _edges(edges, _as_column(ids), None, source=source, target=target, directed=directed)
+    ends = source, target
+    return _edges(edges, _as_column(ids), None, ends, directed=directed, csv_format=csv_format)
 
 
-def read_ids(path: Path, ids: npt.NDArray[Any], *, column: str) -> npt.NDArray[np.integer]:
+def read_ids(
+    path: Path, ids: npt.NDArray[Any], *, column: str, csv_format: CsvFormat = COMMAS
+) -> npt.NDArray[np.integer]:
     """Return the places of the nodes that a table lists by their ids.
 
     Raises:
         GraphError: the file or the column is missing or unusable, or names unknown nodes.
     """
     node_ids = _as_column(ids)
-    check_columns(path, [column])
-    table = tables.read(path, [column], {column: node_ids.type})
+    check_columns(path, [column], csv_format)
+    table = tables.read(path, [column], {column: node_ids.type}, csv_format=csv_format)
     return _positions(table, column, node_ids, None, written=tables.is_csv(path))
 
 
@@ -209,14 +228,20 @@ def _as_column(ids: npt.NDArray[Any]) -> Column:
 
 
 def _edges(
-    edges: Path, ids: Column, id: str | None, *, source: str, target: str, directed: bool
+    edges: Path,
+    ids: Column,
+    id: str | None,
+    ends: tuple[str, str],
+    *,
+    directed: bool,
+    csv_format: CsvFormat,
 ) -> Adjacency:
     """Return a table's edges between nodes of these ids."""
     path = edges_file(edges)
-    check_columns(path, [source, target])
-    table = tables.read(path, [source, target], _edge_types([source, target], ids))
+    check_columns(path, [*ends], csv_format)
+    table = tables.read(path, ends, _edge_types([*ends], ids), csv_format=csv_format)
     written = tables.is_csv(path)
-    tail, head = (_positions(table, end, ids, id, written=written) for end in (source, target))
+    tail, head = (_positions(table, end, ids, id, written=written) for end in ends)
     origin = EdgeSet(released=tables.released(path))
     return Adjacency.from_edges(tail, head, num_nodes=len(ids), directed=directed, edge_set=origin)
 

@@ -23,7 +23,7 @@ from graphveil.graph.features import Features
 from graphveil.graph.identity import EdgeSet
 from graphveil.graph.public_part import PublicPart
 from graphveil.tables.choices import REFUSE, Categories, Choices, Named
-from graphveil.tables.encoding import Encoding
+from graphveil.tables.encoding import CONSTANT_FEATURE, Encoding
 from graphveil.tables.labels import CLASSES_FROM_LABELS, UNLABELLED
 from graphveil.tables.look import Roles
 
@@ -295,7 +295,8 @@ class Graph:
         """Build a graph from features, labels and a list of edges ``source[i] -> target[i]``.
 
         Self-loops are dropped and repeats merged. Edges may have weights, up to a public ``max_weight``
-        (:meth:`Adjacency.from_edges`). ``num_classes`` is by default the largest label plus one, which the
+        (:meth:`Adjacency.from_edges`). With ``x=None`` every node has one constant feature, 1, and accuracy
+        comes from the edges only. ``num_classes`` is by default the largest label plus one, which the
         graph's notes then say; further fields of :class:`Graph` go by their names. Labels may be text, None
         where there is none: then the classes are those that occur, sorted.
 
@@ -310,6 +311,8 @@ class Graph:
                 (*fields.get("notes", ()), CLASSES_FROM_LABELS),
             )
         y = _labels(y)
+        if x is None:
+            x, fields["encoding"] = torch.ones(len(y), 1), Encoding(rules=(CONSTANT_FEATURE,))
         adjacency = Adjacency.from_edges(
             source,
             target,
@@ -431,7 +434,8 @@ class Graph:
 
         Masks may be bool, or indices of nodes as OGB gives them; ``split`` is a mapping of such indices by
         ``train``, ``valid`` (or ``val``) and ``test``, as of ``dataset.get_idx_split()``. Labels that are NaN
-        are missing. Graphs of one edge tensor share their edge set, and with it their budget.
+        are missing. Without ``x`` every node has one constant feature, 1. Graphs of one edge tensor share
+        their edge set, and with it their budget.
 
         The edges are never tested for symmetry, because one edge would flip the answer: with
         ``directed=False`` every edge counts for both directions, otherwise as it is stored. ``edge_weight``

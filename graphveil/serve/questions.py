@@ -31,7 +31,7 @@ _EXAMPLES: list[JsonValue] = [
 _ID: dict[str, JsonValue] = {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1000}]}
 _RECORD: dict[str, JsonValue] = {
     "type": "object",
-    "required": ["id", "x"],
+    "required": ["id"],
     "additionalProperties": False,
     "properties": {"id": _ID, "x": {"type": "array", "items": {"type": "number"}}},
 }
@@ -82,7 +82,8 @@ class PredictQuestion(_Question):
     records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
         default=None,
         description="New records instead of ids: id, and x, the features in the order of the training's "
-        "columns. They cost a fresh release, once, where the operator allowed a budget for it.",
+        "columns; no x if it had no feature columns. "
+        "They cost a fresh release, once, where the operator allowed a budget for it.",
     )
     edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
         default=None, description="Of new records: pairs of their ids."

@@ -28,6 +28,7 @@ class ServedRun:
         guarantee: what it promised.
         class_names: by class number.
         features: how many a record has.
+        constant: whether the only feature is the constant 1, which a record may leave out.
         proba: released probabilities (N, C).
         places: the row of each id.
     """
@@ -36,6 +37,7 @@ class ServedRun:
     guarantee: Guarantee
     class_names: tuple[str, ...]
     features: int
+    constant: bool
     proba: npt.NDArray[np.float32]
     places: Mapping[Id, int]
 
@@ -85,6 +87,7 @@ def _read(folder: Path) -> ServedRun:
         guarantee=snapshot.guarantee,
         class_names=snapshot.named_classes,
         features=snapshot.features,
+        constant=snapshot.encoding is not None and snapshot.encoding.constant,
         proba=proba,
         places=_places(snapshot, len(proba)),
     )

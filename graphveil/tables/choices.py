@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from graphveil import _check
 from graphveil.errors import ConfigError
-from graphveil.tables.files import NULL_VALUES
+from graphveil.tables.files import COMMAS, DELIMITERS, NULL_VALUES, CsvFormat
 
 REFUSE, INDICATOR, MEDIAN, CONSTANT = "refuse", "indicator", "median", "constant="
 DROP, ADD = "drop", "add"
@@ -77,6 +77,8 @@ class Choices:
         unknown_ids: ``"refuse"``, ``"drop"`` such edges, or ``"add"`` their nodes.
         null_values: the words for a missing label or feature; None for ``files.NULL_VALUES``. An empty field
             is always missing.
+        delimiter, decimal: what stands between the columns of both tables, if they are CSV files, and before
+            the decimals of a number; None for a comma and a point.
     """
 
     features: tuple[str, ...] | None = None
@@ -85,9 +87,15 @@ class Choices:
     missing: str = REFUSE
     unknown_ids: str = REFUSE
     null_values: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse words that are not known, and columns that are named twice."""
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
+        if self.decimal is not None:
+            _check.one_of((".", ","), decimal=self.decimal)
         for name in ("missing", "unknown_ids"):
             if not isinstance(getattr(self, name), str):
                 kind = type(getattr(self, name)).__name__
@@ -116,6 +124,8 @@ class Choices:
         missing: str = REFUSE,
         unknown_ids: str = REFUSE,
         null_values: Named | None = None,
+        delimiter: str | None = None,
+        decimal: str | None = None,
     ) -> Choices:
         """Return choices from names, comma lists, or a mapping of categories.
 
@@ -129,12 +139,19 @@ class Choices:
             missing=missing,
             unknown_ids=unknown_ids,
             null_values=None if null_values is None else _names(null_values, "null_values"),
+            delimiter=delimiter,
+            decimal=decimal,
         )
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words for a missing label or feature."""
         return NULL_VALUES if self.null_values is None else self.null_values
+
+    @property
+    def csv_format(self) -> CsvFormat:
+        """How CSV files are read."""
+        return CsvFormat(self.delimiter or COMMAS.delimiter, self.decimal or COMMAS.decimal)
 
     @property
     def constant(self) -> float | None:
@@ -165,6 +182,8 @@ class Choices:
             "--categories": ",".join(map(str, self.categories)),
             "--missing": "" if self.missing == REFUSE else self.missing,
             "--unknown-ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
+            "--delimiter": self.delimiter and DELIMITERS.get(self.delimiter, self.delimiter),
+            "--decimal": self.decimal,
         }
         given = [word for flag, value in words.items() if value for word in (flag, value)]
         return given if self.null_values is None else [*given, "--null-values", ",".join(self.null_values)]
@@ -181,10 +200,28 @@ class Choices:
             "categories": list(map(str, self.categories)),
             "missing": "" if self.missing == REFUSE else self.missing,
             "unknown_ids": "" if self.unknown_ids == REFUSE else self.unknown_ids,
+            "delimiter": self.delimiter,
+            "decimal": self.decimal,
         }
         if self.null_values is not None:
             words["null_values"] = [*self.null_values] or [""]
         return ", ".join(f"{name}={value!r}" for name, value in words.items() if value)
+
+
+def _delimiter(given: object) -> str:
+    """Return the one character of a delimiter, which flags may call ``tab``.
+
+    >>> _delimiter("tab"), _delimiter(";")
+    ('\\t', ';')
+    """
+    text = {"tab": "\t", "\\t": "\t"}.get(given, given) if isinstance(given, str) else given
+    plain = isinstance(text, str) and len(text) == 1 and text.isascii()
+    if not isinstance(text, str) or not plain or text.isalnum() or text in "\"'\r\n.+-":
+        raise ConfigError(
+            f"delimiter={given!r} (--delimiter) is no separator of columns: use one character such as ';' or "
+            "'|', or 'tab'"
+        )
+    return text
 
 
 def _names(given: Named, what: str = "columns") -> tuple[str, ...]:

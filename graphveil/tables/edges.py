@@ -88,7 +88,9 @@ def read_ends(given: Given, columns: list[str], nodes: NodeIds, unknown: str) ->
         dropping = dropping and bool(kept.any())
         if unknown != REFUSE and problems:
             raise GraphError("; ".join(problems))
-    weight = files.vector(_rows(table, kept), columns[2]) if len(columns) > 2 else None
+    weight = None
+    if len(columns) > 2:
+        weight = files.vector(_rows(table, kept), columns[2], written=given.written)
     return Ends(places[0][kept], places[1][kept], weight, added), problems, dropping
 
 

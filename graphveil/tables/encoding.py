@@ -15,7 +15,7 @@ from graphveil.errors import ArtifactError, GraphError
 from graphveil.tables.files import Column
 from graphveil.tables.labels import text
 
-Kind = Literal["number", "list", "bool", "date", "duration", "category"]
+Kind = Literal["number", "list", "bool", "date", "duration", "category", "constant"]
 Matrix = npt.NDArray[np.float32]
 
 EPOCH_DAYS = 10957  # 2000-01-01
@@ -31,6 +31,7 @@ class ColumnRule:
     Numbers stay as they are, bools become 0 and 1, a list becomes as many columns as it is long. A date
     becomes years since 2000-01-01 (UTC, 365.25 days), a duration days. A category becomes one column for each
     value, or for each place that values are hashed to; a value that is on no list, or missing, is 0 in all.
+    A constant is no column of the table: it is 1 for every node, where no column is a feature.
 
     Args:
         name: the column.
@@ -66,11 +67,12 @@ class ColumnRule:
             "bool": "0 or 1",
             "date": "years since 2000",
             "duration": "days",
+            "constant": "1 for every node, since no column is a feature",
             "category": f"{self.places} hashed places"
             if self.places
             else f"{len(self.values or ())} categories",
         }[self.kind]
-        if self.kind == "category":
+        if self.kind in ("category", "constant"):
             return how + (" (as in the table)" if self.fitted else "")
         if self.indicator:
             return f"{how}, and whether it is missing"
@@ -132,6 +134,13 @@ class ColumnRule:
         return looked_up
 
 
+CONSTANT_FEATURE = ColumnRule(name="(constant)", kind="constant", fill=(1.0,))
+NO_FEATURES = (
+    "No feature columns: every node gets one constant feature, 1. Accuracy then comes from the edges only, "
+    "and a model that reads no edges, such as the no-graph baseline, predicts the most frequent class."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
     """How a table of nodes became features, column by column, and what of two tables was left out.
@@ -144,6 +153,7 @@ class Encoding:
         nodes_from_edges: whether nodes were added because an edge names them, which makes their number depend
             on the edges.
         null_values: the words for a missing value, None for the default ones.
+        delimiter, decimal: how CSV files are read, None for a comma and a point.
         like_ids: feature columns that look like identifiers, such as telephone numbers.
 
     >>> Encoding(rules=(ColumnRule(name="age", kind="number"),)).words()
@@ -156,16 +166,25 @@ class Encoding:
     unknown_ids: str = "refuse"
     nodes_from_edges: bool = False
     null_values: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
     like_ids: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What to check about the columns, as sentences."""
-        if not self.like_ids:
-            return ()
-        names = ", ".join(map(repr, self.like_ids))
-        drop = f"--drop {','.join(self.like_ids)}"
-        return (f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}.",)
+        found = [NO_FEATURES] if self.constant else []
+        if self.like_ids:
+            names, drop = ", ".join(map(repr, self.like_ids)), f"--drop {','.join(self.like_ids)}"
+            found.append(
+                f"{names}: large whole numbers that all differ. If they are identifiers, add {drop}."
+            )
+        return tuple(found)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the nodes have no features but the constant one."""
+        return self.rules == (CONSTANT_FEATURE,)
 
     @property
     def fitted(self) -> tuple[str, ...]:
@@ -174,6 +193,8 @@ class Encoding:
 
     def words(self, most: int = 12) -> str:
         """Return which columns are features, and how, for plans."""
+        if self.constant:
+            return f"none: {CONSTANT_FEATURE.words()}"
         plain = ("a number", "0 or 1")
         said = [
             rule.name if (how := rule.words()) in plain else f"{rule.name} ({how})" for rule in self.rules
@@ -185,7 +206,8 @@ class Encoding:
         """Return the rules as plain values, for another table (:meth:`from_plain`)."""
         words = None if self.null_values is None else list(self.null_values)
         rules = [asdict(rule) for rule in self.rules]
-        return {"format": "graphveil-columns", "rules": rules, "null_values": words}
+        read = {"null_values": words, "delimiter": self.delimiter, "decimal": self.decimal}
+        return {"format": "graphveil-columns", "rules": rules, **read}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -197,7 +219,12 @@ class Encoding:
         try:
             words = plain.get("null_values")
             rules = tuple(map(_rule, plain["rules"]))
-            return cls(rules=rules, null_values=None if words is None else tuple(map(str, words)))
+            return cls(
+                rules=rules,
+                null_values=None if words is None else tuple(map(str, words)),
+                delimiter=plain.get("delimiter"),
+                decimal=plain.get("decimal"),
+            )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ArtifactError("the rules of a run's columns are damaged; name them with flags") from None
 

@@ -12,7 +12,7 @@ import numpy as np
 from graphveil.errors import GraphError
 from graphveil.tables import files
 from graphveil.tables.choices import CONSTANT, DROP, INDICATOR, MEDIAN, REFUSE, Category, Choices
-from graphveil.tables.encoding import ColumnRule, Kind, as_numbers, finite, missing_in
+from graphveil.tables.encoding import CONSTANT_FEATURE, ColumnRule, Kind, as_numbers, finite, missing_in
 from graphveil.tables.files import Column, Table
 from graphveil.tables.labels import text
 
@@ -27,20 +27,30 @@ class Features:
     """The feature columns of one table of nodes: a rule for each, and how each complaint can be mended."""
 
     def __init__(
-        self, choices: Choices, rules: tuple[ColumnRule, ...] | None, *, private_records: bool
+        self,
+        choices: Choices,
+        rules: tuple[ColumnRule, ...] | None,
+        *,
+        private_records: bool,
+        written: bool = False,
     ) -> None:
-        """Take what the caller chose, or the rules of another table, which then decide everything."""
+        """Take what the caller chose, or the rules of another table, which then decide everything.
+
+        ``written`` says that the table is a CSV.
+        """
+        self._written = written
         self._choices, self.private = choices, private_records
         self._given = None if rules is None else {rule.name: rule for rule in rules}
         self._wanted, self._dropped, self._encoded = list[str](), list[str](), list[str]()
         self._missing: str | None = None
+        self._decimal: str | None = None
         self._unknown = False
         self.mended = 0  # complaints that another choice would mend
 
     def chosen(self, title: str, names: list[str], roles: list[str], taken: set[str]) -> list[str]:
-        """Return the columns that are to be features."""
+        """Return the columns that are to be features; none where nodes get the constant feature."""
         if self._given is not None:
-            wanted: list[str] = list(self._given)
+            wanted = [name for name in self._given if name != CONSTANT_FEATURE.name]
         elif self._choices.features is not None:
             wanted = list(self._choices.features)
         else:
@@ -49,13 +59,10 @@ class Features:
         categories = [category.name for category in self._choices.categories]
         for name in [*wanted, *self._choices.drop, *categories]:
             if name not in names:
-                raise GraphError(files.no_column(title, name, len(names)))
+                raise GraphError(files.no_column(title, name, names))
             if name in roles or wanted.count(name) > 1:
                 raise GraphError(f"column {name!r} is named for two roles; name one column for each")
         wanted += [name for name in categories if name not in wanted] if self._given is None else []
-        if not wanted:
-            how = files.commas(title, len(names)) or "add at least one column of numbers"
-            raise GraphError(f"{title} has no feature column; {how}")
         self._wanted = wanted
         return wanted
 
@@ -109,9 +116,9 @@ class Features:
         self._unknown, self.mended = True, self.mended + 1
 
     def suggestion(self) -> Choices | None:
-        """Return the choices that would pass, None if no feature would be left."""
+        """Return the choices that would pass, None if none of the features that the caller named is left."""
         old = self._choices
-        if self._wanted and set(self._wanted) <= set(self._dropped):
+        if old.features is not None and set(self._wanted) <= set(self._dropped):
             return None
         kept = None
         if old.features is not None:
@@ -127,6 +134,7 @@ class Features:
             ),
             missing=old.missing if self._missing is None else self._missing,
             unknown_ids=DROP if self._unknown else old.unknown_ids,
+            decimal=self._decimal or old.decimal,
         )
 
     # -- columns of numbers --------------------------------------------------------------------------------
@@ -196,6 +204,12 @@ class Features:
         """
         import pyarrow as pa
 
+        pointed = self._written and self._choices.decimal is None
+        if pointed and not self.private and files.decimal_commas(column):
+            self._decimal, self.mended = ",", self.mended + 1
+            if column.null_count and self._choices.missing == REFUSE:
+                self._missing = INDICATOR  # which would be the next complaint
+            return f"column {name!r} holds numbers with a decimal comma, read as text; add --decimal ','"
         what = str(column.type).partition("[")[0].replace("large_string", "text").replace("string", "text")
         if pa.types.is_large_string(column.type) and not self.private:
             if _repeats(column):
@@ -209,7 +223,8 @@ class Features:
                 )
         else:
             self._drop(name)
-        return f"column {name!r} is of type {what}, not a number; {_ENCODE}"
+        comma = ", or if it holds numbers with a decimal comma, add --decimal ','" if pointed else ""
+        return f"column {name!r} is of type {what}, not a number; {_ENCODE}{comma if self.private else ''}"
 
     # -- columns of categories -----------------------------------------------------------------------------
 

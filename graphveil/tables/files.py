@@ -6,9 +6,12 @@ import csv
 import gzip
 import hashlib
 import json
+import re
+import shlex
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
@@ -26,8 +29,15 @@ Table: TypeAlias = "pa.Table"
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
+DELIMITERS = {
+    ",": ",",
+    ";": ";",
+    "\t": "tab",
+    "|": "|",
+}  # that are recognized in a header, as flags name them
 WRITTEN = (".parquet", ".csv")
 MAX_ID_BYTES = 1000
+_LONGEST_HEADER = 1 << 20
 _UUID_BYTES = 16
 RELEASED = b"graphveil.released"  # the key of the record in the metadata of a table of released edges
 _DIGESTED = 1 << 16  # rows that are hashed at a time
@@ -38,22 +48,33 @@ NULL_VALUES = (  # words for a missing label or feature: those of pandas, and th
 )
 
 
-def column_names(path: Path, wanted: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class CsvFormat:
+    """What stands between the columns of a CSV, and before the decimals of a number."""
+
+    delimiter: str = ","
+    decimal: str = "."
+
+
+COMMAS = CsvFormat()
+
+
+def column_names(path: Path, wanted: Sequence[str], csv_format: CsvFormat = COMMAS) -> list[str]:
     """Return the file's column names, each of which must be unique and among which all wanted ones must be.
 
     Once all wanted names are there, the first row is known to be a header, and may be quoted.
     """
-    names = _read_names(path)
+    names = _read_names(path, csv_format)
     for name in wanted:
         if name not in names:
-            raise GraphError(no_column(path.name, name, len(names)))
+            raise GraphError(no_column(path.name, name, names))
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise GraphError(f"{path.name} has more than one column {repeated[0]!r}; rename or drop all but one")
     return names
 
 
-def no_column(title: str, name: str, count: int) -> str:
+def no_column(title: str, name: str, names: Sequence[str]) -> str:
     """Return that a table has no such column, told by the number of its columns alone.
 
     The first row of a CSV without a header is data, so no near name can be suggested.
@@ -63,23 +84,34 @@ def no_column(title: str, name: str, count: int) -> str:
         own = (
             "name one of its columns; an index of pandas is no column until frame.reset_index() makes it one"
         )
-    how = commas(title, count) or own
-    return f"{title} has no column {name!r} among its {count}; {how}"
+    how = commas(title, names) or own
+    return f"{title} has no column {name!r} among its {len(names)}; {how}"
 
 
-def commas(title: str, count: int) -> str:
+def commas(title: str, names: Sequence[str]) -> str:
     """Return what a CSV of one column may lack; empty for any other table.
 
-    It is not looked at what stands between its values instead: in a table of edges that is secret.
+    Only the delimiter that its first row seems to have is named: that row may be a secret edge.
+
+    >>> commas("edges.csv", ["from;to"]).partition(", or")[0]
+    "its columns seem to be separated by ';': add --delimiter ';'"
     """
-    if count > 1 or not title.lower().endswith(CSV):
+    if len(names) > 1 or not title.lower().endswith(CSV):
         return ""
-    return "a CSV is read with commas between its columns: save it with commas, and with a header row"
+    header = "".join(names)
+    found = max(DELIMITERS, key=header.count)
+    if not header.count(found):
+        return "a CSV is read with commas between its columns: save it with commas, and with a header row"
+    word = DELIMITERS[found]
+    return (
+        f"its columns seem to be separated by {word!r}: add --delimiter {shlex.quote(word)}, or save both "
+        "tables with commas; without this option a CSV is read with commas between its columns"
+    )
 
 
-def all_names(path: Path) -> list[str]:
+def all_names(path: Path, csv_format: CsvFormat = COMMAS) -> list[str]:
     """Return the file's column names as they stand there."""
-    return _read_names(path)
+    return _read_names(path, csv_format)
 
 
 def read(
@@ -87,6 +119,7 @@ def read(
     columns: Sequence[str],
     types: Mapping[str, Any] | None = None,
     null_values: Sequence[str] = NULL_VALUES,
+    csv_format: CsvFormat = COMMAS,
 ) -> Table:
     """Return the chosen columns of a parquet or CSV file.
 
@@ -102,11 +135,11 @@ def read(
         table = (
             _read_parquet(name, columns)
             if _is_parquet(path)
-            else _read_csv(name, columns, types or {}, null_values)
+            else _read_csv(name, columns, types or {}, null_values, csv_format)
         )
         table.validate(full=True)  # what is not UTF-8 would otherwise be quoted by a later conversion
     except (OSError, ValueError, pa.ArrowException):  # Arrow's own messages quote the offending row
-        raise _unreadable(path) from None
+        raise _unreadable(path, csv_format) from None
     return table
 
 
@@ -180,7 +213,7 @@ def _rows_of(table: Table) -> dict[str, Any]:
     return {"rows": table.num_rows, "sha256": digest.hexdigest()}
 
 
-def has_rows(path: Path) -> bool:
+def has_rows(path: Path, csv_format: CsvFormat = COMMAS) -> bool:
     """Whether a file that was read before has at least one row."""
     import pyarrow.csv
     import pyarrow.parquet
@@ -188,7 +221,7 @@ def has_rows(path: Path) -> bool:
     name = name_in_utf8(path)
     if _is_parquet(path):
         return bool(pyarrow.parquet.read_metadata(name).num_rows)
-    with pyarrow.csv.open_csv(name) as reader:
+    with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
         return any(batch.num_rows for batch in reader)
 
 
@@ -422,8 +455,11 @@ def matrix(table: Table, names: Sequence[str]) -> npt.NDArray[np.float32]:
     return out
 
 
-def vector(table: Table, name: str) -> npt.NDArray[np.float32]:
-    """Return one number per row, of a column of numbers or of text that :func:`read` left as it is."""
+def vector(table: Table, name: str, *, written: bool) -> npt.NDArray[np.float32]:
+    """Return one number per row, of a column of numbers or of text that :func:`read` left as it is.
+
+    ``written`` says that the table comes from a CSV.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -432,7 +468,8 @@ def vector(table: Table, name: str) -> npt.NDArray[np.float32]:
         try:
             array = pc.ascii_trim_whitespace(array).cast(pa.float64())
         except pa.ArrowInvalid:
-            raise GraphError(f"column {name!r} holds text that is not a number; correct or drop it") from None
+            how = "add --decimal ','" if written and decimal_commas(array) else "correct or drop it"
+            raise GraphError(f"column {name!r} holds text that is not a number; {how}") from None
     if pa.types.is_nested(array.type):
         raise GraphError(f"column {name!r} is of type {array.type}; give one number per row")
     return matrix(pa.table({name: array}), [name])[:, 0]
@@ -513,7 +550,13 @@ def _is_parquet(path: Path) -> bool:
     )
 
 
-def _read_names(path: Path) -> list[str]:
+def _parse_options(csv_format: CsvFormat) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.ParseOptions(delimiter=csv_format.delimiter)
+
+
+def _read_names(path: Path, csv_format: CsvFormat) -> list[str]:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -527,10 +570,10 @@ def _read_names(path: Path) -> list[str]:
     try:
         if is_parquet:
             return list(pyarrow.parquet.read_schema(name).names)
-        with pyarrow.csv.open_csv(name) as reader:
+        with pyarrow.csv.open_csv(name, parse_options=_parse_options(csv_format)) as reader:
             return list(reader.schema.names)
     except (OSError, ValueError, pa.ArrowException):
-        raise _unreadable(path) from None
+        raise _unreadable(path, csv_format) from None
 
 
 def _read_parquet(name: str, columns: Sequence[str]) -> Table:
@@ -539,30 +582,69 @@ def _read_parquet(name: str, columns: Sequence[str]) -> Table:
     return pyarrow.parquet.read_table(name, columns=list(columns))
 
 
-def _read_csv(name: str, columns: Sequence[str], types: Mapping[str, Any], words: Sequence[str]) -> Table:
+def _read_csv(
+    name: str,
+    columns: Sequence[str],
+    types: Mapping[str, Any],
+    words: Sequence[str],
+    csv_format: CsvFormat,
+) -> Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     def table(types: Mapping[str, Any]) -> Table:
         # Only an empty field is missing here: in a column of ids, "NA" is a name.
         convert = arrow_csv.ConvertOptions(
-            include_columns=list(columns), column_types=types, null_values=[""], strings_can_be_null=True
+            include_columns=list(columns),
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            decimal_point=csv_format.decimal,
         )
-        return arrow_csv.read_csv(name, convert_options=convert)
+        return arrow_csv.read_csv(name, parse_options=_parse_options(csv_format), convert_options=convert)
 
     try:
         found = table(types)
     except pa.ArrowInvalid:  # a value of another type, or rows of different lengths: then it is raised again
         found = table(dict.fromkeys(types, pa.large_string()))
+        for column in types:
+            if types[column] == pa.float64() and csv_format.decimal != ".":
+                place = found.column_names.index(column)
+                found = found.set_column(place, column, _points(found.column(place), csv_format.decimal))
     for place, column in enumerate(found.column_names):
         if column not in types and pa.types.is_string(found.schema.field(place).type):
             found = found.set_column(
-                place, column, _typed(found.column(place).cast(pa.large_string()), words)
+                place, column, _typed(found.column(place).cast(pa.large_string()), words, csv_format.decimal)
             )
     return found
 
 
-def _typed(values: Any, words: Sequence[str]) -> Any:
+def _points(values: Any, decimal: str) -> Any:
+    """Return text in which numbers with a decimal comma are written with a point; other text stays."""
+    import pyarrow.compute as pc
+
+    number = rf"^(\s*[+-]?[0-9]*){re.escape(decimal)}([0-9]+([eE][+-]?[0-9]+)?\s*)$"
+    return pc.replace_substring_regex(values, number, r"\1.\2")
+
+
+def decimal_commas(values: Any) -> bool:
+    """Whether a column of text holds numbers, some of them with a decimal comma.
+
+    >>> import pyarrow as pa
+    >>> decimal_commas(pa.array(["1,5", "2"])), decimal_commas(pa.array(["1,5", "red"]))
+    (True, False)
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_large_string(values.type) and not pa.types.is_string(values.type):
+        return False
+    there = pc.utf8_trim_whitespace(values.drop_null())
+    numbers = pc.match_substring_regex(there, r"^[+-]?[0-9]*(,[0-9]+)?([eE][+-]?[0-9]+)?$")
+    return bool(pc.all(numbers).as_py() and pc.any(pc.match_substring(there, ",")).as_py())
+
+
+def _typed(values: Any, words: Sequence[str], decimal: str) -> Any:
     """Return a column of text as numbers, bools or dates if all values but the missing ones are such."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -570,27 +652,46 @@ def _typed(values: Any, words: Sequence[str]) -> Any:
     there = without_words(values, words)
     trimmed = pc.utf8_trim_whitespace(there)
     for kind in (pa.int64(), pa.bool_(), pa.date32(), pa.timestamp("s"), pa.timestamp("ns"), pa.float64()):
+        point = pa.types.is_floating(kind) and decimal != "."
         try:
-            return trimmed.cast(kind)
+            return (_points(trimmed, decimal) if point else trimmed).cast(kind)
         except pa.ArrowInvalid:
             continue
     return there
 
 
-def _unreadable(path: Path) -> GraphError:
+def _unreadable(path: Path, csv_format: CsvFormat = COMMAS) -> GraphError:
     if _is_parquet(path):
         return GraphError(
             f"{path.name} cannot be read as parquet; check the file, or save it again as parquet"
         )
-    kind = "CSV (comma-separated, UTF-8, header row, equal row lengths)"
-    where = _bad_line(path)
+    delimiter = csv_format.delimiter
+    between = "comma" if delimiter == "," else repr(DELIMITERS.get(delimiter, delimiter))
+    kind = f"CSV ({between}-separated, UTF-8, header row, equal row lengths)"
+    header = _header(path)
+    if delimiter not in header and any(mark in header for mark in DELIMITERS):
+        return GraphError(f"{path.name} cannot be read as {kind}: {commas(path.name, [header])}")
+    where = _bad_line(path, delimiter)
     return GraphError(
         f"{path.name} cannot be read as {kind}{where and f': {where}'}; check the file, or save it again as "
         "parquet"
     )
 
 
-def _bad_line(path: Path) -> str:
+def _opened(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb"))
+
+
+def _header(path: Path) -> str:
+    """Return the first row of a CSV, empty if it cannot be read."""
+    try:
+        with _opened(path) as file:
+            return file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+    except (OSError, EOFError):
+        return ""
+
+
+def _bad_line(path: Path, delimiter: str) -> str:
     """Return the first line of a CSV that cannot be read, by its number alone; empty if none is found."""
     number = 1
 
@@ -600,8 +701,8 @@ def _bad_line(path: Path) -> str:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
 
     try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            rows = csv.reader(lines(cast(BinaryIO, file)), strict=True)
+        with _opened(path) as file:
+            rows = csv.reader(lines(file), strict=True, delimiter=delimiter)
             fields = len(next(rows, []))
             start = number + 1
             for row in rows:

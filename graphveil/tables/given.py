@@ -44,6 +44,7 @@ class GivenFile:
     """A parquet or CSV file."""
 
     path: Path
+    csv_format: files.CsvFormat = files.COMMAS
 
     @property
     def title(self) -> str:
@@ -52,7 +53,10 @@ class GivenFile:
 
     def names(self) -> list[str]:
         """Return all column names."""
-        return files.all_names(self.path)
+        names = files.all_names(self.path, self.csv_format)
+        if self.written and len(names) == 1 and any(mark in names[0] for mark in files.DELIMITERS):
+            raise GraphError(f"{self.title} has one column; {files.commas(self.title, names)}")
+        return names
 
     @property
     def written(self) -> bool:
@@ -66,7 +70,7 @@ class GivenFile:
         null_values: Sequence[str] = files.NULL_VALUES,
     ) -> Table:
         """Return some columns of the file."""
-        return files.read(self.path, columns, types, null_values)
+        return files.read(self.path, columns, types, null_values, self.csv_format)
 
     def released(self) -> str:
         """Return what the file says of itself."""

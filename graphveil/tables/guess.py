@@ -85,7 +85,7 @@ def _ends_of(title: str, names: Sequence[str], taken: Sequence[str]) -> tuple[st
         if pair[0] is not None and pair[1] is not None:
             return pair[0], pair[1]
     if len(free) < 2:
-        how = files.commas(title, len(names)) or "name its ends with --source, --target"
+        how = files.commas(title, names) or "name its ends with --source, --target"
         raise GraphError(f"the table of edges has fewer than two columns; {how}")
     return free[0], free[1]
 

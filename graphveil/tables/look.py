@@ -14,7 +14,7 @@ from graphveil.tables import edges as edge_tables
 from graphveil.tables import files, labels
 from graphveil.tables.choices import ADD, Choices
 from graphveil.tables.edges import Ends
-from graphveil.tables.encoding import ColumnRule, Encoding, Matrix, encode
+from graphveil.tables.encoding import CONSTANT_FEATURE, ColumnRule, Encoding, Matrix, encode
 from graphveil.tables.features import Features, is_index, like_ids
 from graphveil.tables.files import Column, Table
 from graphveil.tables.given import Given, repeated
@@ -153,7 +153,7 @@ def look(
         return found
     if names is None or edge_names is None:
         return found
-    features = Features(choices, rules, private_records=private_records)
+    features = Features(choices, rules, private_records=private_records, written=nodes.written)
     _look_at_nodes(found, nodes, names, roles, features, classes, listed)
     found.columns += [
         ColumnFact("edges", name, "", part) for name, part in edge_tables.parts(edge_names, roles.of_edges)
@@ -172,6 +172,8 @@ def look(
         ignored_edges=tuple(name for name in edge_names if name not in roles.of_edges),
         unknown_ids=choices.unknown_ids,
         null_values=choices.null_values,
+        delimiter=choices.delimiter,
+        decimal=choices.decimal,
         like_ids=tuple(found.like_ids),
         nodes_from_edges=choices.unknown_ids == ADD and listed is None,
     )
@@ -187,7 +189,7 @@ def _names(given: Given, wanted: list[str], found: Look) -> list[str] | None:
     check_distinct(wanted)
     names = given.names()
     missing = [name for name in wanted if name not in names]
-    found.problems += [files.no_column(given.title, name, len(names)) for name in missing]
+    found.problems += [files.no_column(given.title, name, names) for name in missing]
     if not missing and (twice := repeated(names)) is not None:
         # Only once all wanted names are there is it known to be a header, and may be quoted.
         found.problems.append(f"{given.title} has more than one column {twice!r}; rename or drop all but one")
@@ -240,6 +242,10 @@ def _look_at_nodes(
             found.features.append(files.column(table, name))
             if rule.kind == "number" and not features.private and like_ids(found.features[-1]):
                 found.like_ids.append(name)
+    if not chosen:
+        rules, found.features = [CONSTANT_FEATURE], [_nothing(table.num_rows)]
+        fact = ColumnFact("nodes", CONSTANT_FEATURE.name, "", f"feature: {CONSTANT_FEATURE.words()}")
+        found.columns.append(fact)
     found.rules = tuple(rules)
     for name in names:
         if name not in {*roles.of_nodes.values(), *chosen}:
@@ -262,6 +268,13 @@ def _without_words(table: Table, chosen: Sequence[str], features: Features, word
         kept = files.without_words(values, [word for word in words if word not in known])
         table = table.set_column(table.column_names.index(name), name, pa.chunked_array([kept]))
     return table
+
+
+def _nothing(rows: int) -> Column:
+    """Return a column without any value."""
+    import pyarrow as pa
+
+    return pa.nulls(rows)
 
 
 def _may_be_text(table: Table, name: str) -> bool:

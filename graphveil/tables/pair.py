@@ -9,7 +9,7 @@ from pathlib import Path
 from graphveil.tables import files
 from graphveil.tables.choices import Choices
 from graphveil.tables.encoding import Encoding
-from graphveil.tables.files import Column
+from graphveil.tables.files import Column, CsvFormat
 from graphveil.tables.given import GivenFile
 from graphveil.tables.look import Look, Roles, look
 from graphveil.tables.roles import check_columns
@@ -22,17 +22,29 @@ def edges_file(path: Path) -> Path:
     return path / EDGES_FILE if path.is_dir() else path
 
 
-def given_files(nodes: Path, edges: Path) -> tuple[GivenFile, GivenFile]:
+def given_files(nodes: Path, edges: Path, csv_format: CsvFormat) -> tuple[GivenFile, GivenFile]:
     """Return both files as they are looked at."""
-    return GivenFile(nodes), GivenFile(edges)
+    return GivenFile(nodes, csv_format), GivenFile(edges, csv_format)
 
 
-def listed_ids(path: Path | None, id: str) -> Column | None:
+def read_as(choices: Choices, encoding: Encoding | None) -> Choices:
+    """Return choices in which what nobody chose about reading files is as it was for another graph."""
+    if encoding is None:
+        return choices
+    return replace(
+        choices,
+        null_values=encoding.null_values if choices.null_values is None else choices.null_values,
+        delimiter=encoding.delimiter if choices.delimiter is None else choices.delimiter,
+        decimal=encoding.decimal if choices.decimal is None else choices.decimal,
+    )
+
+
+def listed_ids(path: Path | None, id: str, csv_format: CsvFormat) -> Column | None:
     """Return the ids of a public list of nodes, a table with the nodes' column of ids."""
     if path is None:
         return None
-    check_columns(path, [id])
-    return files.column(files.read(path, [id], files.id_types(path, [id])), id)
+    check_columns(path, [id], csv_format)
+    return files.column(files.read(path, [id], files.id_types(path, [id]), csv_format=csv_format), id)
 
 
 def look_at_files(
@@ -51,15 +63,14 @@ def look_at_files(
 
     The other arguments are those of :func:`~graphveil.tables.look.look`.
     """
-    if encoding is not None and choices.null_values is None:
-        choices = replace(choices, null_values=encoding.null_values)
+    choices = read_as(choices, encoding)
     return look(
-        *given_files(nodes, edges),
+        *given_files(nodes, edges, choices.csv_format),
         roles,
         choices,
         classes=classes,
         rules=None if encoding is None else encoding.rules,
-        listed=listed_ids(node_ids, roles.id),
+        listed=listed_ids(node_ids, roles.id, choices.csv_format),
         private_records=private_records,
         private_edges=private_edges,
     )

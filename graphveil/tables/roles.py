@@ -10,10 +10,10 @@ from graphveil.tables import files
 from graphveil.tables.files import Column, Table
 
 
-def check_columns(path: Path, chosen: list[str]) -> list[str]:
+def check_columns(path: Path, chosen: list[str], csv_format: files.CsvFormat = files.COMMAS) -> list[str]:
     """Return all columns of a file, among which the chosen ones are distinct."""
     check_distinct(chosen)
-    return files.column_names(path, chosen)
+    return files.column_names(path, chosen, csv_format)
 
 
 def check_distinct(chosen: Sequence[str]) -> None:
@@ -24,16 +24,20 @@ def check_distinct(chosen: Sequence[str]) -> None:
 
 
 def feature_columns(
-    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str]
+    path: Path, roles: list[str], features: Sequence[str] | None, aside: Sequence[str], *, needs: str
 ) -> list[str]:
-    """Return the columns of a file that hold features: the chosen ones, or all without another role."""
+    """Return the columns of a file that hold features: the chosen ones, or all without another role.
+
+    Args:
+        needs: why there must be one, for the refusal.
+    """
     chosen = [] if features is None else list(features)
     names = check_columns(path, [*roles, *chosen])
     if features is None:
         chosen = [name for name in names if name not in {*roles, *aside}]
     if not chosen:
-        how = files.commas(path.name, len(names)) or "add at least one column of numbers"
-        raise GraphError(f"{path.name} has no feature column; {how}")
+        how = files.commas(path.name, names) or "add at least one column of numbers"
+        raise GraphError(f"{path.name} has no feature column, and {needs}; {how}")
     return chosen
 
 

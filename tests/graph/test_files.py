@@ -162,7 +162,6 @@ class TestRefusals:
             ({"age": [1.0, 1e300, 2.0, 3.0]}, {}, "column 'age' holds NaN, infinite"),
             ({"age": [1.0, None, 2.0, 3.0]}, {}, "column 'age' has missing values"),
             ({"age": ["a", SECRET, "b", "c"]}, {}, "not a number; drop it (--drop), or encode it as numbers"),
-            ({"age": None, "member": None}, {}, "nodes.{suffix} has no feature column"),
             ({"team": [SECRET] * 4, "fold": ["train"] * 4}, {}, "fewer than two classes"),
             ({"team": [None] * 4, "fold": None, "age": [1, 2, 3, 4]}, {}, "no column 'fold'"),
             ({"fold": ["train", SECRET, "val", "test"]}, {}, "column 'fold' may hold train, val"),

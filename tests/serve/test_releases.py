@@ -379,3 +379,36 @@ def test_later_predictions_of_the_run_count_what_the_server_released(
     (earlier,) = earlier_predictions(tmp_path / "run")
     assert earlier.price.epsilon == pytest.approx(1.0, rel=1e-3)
     assert not earlier.disjoint
+
+
+@pytest.mark.parametrize(
+    ("x", "status"),
+    [
+        ({}, 200),
+        ({"x": []}, 200),
+        ({"x": [1]}, 200),
+        ({"x": None}, 200),
+        ({"x": [0.5]}, 422),
+        ({"x": [1, 1]}, 422),
+    ],
+)
+def test_a_run_without_feature_columns_takes_records_without_features(
+    tmp_path: Path, x: dict[str, Any], status: int
+) -> None:
+    tiny = gv.load_dataset("synthetic/tiny", recipe="gap", seed=1)
+    graph = gv.Graph.from_edges(None, tiny.y, *tiny.adjacency.edge_index(), directed=False, **tiny.masks)
+    model = gv.GAP(unit=UNIT, epsilon=1.0, delta=1e-7, seed=1, epochs=1, encoder_epochs=1).fit(graph)
+    model.save(tmp_path / "run" / "release")
+    served = Served(tmp_path / "run", tmp_path)
+    asked = PATH | {"records": [{"id": name} | x for name in "cab"]}
+    answer = served.ask(asked)
+    assert answer[0] == status, answer
+    if status == 200:
+        assert served.ask(PATH | {"records": [{"id": name} for name in "cab"]}) == answer
+        assert len(served.ledger) == 1  # the same graph, however its constant feature was sent
+
+
+def test_records_without_features_are_refused_by_a_run_with_some(served: Served) -> None:
+    assert served.ask(PATH | {"records": [{"id": name} for name in "cab"]})[0] == 422
+    assert served.ask(PATH | {"records": [{"id": name, "x": []} for name in "cab"]})[0] == 422
+    assert len(served.ledger) == 0

@@ -86,7 +86,8 @@ def _public(path: Path, id: str) -> tuple["Column", npt.NDArray[np.float32]]:
     from graphveil import tables
     from graphveil.tables.roles import check_columns, distinct_ids, feature_columns
 
-    columns = feature_columns(path, [id], None, ())
+    needs = "public features are what labels are learned from"
+    columns = feature_columns(path, [id], None, (), needs=needs)
     check_columns(path, [id, *columns])
     table = tables.read(path, [id, *columns], tables.id_types(path, [id]))
     return distinct_ids(table, id), tables.matrix(table, columns).astype(np.float32)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphveil.errors import ConfigError, UnitError
+from graphveil.tables.files import COMMAS, CsvFormat
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +104,7 @@ class Columns:
     id: str | None = None
     source: str | None = None
     target: str | None = None
+    csv_format: CsvFormat = COMMAS
 
 
 def ids_of(graph: "Graph") -> "npt.NDArray[np.generic]":
@@ -116,7 +118,8 @@ def _read_edges(graph: "Graph", columns: Columns, path: Path) -> "Adjacency":
     from graphveil.graph.files import read_edges
 
     source, target = columns.source or "source", columns.target or "target"
-    return read_edges(path, ids_of(graph), source=source, target=target, directed=False)
+    ends = {"source": source, "target": target}
+    return read_edges(path, ids_of(graph), **ends, directed=False, csv_format=columns.csv_format)
 
 
 def _listed(graph: "Graph", columns: Columns, text: str) -> "torch.Tensor":
@@ -127,7 +130,9 @@ def _listed(graph: "Graph", columns: Columns, text: str) -> "torch.Tensor":
 
     listed = torch.full((graph.num_nodes,), text == _EVERYBODY)
     if text != _EVERYBODY:
-        listed[torch.from_numpy(read_ids(Path(text), ids_of(graph), column=columns.id or "id"))] = True
+        column, csv_format = columns.id or "id", columns.csv_format
+        places = read_ids(Path(text), ids_of(graph), column=column, csv_format=csv_format)
+        listed[torch.from_numpy(places)] = True
     return listed
 
 
@@ -158,8 +163,10 @@ def _rows_where(graph: "Graph", columns: Columns, column: str, value: str) -> "n
     from graphveil.tables.roles import check_columns
 
     assert columns.nodes is not None
-    check_columns(columns.nodes, [column])
-    places = read_ids(columns.nodes, ids_of(graph), column=columns.id or "id")
-    values = tables.column(tables.read(columns.nodes, [column]), column).to_pylist()
+    csv_format = columns.csv_format
+    check_columns(columns.nodes, [column], csv_format)
+    places = read_ids(columns.nodes, ids_of(graph), column=columns.id or "id", csv_format=csv_format)
+    table = tables.read(columns.nodes, [column], csv_format=csv_format)
+    values = tables.column(table, column).to_pylist()
     found: npt.NDArray[np.integer[Any]] = places[np.array([str(each) == value for each in values])]
     return found

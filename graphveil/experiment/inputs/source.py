@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 from graphveil.errors import ConfigError
 from graphveil.tables.choices import REFUSE, Choices
 from graphveil.tables.encoding import Encoding
+from graphveil.tables.files import CsvFormat
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.tables.look import Look, Roles
 
 _COLUMNS = ("id", "label", "source", "target")
-_CHOICES = ("features", "drop", "categories", "missing", "unknown_ids", "null_values", "node_ids")
+_CHOICES = (
+    *("features", "drop", "categories", "missing", "unknown_ids", "null_values", "delimiter", "decimal"),
+    "node_ids",
+)
 _RECORDS = "node-"  # how units that protect records are called
 _PATHS = ("root", "folder", "nodes", "edges", "node_ids")
 
@@ -43,6 +47,8 @@ class Source:
     missing: str | None = None
     unknown_ids: str | None = None
     null_values: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
     node_ids: Path | None = None
     classes: tuple[str, ...] | None = None  # the labels, where they are not to be read from the file
     to_predict: bool = False  # no label is needed then
@@ -97,7 +103,16 @@ class Source:
             self.missing or REFUSE,
             self.unknown_ids or REFUSE,
             self.null_values,
+            self.delimiter,
+            self.decimal,
         )
+
+    @property
+    def csv_format(self) -> CsvFormat:
+        """How CSV files are read: as it was chosen, or as the files of training were."""
+        from graphveil.tables.pair import read_as
+
+        return read_as(self.choices, self.encoding).csv_format
 
     @property
     def roles(self) -> "Roles":

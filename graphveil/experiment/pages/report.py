@@ -24,6 +24,7 @@ from graphveil.experiment.results import ABSENT, Cost, Summary, baseline_cost, c
 from graphveil.privacy import Guarantee, NoUnit
 from graphveil.privacy.figures import counted, delta_up, figure_up
 from graphveil.privacy.guarantee import FALSE_ALARMS
+from graphveil.tables.encoding import NO_FEATURES
 
 _STEPS = 80  # points of the attacker's curve
 _RATES = (0.001, 0.01, 0.05, 0.1, 0.25)
@@ -128,6 +129,7 @@ def _results(metrics: Mapping[str, Any]) -> str:
         else []
     )
     notes += cost_remarks(metrics)
+    notes += [NO_FEATURES] if metrics.get("constant_feature") else []
     notes += [] if single and not metrics["baseline_guarantee"] else [_all_runs(metrics)]
     return _table(head, rows) + f'<p class="soft">{html(" ".join(notes))}</p>'
 

@@ -58,6 +58,8 @@ def prepare(
     missing: str = REFUSE,
     unknown_ids: str = REFUSE,
     null_values: Named | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
     classes: Sequence[str] | None = None,
     memory: str = MEMORY,
     block_rows: int = BLOCK_ROWS,
@@ -74,7 +76,7 @@ def prepare(
         edges: files, or patterns such as ``"part-*.parquet"``, all parquet or all CSV.
         out: the folder, which nobody but its owner may read: it is as private as the tables.
         id, source, target, directed, label, split, features, drop, categories, missing, null_values,
-            classes: as for
+            delimiter, decimal, classes: as for
             :func:`~graphveil.graph.files.read_graph`.
         unknown_ids: ``"refuse"`` edges to ids that no node has, or ``"drop"`` them.
         memory: what sorting may take, as ``"1GB"``; it spills the rest into the folder while it lasts.
@@ -103,7 +105,7 @@ def prepare(
         refuse_unlabelled()
     files, folder = found_files(edges), Path(out)
     roles = Roles(id=id, source=source, target=target, label=label, split=split)
-    choices = Choices.of(features, drop, categories, missing, REFUSE, null_values)
+    choices = Choices.of(features, drop, categories, missing, REFUSE, null_values, delimiter, decimal)
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
             raise GraphError(f"{given} lies in {folder}, whose files are written anew; name another folder")
@@ -123,6 +125,7 @@ def prepare(
             memory=memory,
             threads=torch.get_num_threads(),
             scratch=folder / SCRATCH,
+            csv_format=choices.csv_format,
         )
         name = Path(nodes).name.partition(".")[0]
         with held(folder):
@@ -131,7 +134,11 @@ def prepare(
                 graph = _without_edges(found, directed, classes is not None, name)
                 manifest = first_manifest(folder, graph, said, block_rows, _released(files))
             manifest = _with_edges(folder, manifest, known)
-            if not manifest.edges and known.drop_unknown and any(map(tables.has_rows, files)):
+            if (
+                not manifest.edges
+                and known.drop_unknown
+                and any(tables.has_rows(file, choices.csv_format) for file in files)
+            ):
                 shutil.rmtree(folder, ignore_errors=True)
                 raise GraphError(
                     "no edge has both ends among the nodes, so nothing is left once such edges are dropped; "
@@ -146,7 +153,7 @@ def _nodes(path: Path, roles: Roles, choices: Choices, classes: Sequence[str] | 
     nothing = GivenTable.of(
         {roles.source: np.empty(0, np.int64), roles.target: np.empty(0, np.int64)}, "edges"
     )
-    found = look(GivenFile(path), nothing, roles, choices, classes=classes)
+    found = look(GivenFile(path, choices.csv_format), nothing, roles, choices, classes=classes)
     found.refuse()
     return found
 

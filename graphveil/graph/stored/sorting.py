@@ -19,7 +19,7 @@ import numpy as np
 from graphveil._files import name_in_utf8
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph.stored.writing import SHIFT, Keys, full_disk
-from graphveil.tables.files import CSV, PARQUET, Column, column_names, has_blanks
+from graphveil.tables.files import COMMAS, CSV, PARQUET, Column, CsvFormat, column_names, has_blanks
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,6 +42,7 @@ class EdgeTables:
     memory: str
     threads: int
     scratch: Path
+    csv_format: CsvFormat = COMMAS
 
     def sorted_from(self, row: int) -> Iterator[Keys]:
         """Yield the edges into rows from one on, ascending, repeats among them, loops not.
@@ -121,7 +122,7 @@ class EdgeTables:
 
     def _ends(self, session: duckdb.DuckDBPyConnection, file: Path) -> str:
         """Return the query of the two ends in one file, by its own columns and their kinds."""
-        table = _table_of(file, self._columns(file))
+        table = _table_of(file, self._columns(file), self.csv_format.delimiter)
         kinds = {name: kind for name, kind, *_ in session.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()}
         ends = (
             self._id(name, kinds[name], written=_kind(file) == "csv") for name in (self.source, self.target)
@@ -131,7 +132,7 @@ class EdgeTables:
 
     def _columns(self, file: Path) -> list[str]:
         """Return the names of a file's columns; DuckDB tells none apart that differ in case alone."""
-        names = column_names(file, [self.source, self.target])
+        names = column_names(file, [self.source, self.target], self.csv_format)
         for end in (self.source, self.target):
             if sum(name.lower() == end.lower() for name in names) > 1:
                 raise GraphError(
@@ -217,15 +218,16 @@ def _kind(path: Path) -> str | None:
     return "csv" if path.name.endswith(CSV) else None
 
 
-def _table_of(file: Path, columns: Sequence[str]) -> str:
+def _table_of(file: Path, columns: Sequence[str], delimiter: str) -> str:
     """Return one file as DuckDB reads it: by its name alone, and a CSV by nothing that rows let it guess."""
     path = _quoted(glob.escape(name_in_utf8(file)), "'")
     if _kind(file) == "parquet":
         return f"read_parquet({path}, hive_partitioning = false)"
     kinds = ", ".join(_quoted(name, "'") + ": 'VARCHAR'" for name in columns)
+    mark = _quoted(delimiter, "'")
     return (
         f"read_csv({path}, hive_partitioning = false, auto_detect = false, header = true, skip = 0, "
-        f"delim = ',', quote = '\"', escape = '\"', nullstr = '', columns = {{{kinds}}})"
+        f"delim = {mark}, quote = '\"', escape = '\"', nullstr = '', columns = {{{kinds}}})"
     )
 
 

@@ -17,6 +17,14 @@ def aligned(graph: Graph, trained: Encoding | None) -> Graph:
         GraphError: a column is missing, or became other features than in training.
     """
     own = graph.encoding
+    if own is not None and own.constant and (trained is None or not trained.constant):
+        columns = "" if trained is None else f" ({trained.words()})"
+        raise GraphError(
+            f"the graph has no features, and the model was trained on features{columns}. Give the nodes the "
+            "same columns as in training. No privacy budget was spent."
+        )
+    if trained is not None and trained.constant and own is not None:
+        return graph.replace(x=torch.ones(graph.num_nodes, 1), encoding=trained)
     if own is None or trained is None or _shapes(own) == _shapes(trained):
         return graph
     places, start = dict[str, range](), 0

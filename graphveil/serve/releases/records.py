@@ -11,6 +11,7 @@ from graphveil.serve.refusals import as_bytes, unreadable
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
+    from graphveil.serve.runs import ServedRun
 
 Id = int | str
 _LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
@@ -19,12 +20,12 @@ Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-_LARGEST,
 
 
 class Record(BaseModel):
-    """One node: its id, and its features in the order of the training's columns."""
+    """One node: its id, and its features in the order of the training's columns; none if it had none."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: Identity
-    x: list[Feature]
+    x: list[Feature] | None = None
 
 
 _RECORDS = TypeAdapter(Annotated[list[Record], Field(min_length=1)])
@@ -44,19 +45,22 @@ class NewRecords:
     edges: Sequence[tuple[Id, Id]]
 
     @classmethod
-    def read(cls, records: object, edges: object, *, width: int, directed: bool) -> "NewRecords":
+    def read(cls, records: object, edges: object, *, run: "ServedRun", directed: bool) -> "NewRecords":
         """Read both lists.
 
         Raises:
-            Refusal: they are no records of this width, an id is there twice, or an edge has another end.
+            Refusal: they are no records of the run, an id is there twice, or an edge has another end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
         except ValidationError:
             raise unreadable() from None
-        features = {one.id: one.x for one in found}
+        absent = [1.0] if run.constant else []
+        features = {one.id: one.x or absent for one in found}
         known = all(end in features for pair in pairs for end in pair)
-        if len(features) < len(found) or not known or any(len(one.x) != width for one in found):
+        if len(features) < len(found) or not known or any(len(x) != run.features for x in features.values()):
+            raise unreadable()
+        if run.constant and any(x != [1.0] for x in features.values()):
             raise unreadable()
         if len({type(one) for one in features}) > 1:
             raise unreadable()

@@ -1,0 +1,176 @@
+"""Nodes with an id and a label alone: each way to a graph gives a constant feature, and each method fits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import torch
+
+import graphveil as gv
+from graphveil.errors import GraphError
+from graphveil.graph import open_graph, prepare, read_graph
+from graphveil.tables.encoding import NO_FEATURES
+
+NODES = 120
+COLUMNS: dict[str, Any] = {"id": "user", "label": "team", "source": "a", "target": "b"}
+RNG = np.random.default_rng(0)
+TEAM = np.where(RNG.random(NODES) < 0.6, "red", "blue")
+_PAIRS = RNG.integers(0, NODES, (1600, 2))
+PAIRS = _PAIRS[TEAM[_PAIRS[:, 0]] == TEAM[_PAIRS[:, 1]]]
+IDS = np.array([f"{number:04d}" for number in range(NODES)])
+PEOPLE = pd.DataFrame({"user": IDS, "team": TEAM})
+KNOWS = pd.DataFrame({"a": IDS[PAIRS[:, 0]], "b": IDS[PAIRS[:, 1]]})
+
+
+def from_files(folder: Path, suffix: str) -> gv.Graph:
+    for name, table in (("people", PEOPLE), ("knows", KNOWS)):
+        if suffix == ".csv":
+            table.to_csv(folder / f"{name}.csv", index=False)
+        else:
+            pa.parquet.write_table(
+                pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet"
+            )
+    return read_graph(folder / f"people{suffix}", folder / f"knows{suffix}", **COLUMNS)
+
+
+def prepared(folder: Path) -> gv.Graph:
+    pytest.importorskip("duckdb")
+    from_files(folder, ".csv")
+    prepare(folder / "people.csv", [folder / "knows.csv"], folder / "graph", **COLUMNS)
+    return open_graph(folder / "graph")
+
+
+def from_networkx(_: Path) -> gv.Graph:
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_nodes_from((one, {"team": team}) for one, team in zip(IDS.tolist(), TEAM.tolist(), strict=True))
+    graph.add_edges_from(zip(KNOWS.a, KNOWS.b, strict=True))
+    return gv.Graph.from_networkx(graph, label="team")
+
+
+def data_without_x() -> Any:
+    Data = pytest.importorskip("torch_geometric.data").Data
+
+    classes = torch.from_numpy((TEAM == "red").astype(np.int64))
+    return Data(y=classes, edge_index=torch.from_numpy(PAIRS.T.copy()), num_nodes=NODES)
+
+
+WAYS: dict[str, Callable[[Path], gv.Graph]] = {
+    "csv": lambda folder: from_files(folder, ".csv"),
+    "parquet": lambda folder: from_files(folder, ".parquet"),
+    "prepare": prepared,
+    "pandas": lambda _: gv.Graph.from_frames(PEOPLE, KNOWS, **COLUMNS),
+    "mapping": lambda _: gv.Graph.from_frames(dict(PEOPLE), dict(KNOWS), **COLUMNS),
+    "all dropped": lambda _: gv.Graph.from_frames(
+        PEOPLE.assign(note="x", age=3), KNOWS, drop=["note", "age"], **COLUMNS
+    ),
+    "none chosen": lambda _: gv.Graph.from_frames(PEOPLE.assign(age=3), KNOWS, features=[], **COLUMNS),
+    "networkx": from_networkx,
+    "torch_geometric": lambda _: gv.Graph.from_pyg(data_without_x()),
+    "edges": lambda _: gv.Graph.from_edges(None, TEAM, PAIRS[:, 0], PAIRS[:, 1], directed=False),
+}
+
+
+@pytest.fixture(scope="module")
+def graph() -> gv.Graph:
+    return gv.split(gv.Graph.from_frames(PEOPLE, KNOWS, **COLUMNS), 0.6, 0.1, unit="undirected-edge")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_a_graph_gives_one_constant_feature(way: str, tmp_path: Path) -> None:
+    graph = WAYS[way](tmp_path)
+    assert torch.equal(torch.as_tensor(graph.x), torch.ones(NODES, 1))
+    assert graph.encoding is not None and graph.encoding.constant
+    assert graph.encoding.notes == (NO_FEATURES,)
+    assert "1 for every node" in graph._repr_html_()
+
+
+class Rows(torch.nn.Module):
+    """A module of one's own, which reads rows."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(inputs, classes)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.out(x)
+        return out
+
+
+EDGE = {"unit": "undirected-edge", "epsilon": 2.0, "delta": 1e-6, "seed": 0}
+OWNER = {"unit": "node-owner", "epsilon": 8.0, "delta": 1e-5, "seed": 0}
+TOLD = {"unit": "node-features", "eps_x": 2.0, "eps_y": 2.0, "seed": 0}
+METHODS: dict[str, Callable[[], Any]] = {
+    "classcode": lambda: gv.ClassCode(**EDGE),
+    "gap": lambda: gv.GAP(**EDGE, epochs=3, encoder_epochs=3),
+    "mlp": lambda: gv.MLP(unit="none", seed=0, epochs=5, tuned=False),
+    "spectral": lambda: gv.METHODS["spectral"](**EDGE),
+    "gcn": lambda: gv.GCN(unit="none", seed=0, epochs=3),
+    "sage": lambda: gv.SAGE(unit="none", seed=0, epochs=3),
+    "gat": lambda: gv.GAT(unit="none", seed=0, epochs=3),
+    "classcode of owners": lambda: gv.ClassCode(**OWNER, degree_budget=4),
+    "gap of owners": lambda: gv.GAP(**OWNER, degree_budget=4, epochs=2, encoder_epochs=2),
+    "mlp of owners": lambda: gv.MLP(**OWNER, epochs=2),
+    "gnn of owners": lambda: gv.PrivateGNN(**OWNER, module=Rows, degree_budget=4, epochs=2),
+    "label-posterior": lambda: gv.LabelPosterior(unit="node-features", eps_y=2.0, seed=0),
+    "lpgnn": lambda: gv.LPGNN(**TOLD, epochs=3),
+    "simgat": lambda: gv.SimGAT(**TOLD, epochs=3),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_fits_and_predicts_without_features(name: str, graph: gv.Graph) -> None:
+    unit = METHODS[name]().unit
+    own = graph if unit == "undirected-edge" else gv.split(graph, 0.6, 0.1, unit=unit)
+    model = METHODS[name]().fit(own)
+    predicted = model.predict(own)
+    assert len(predicted) == NODES
+    if name == "mlp":
+        assert set(predicted.tolist()) == {int(torch.bincount(graph.y).argmax())}
+    if name == "classcode":
+        assert model.score(own) > 0.85  # all of it from edges
+
+
+def test_data_without_features_is_fitted_as_it_comes() -> None:
+    data = data_without_x()
+    order = torch.from_numpy(np.random.default_rng(1).permutation(NODES))
+    data.train_mask, data.val_mask, data.test_mask = order[:70], order[70:85], order[85:]
+    model = gv.ClassCode(**EDGE).fit(data)
+    assert model.score(data) > 0.8
+
+
+def frames(**more: object) -> gv.Graph:
+    return gv.Graph.from_frames(PEOPLE.assign(**more), KNOWS, **COLUMNS)
+
+
+def test_a_release_predicts_with_and_without_other_columns(graph: gv.Graph, tmp_path: Path) -> None:
+    METHODS["gap"]().fit(graph).save(tmp_path / "release")
+    said = [
+        gv.load_model(tmp_path / "release").predict_proba(other, accept_price=True)
+        for other in (frames(), frames(age=np.arange(NODES)))  # the second has a column that training lacked
+    ]
+    assert all(one.shape == (NODES, 2) for one in said)
+    assert gv.load_model(tmp_path / "release").encoding_.constant  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked"),
+    [
+        (lambda: frames(age=np.arange(NODES) % 7), frames),
+        (lambda: frames(age=np.arange(NODES) % 7), lambda: WAYS["torch_geometric"](Path())),
+        (lambda: gv.Graph.from_edges(np.ones((NODES, 1)), TEAM, *PAIRS.T, directed=False), frames),
+        (lambda: gv.Graph.from_edges(np.eye(NODES), TEAM, *PAIRS.T, directed=False), frames),
+    ],
+)
+def test_a_model_with_features_refuses_a_graph_without(
+    trained: Callable[[], gv.Graph], asked: Callable[[], gv.Graph]
+) -> None:
+    own = gv.split(trained(), 0.6, 0.1, unit="undirected-edge")
+    model = gv.GAP(**EDGE, epochs=1, encoder_epochs=1).fit(own)
+    with pytest.raises(GraphError, match="the graph has no features, and the model was trained on features"):
+        model.predict(asked(), accept_price=True)
