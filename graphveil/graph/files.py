@@ -273,4 +273,4 @@ def _positions(
         difference = differs_in(pc.unique(ids.filter(pc.is_null(positions))).drop_null(), node_ids)
         how = f" (some differ only in {difference}: write both tables alike)" if difference else ""
         raise GraphError(f"column {name!r} {whose}{how}")
-    return np.asarray(positions.to_numpy(zero_copy_only=False))
+    return np.array(positions.to_numpy(zero_copy_only=False))  # a copy: what Arrow holds is read-only

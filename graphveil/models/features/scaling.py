@@ -3,7 +3,8 @@
 Where features are public (edge units, or no unit), each column of large values is centered by its median and
 divided by a robust spread of the training graph. Where records are protected nothing may be read from the
 data for free. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
-Every other value beyond ``BOUND`` is compressed by one function that depends on no data.
+Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own record,
+so that it does not dominate the record. No other record is read.
 """
 
 import math
@@ -19,13 +20,14 @@ from torch import Tensor
 
 from graphveil.errors import ConfigError, GraphError
 from graphveil.graph import Features, Graph
-from graphveil.graph.features import columns_beyond
+from graphveil.graph.features import Sparse, columns_beyond
 
 FeatureScalingMode = Literal["auto", "none"]
 MODES: tuple[FeatureScalingMode, ...] = ("auto", "none")
 SANE = 10.0  # columns whose values all lie within this keep them
 LIMIT = 2.0  # scaled values are clipped here
 BOUND = 3.0  # under units that protect records: values within this are kept, larger ones are compressed
+_LEAST = 1.0  # from here on compressed values grow, where a record's own values are smaller
 _GROWTH = 0.05  # by which a compressed value grows per power of ten
 _SHOWN = 6  # columns that a plan names
 _KEPT_CENTER, _KEPT_SPREAD = 3.0, (0.1, 3.0)  # of a column that only has outliers, which are clipped at SANE
@@ -63,7 +65,7 @@ class FeatureScaling:
 
     Args:
         columns: the columns with numbers of their own.
-        bound: all other values beyond it are compressed; None leaves them as they are.
+        bound: all other values beyond it are compressed, each record's by its own; None leaves them.
 
     >>> salaries = torch.tensor([[1.0, 52_000.0], [0.0, 48_000.0], [1.0, 50_000.0], [0.0, 50_000.0]])
     >>> scaling = FeatureScaling.fitted(salaries)
@@ -101,18 +103,18 @@ class FeatureScaling:
         if isinstance(x, Tensor):
             if not known and not (self.bound is not None and x.numel() and _largest(x) > self.bound):
                 return x
-            dense = x.clone() if self.bound is None else compressed(x, self.bound)
+            dense = x.clone()
             for one in known:
                 dense[:, one.column] = torch.from_numpy(one.of(x[:, one.column].numpy()))
-            return dense
+            return dense if self.bound is None else compressed(dense, self.bound)
         if not known and (self.bound is None or not x.nnz or np.abs(x.data).max() <= self.bound):
             return x
-        stored = torch.from_numpy(x.data)
-        data = (stored.clone() if self.bound is None else compressed(stored, self.bound)).numpy()
+        data = x.data.copy()
         for one in known:
             places = x.indices == one.column
             data[places] = one.of(x.data[places])
-        return sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
+        scaled: Sparse = sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
+        return scaled if self.bound is None else compressed(scaled, self.bound)
 
     def graph(self, graph: Graph) -> Graph:
         """Return a graph with scaled features; the same object if they do not change."""
@@ -142,21 +144,40 @@ class FeatureScaling:
         if self.bound is not None:
             rest = "all other values" if ranged else "values"
             parts.append(
-                f"{rest} beyond {self.bound:g} compressed by a function that depends on no data "
+                f"{rest} beyond {self.bound:g} compressed, each record by its own values alone "
                 "(set feature_range for columns of large values)"
             )
         return "; ".join(parts)
 
 
-def compressed(x: Tensor, bound: float) -> Tensor:
-    """Return values within the bound as they are; beyond it they grow by a small step per power of ten.
+def compressed(x: Features, bound: float) -> Features:
+    """Return features in which values beyond the bound have about the size of the others in their own row.
 
-    >>> compressed(torch.tensor([-2.0, 3.0, 3e10]), 3.0)
-    tensor([-2.0000,  3.0000,  3.5000])
+    That is the largest one within the bound, at least 1, and a small step more per power of ten.
+
+    >>> compressed(torch.tensor([[0.0, 1.0, -3e5], [-2.0, 3.0, 3e10]]), 3.0)
+    tensor([[ 0.0000,  1.0000, -1.2500],
+            [-2.0000,  3.0000,  3.5000]])
     """
-    size = x.abs()
-    beyond = bound + _GROWTH * torch.log10(size.clamp_min(bound) / bound)
-    return torch.where(size <= bound, x, x.sign() * beyond)
+    if isinstance(x, Tensor):
+        return _compressed(x, _own_size(x, bound).amax(dim=1, keepdim=True), bound)
+    stored = torch.from_numpy(x.data)
+    own = sparse.csr_array((_own_size(stored, bound).numpy(), x.indices, x.indptr), shape=x.shape)
+    largest = torch.from_numpy(np.repeat(own.max(axis=1).toarray().ravel(), np.diff(x.indptr)))
+    data = _compressed(stored, largest, bound).numpy()
+    return sparse.csr_array((data, x.indices, x.indptr), shape=x.shape)
+
+
+def _own_size(values: Tensor, bound: float) -> Tensor:
+    """Return the sizes of values within the bound, 0 for larger ones."""
+    size = values.abs()
+    return torch.where(size <= bound, size, 0.0)
+
+
+def _compressed(values: Tensor, largest: Tensor, bound: float) -> Tensor:
+    size = values.abs()
+    beyond = largest.clamp_min(_LEAST) + _GROWTH * torch.log10(size.clamp_min(bound) / bound)
+    return torch.where(size <= bound, values, values.sign() * beyond)
 
 
 def parse_range(text: str) -> dict[str, Range]:

@@ -92,6 +92,48 @@ def test_scaling_of_records_reads_no_record():
     assert torch.equal(scaling.apply(other)[:1], one)  # the record of no other node has a part in it
 
 
+def binary(extra=None, *, as_sparse):
+    """Records of few ones among many columns, as of words or of answers to questions."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 4, 3000)
+    x = (rng.random((len(y), 160)) < np.where(np.arange(160) % 4 == y[:, None], 0.05, 0.02)).astype(
+        np.float32
+    )
+    x = x if extra is None else np.column_stack([x, extra(rng, len(y))]).astype(np.float32)
+    x = sparse.csr_array(x) if as_sparse else torch.from_numpy(x)
+    return gv.split(gv.Graph.from_edges(x, y, [0], [1], directed=False), 0.6, 0.1, unit="node-owner")
+
+
+EXTRA = {
+    "money": lambda rng, n: rng.lognormal(12, 1, n),
+    "three of money": lambda rng, n: rng.lognormal(12, 1, (n, 3)),
+    "customer number": lambda rng, n: rng.integers(10**9, 10**10, n),
+    "Unix milliseconds": lambda rng, n: 1.7e12 + rng.integers(0, 3e10, n),
+    "both signs": lambda rng, n: rng.normal(size=n) * 1e5,
+}
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("column", EXTRA)
+def test_a_large_column_does_not_dominate_records_of_few_ones(column, as_sparse):
+    def score(graph):
+        models = [gv.MLP(unit="node-owner", epsilon=4.0, seed=s, unsafe_noise_seed=s) for s in SEEDS]
+        return np.mean([model.fit(graph).score(graph) for model in models])
+
+    assert score(binary(EXTRA[column], as_sparse=as_sparse)) > score(binary(as_sparse=as_sparse)) - 0.04
+
+
+@pytest.mark.parametrize("column", EXTRA)
+def test_dense_and_sparse_records_are_compressed_alike_and_each_by_itself(column):
+    dense, rows = (binary(EXTRA[column], as_sparse=kind).x for kind in (False, True))
+    scaling = FeatureScaling.public(dense)
+    scaled = scaling.apply(dense)
+    assert torch.equal(torch.from_numpy(scaling.apply(rows).toarray()), scaled)
+    assert float(scaled.abs().max()) < 2
+    for one in range(20):
+        assert torch.equal(scaling.apply(dense[one : one + 1])[0], scaled[one])
+
+
 @pytest.mark.parametrize("unit", ["node-owner", "node-promise"])
 def test_models_on_records_scale_by_public_constants_alone(unit):
     extra = {"assured_max_degree": 100} if unit == "node-promise" else {}
