@@ -69,8 +69,59 @@ def test_the_command_that_check_prints_trains_and_no_id_is_lost(invoke: Invoke, 
         assert len(joined) == PEOPLE and set(joined.prediction) == {"north", "south"}
         known = joined[joined.team.isin(["north", "south"])]
         assert (known.prediction == known.team).mean() > 0.5
+    scaled = re.search(r"scaling\s+(.*?) by median", " ".join((trained.out + trained.err).split()))
+    assert scaled is not None and set(scaled[1].split(", ")) == {"income", "signup"}
     free = invoke("check", *tables, "--source", "from", "--target", "to", *words[words.index("--drop") :])
     assert free.code == 0, free.out
+    notes = " ".join(free.out.split())
+    assert f"Scaling: {scaled[1]} by median and spread, outliers clipped" in notes  # as the plan says
+
+
+def test_awkward_columns_cost_the_baseline_nothing(invoke: Invoke, tmp_path: Path) -> None:
+    people, (x, team) = 3000, _signal(3000)
+    rng = np.random.default_rng(2)
+    ids = [f"{number:06d}" for number in range(people)]
+    plain = {"person": ids, "team": np.array(["north", "south", "west"])[team], **x}
+    money = rng.lognormal(12, 1, people).round(2).astype(str)
+    money[::19] = "NULL"
+    awkward = plain | {
+        "money": money,
+        "signup": [f"20{10 + n % 14}-0{1 + n % 9}-1{n % 9}" for n in range(people)],
+        "country": "DE",
+        "notes": "",
+    }
+    lost = np.arange(people) % 10 == 0
+    labels = np.where(lost, np.array(["NULL", "N/A"])[np.arange(people) % 20 // 10], plain["team"])
+    ends = rng.integers(0, people, (2, 6000))
+    pd.DataFrame({"from": np.array(ids)[ends[0]], "to": np.array(ids)[ends[1]]}).to_csv(
+        "knows.csv", index=False
+    )
+    found = {}
+    for name, columns in (("plain", plain), ("awkward", awkward)):
+        pd.DataFrame({**columns, "team": labels}).to_csv(f"{name}.csv", index=False)
+        tables = ["--nodes", f"{name}.csv", "--edges", "knows.csv", "--id", "person", "--label", "team"]
+        words = shlex.split(invoke("check", *tables, "--json").json["command"])
+        quick = ["--set", "distil=false", "--seed", 0]
+        trained = invoke(*words[1:], "--out", name, *quick, "--json")
+        assert trained.code == 0, trained.err
+        found[name] = trained.json["mlp_test_accuracy"]["mean"]
+        assert invoke("predict", name, "--out", f"{name}_out.csv").code == 0
+        joined = pd.read_csv(f"{name}.csv", dtype=str).merge(
+            pd.read_csv(f"{name}_out.csv", dtype={"node": str}),
+            left_on="person",
+            right_on="node",
+            validate="one_to_one",
+        )
+        assert len(joined) == people and set(joined.prediction) == {"north", "south", "west"}
+    assert found["plain"] > 0.6
+    assert abs(found["awkward"] - found["plain"]) < 0.02, found
+
+
+def _signal(people: int) -> tuple[dict[str, object], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    """Return three columns that tell a class, and the classes."""
+    rng = np.random.default_rng(1)
+    team = rng.integers(0, 3, people)
+    return {f"x{k}": (rng.normal(size=people) + 3.0 * (team == k)).round(3) for k in range(3)}, team
 
 
 def test_the_trained_words_for_missing_values_hold_in_predict(invoke: Invoke, ids: list[str]) -> None:

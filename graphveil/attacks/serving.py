@@ -2,9 +2,11 @@
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 
 from graphveil._random import PublicStreams
@@ -15,6 +17,7 @@ from graphveil.attacks.ranking import Floats
 from graphveil.graph import Adjacency, Graph
 from graphveil.graph.domain import Domain
 from graphveil.models.base import Estimator
+from graphveil.models.features.scaling import FeatureScaling
 from graphveil.models.full_graph import TrainedFullGraph
 from graphveil.models.perturbed import TrainedPerturbed
 from graphveil.models.session import Session
@@ -53,7 +56,8 @@ class Served:
 def served(model: Estimator, graph: Graph) -> Served:
     """Return how a fitted model answers about the graph that it was fitted on.
 
-    A network over edges is asked in float64, in evaluation mode.
+    A network over edges is asked in float64, in evaluation mode. Features are sent as they are, and scaled as
+    the model's own predictions scale them.
 
     >>> import graphveil as gv
     >>> graph = gv.load_dataset("synthetic/tiny")
@@ -67,12 +71,17 @@ def served(model: Estimator, graph: Graph) -> Served:
     if isinstance(trained, TrainedFullGraph):
         noisy = isinstance(trained, TrainedPerturbed)
         edges = released_adjacency(fitted.released["graph"], graph) if noisy else graph.adjacency
-        predict = network_predict(trained.network, edges)
+        answered = network_predict(trained.network, edges)
+
+        def predict(x: Matrix) -> Floats:
+            return answered(_scaled(fitted.scaling, x))
+
         return Served(predict, RELEASED_GRAPH if noisy else EXACT, proba, {})
     if isinstance(model.protected_unit, NoUnit) and fitted.method.reads_edges:
 
         def recomputed(x: Matrix) -> Floats:
-            asked = graph.replace(x=x if is_sparse(x) else torch.from_numpy(np.asarray(x)))
+            sent = _scaled(fitted.scaling, x)
+            asked = graph.replace(x=sent if is_sparse(sent) else torch.from_numpy(np.asarray(sent)))
             session = Session(streams=PublicStreams(fitted.method.terms.seed))
             return trained.answer(asked, session, None).proba.to(torch.float64).numpy()
 
@@ -98,6 +107,14 @@ def network_predict(network: nn.Module, adjacency: Adjacency) -> Predict:
         return logits.softmax(dim=1).numpy()
 
     return predict
+
+
+def _scaled(scaling: FeatureScaling, x: Matrix) -> Matrix:
+    """Return features as the networks of a fitted model read them, in their own precision."""
+    if is_sparse(x):
+        return scaling.apply(sparse.csr_array(x))
+    scaled: Any = scaling.apply(torch.from_numpy(np.asarray(x)))
+    return np.asarray(scaled.numpy())
 
 
 def _one_per_node(rows: dict[str, Floats], graph: Graph) -> dict[str, Floats]:

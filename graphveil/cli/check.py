@@ -70,7 +70,20 @@ def check(tables: Tables, columns: Columns, unit: options.Unit = None, json: opt
         words += ["--node-ids", str(tables.node_ids)] if tables.node_ids else []
         command = passing_command(words, (found.suggestion or choices).flags())
     notes = Encoding(rules=found.rules, like_ids=tuple(found.like_ids)).notes
+    if not problems and (scaled := _scaled(found, private=(unit or "").startswith("node-"))):
+        notes = (*notes, f"Scaling: {scaled}.")
     _show(screen, found.columns, guessed, problems, notes, command)
+
+
+def _scaled(found: "Look", *, private: bool) -> str:
+    """Return which columns a fit scales, as the plan says it."""
+    import torch
+
+    from graphveil.models.features.scaling import FeatureScaling
+
+    x = torch.from_numpy(found.matrix())
+    names = [rule.name for rule in found.rules for _ in range(rule.columns)]
+    return (FeatureScaling.public if private else FeatureScaling.fitted)(x).words(names)
 
 
 def _split_problems(found: "Look", unit: str) -> list[str]:

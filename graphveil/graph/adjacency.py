@@ -172,8 +172,8 @@ class Adjacency:
             num_nodes: the number of nodes N.
             directed: whether ``u -> v`` says nothing about ``v -> u``.
             edge_set: the identity to carry; by default a new one.
-            weight: a weight of at least 0 for each edge, if edges have any. Those of repeats add up; of an
-                undirected edge listed in both directions the larger one counts; weight zero is no edge.
+            weight: a weight of at least 0 for each edge, if edges have any. Of an edge that is listed several
+                times, or in both directions if it is undirected, the largest counts; weight zero is no edge.
             max_weight: the public bound that larger weights are cut to.
 
         Raises:
@@ -184,7 +184,7 @@ class Adjacency:
         ...     [0, 0, 2], [1, 1, 1], num_nodes=3, directed=True, weight=[1.0, 0.5, 9.0], max_weight=2.0
         ... )
         >>> edges.indices, edges.weights
-        (tensor([0, 2], dtype=torch.int32), tensor([0.7500, 1.0000]))
+        (tensor([0, 2], dtype=torch.int32), tensor([0.5000, 1.0000]))
         """
         _check_num_nodes(num_nodes)
         tail, head = _node_ids(source, num_nodes), _node_ids(target, num_nodes)

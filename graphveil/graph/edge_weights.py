@@ -56,14 +56,16 @@ def weighted_rows(
 ) -> Weighted:
     """Return the matrix of weights as shares of ``max_weight``: rows = targets, ascending columns = sources.
 
-    Weights of repeated edges add up, and what passes ``max_weight`` is cut. An undirected edge that is listed
-    in both directions has the larger of the two, in both. An edge of weight zero is no edge.
+    An edge that is listed several times counts once, with its largest weight; an undirected one has that in
+    both directions, whichever is listed. What passes ``max_weight`` is cut. Weight zero is no edge.
     """
-    # In float64, because float32 would make sums of repeats depend on the order in which they are listed.
-    listed = sparse.coo_array((weight, (head, tail)), shape=(num_nodes, num_nodes))
-    matrix: Any = listed.tocsr()  # which adds repeats up
+    # Not the sum, so that how often an edge is listed changes neither its count nor its weight.
+    order = np.lexsort((weight, tail, head))
+    tail, head, weight = tail[order], head[order], weight[order]
+    last = np.append((np.diff(head) != 0) | (np.diff(tail) != 0), np.ones(min(1, len(head)), dtype=bool))
+    listed = sparse.coo_array((weight[last], (head[last], tail[last])), shape=(num_nodes, num_nodes))
+    matrix: Any = listed.tocsr()
     if not directed:
-        # The larger one, and not the sum: most files list a friendship in both directions, with one weight.
         matrix = matrix.maximum(matrix.T.tocsr())
     # Shares of the bound, so that every row of a hop has the same bound, 1, whatever unit weights are in.
     matrix.data = np.minimum(matrix.data, max_weight) / max_weight

@@ -227,7 +227,13 @@ def _delimiter(given: object) -> str:
 def _names(given: Named, what: str = "columns") -> tuple[str, ...]:
     """Return names from a list of them, or from a text with commas."""
     if isinstance(given, str):
-        return tuple(name for part in given.split(",") if (name := part.strip()))
+        found = tuple(name for part in given.split(",") if (name := part.strip()))
+        if not found and given.strip():
+            raise ConfigError(
+                f"{what}={given!r} (--{what.replace('_', '-')}) is a list of empty items. Write a,b,c, or "
+                "leave it out."
+            )
+        return found
     names = tuple(given) if isinstance(given, Iterable) else (None,)
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{what} must be text with commas, or a list of text; got {type(given).__name__}")

@@ -60,6 +60,21 @@ def test_differences_are_the_derivative(cls: Any, packed: bool) -> None:
     assert np.array_equal(exact == 0, found == 0)  # beyond two hops nothing arrives, to the last bit
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("cls", [gv.GCN, gv.SAGE, gv.GAT, gv.GAP])
+def test_what_is_sent_is_scaled_as_the_model_scales_it(cls: Any, packed: bool) -> None:
+    money = torch.from_numpy(
+        np.random.default_rng(0).lognormal(12, 1, (TINY.num_nodes, 1)).astype(np.float32)
+    )
+    x = torch.cat([TINY.x, money], dim=1)
+    graph = TINY.replace(x=sparse.csr_array(x.numpy()) if packed else x)
+    model = fitted(cls, graph)
+    answers = served(model, graph)
+    found = answers.predict(features_of(graph))
+    assert np.allclose(found, model.predict_proba(graph).numpy(), atol=1e-4)
+    assert np.allclose(found, answers.proba, atol=1e-4)
+
+
 def test_nothing_arrives_beyond_the_layers() -> None:
     graph = gv.Graph.from_edges(torch.rand(5, 3) + 0.1, [0, 1, 0, 1, 0], *PATH.edge_index(), directed=False)
     parts = torch.tensor([0, 1, 2, 3, 0])

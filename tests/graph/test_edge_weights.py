@@ -22,7 +22,7 @@ def weighted(directed: bool = False) -> Graph:
     )
 
 
-def test_weights_are_cut_to_the_range_and_repeats_add_up_first() -> None:
+def test_weights_are_cut_to_the_range_and_the_largest_of_repeats_counts() -> None:
     edges = Adjacency.from_edges(
         [0, 0, 1, 2, 2],
         [1, 1, 0, 2, 0],
@@ -31,8 +31,33 @@ def test_weights_are_cut_to_the_range_and_repeats_add_up_first() -> None:
         weight=[1.5, 1.0, 3.0, 7.0, 9.0],
         max_weight=5.0,
     )
-    assert entries(edges) == {(0, 1): 2.5, (1, 0): 3.0, (2, 0): 5.0}
+    assert entries(edges) == {(0, 1): 1.5, (1, 0): 3.0, (2, 0): 5.0}
     assert edges.weights.dtype == torch.float32
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_how_often_and_in_which_order_edges_are_listed_changes_nothing(directed: bool) -> None:
+    rng = np.random.default_rng(0)
+    ends, weight = rng.integers(0, 12, (2, 40)), rng.random(40) * 3
+    order = rng.permutation(np.concatenate([np.arange(40), rng.integers(0, 40, 200)]))
+    listed = weight[order] * np.where(rng.random(len(order)) < 0.5, 1, 0.5)
+    listed[np.unique(order, return_index=True)[1]] = weight  # each edge has its own weight at least once
+    once, often = (
+        Adjacency.from_edges(*ends[:, at], num_nodes=12, directed=directed, weight=w, max_weight=2.0)
+        for at, w in ((np.arange(40), weight), (order, listed))
+    )
+    assert entries(once) == entries(often)
+    assert all(0 < one <= 2 for one in entries(often).values())
+    plain = Adjacency.from_edges(*ends[:, order], num_nodes=12, directed=directed)
+    assert torch.equal(plain.indices, often.indices)  # count and weight agree
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 50])
+def test_a_repeated_edge_keeps_its_weight(repeats: int) -> None:
+    edges = Adjacency.from_edges(
+        [0] * repeats, [1] * repeats, num_nodes=2, directed=True, weight=[0.25] * repeats, max_weight=1.0
+    )
+    assert edges.weights is not None and edges.weights.tolist() == [0.25]
 
 
 def test_an_undirected_edge_has_one_weight_however_it_is_listed() -> None:

@@ -47,7 +47,7 @@ class SurveyBuilder:
         """
         from graphveil.collect import Survey
 
-        columns, names = _items(self.columns), _items(self.classes)
+        columns, names = _items("--columns", self.columns), _items("--classes", self.classes)
         if columns and self.dim is not None:
             raise ConfigError("--columns says how many features there are; drop --dim")
         dim = len(columns) or self.dim
@@ -90,13 +90,16 @@ class SurveyBuilder:
 _ENDS = float | tuple[float, ...]
 
 
-def _items(text: str | None) -> tuple[str, ...]:
-    """Return the items of a comma-separated list.
+def _items(flag: str, text: str | None) -> tuple[str, ...]:
+    """Return the items of a comma-separated list, none of which is empty.
 
-    >>> _items("red, blue")
+    >>> _items("--classes", "red, blue")
     ('red', 'blue')
     """
-    return () if text is None else tuple(item.strip() for item in text.split(","))
+    found = () if text is None else tuple(item.strip() for item in text.split(","))
+    if "" in found:
+        raise ConfigError(f"{flag} {text!r} has an empty item. Write a list without empty items, a,b,c.")
+    return found
 
 
 def _like(end: Any, other: Any) -> Any:

@@ -3,8 +3,8 @@
 Where features are public (edge units, or no unit), each column of large values is centered by its median and
 divided by a robust spread of the training graph. Where records are protected nothing may be read from the
 data for free. There, a column with a public range (``feature_range``) is mapped to [-1, 1].
-Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own record,
-so that it does not dominate the record. No other record is read.
+Every other value beyond ``BOUND`` is compressed to little more than the largest other value of its own
+record, so that it does not dominate the record. No other record is read.
 """
 
 import math
@@ -53,10 +53,10 @@ class ScaledColumn:
     high: float
     public: bool = False
 
-    def of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the scaled values."""
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the scaled values, in the same type."""
         scaled = (values.astype(np.float64) - self.center) / self.scale
-        return np.clip(scaled, self.low, self.high).astype(np.float32)
+        return np.clip(scaled, self.low, self.high).astype(values.dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
