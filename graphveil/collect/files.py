@@ -253,7 +253,9 @@ def _bytes(text: str | None) -> bytes:
 def _features(table: Table, columns: Sequence[str], dim: int) -> Single:
     features = tables.matrix(table, columns)
     if features.shape[1] != dim:
-        raise GraphError(f"the table has {features.shape[1]} features, and the survey asks for {dim}")
+        raise GraphError(
+            f"the table has {counted(features.shape[1], 'feature')}, and the survey asks for {dim}"
+        )
     return features
 
 

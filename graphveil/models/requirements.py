@@ -21,7 +21,7 @@ from graphveil.privacy import (
     UndirectedEdge,
     Unit,
 )
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.tables.parts import LONE, refusal
 
@@ -170,8 +170,8 @@ def check_features(graph: Graph, features: int) -> None:
     """Refuse a graph whose rows the fitted networks cannot read."""
     if graph.num_features != features:
         raise GraphError(
-            f"the graph has {graph.num_features} features and the model was trained on {features}; give it "
-            "the same columns"
+            f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features}; "
+            "give it the same columns"
         )
 
 

@@ -63,14 +63,14 @@ class ColumnRule:
         """Return what the column becomes, for plans; no value of it."""
         how = {
             "number": "a number",
-            "list": f"{self.width} numbers",
+            "list": f"{self.width} number{'s' * (self.width != 1)}",
             "bool": "0 or 1",
             "date": "years since 2000",
             "duration": "days",
             "constant": "1 for every node, since no column is a feature",
             "category": f"{self.places} hashed places"
             if self.places
-            else f"{len(self.values or ())} categories",
+            else f"{len(self.values or ())} {'category' if len(self.values or ()) == 1 else 'categories'}",
         }[self.kind]
         if self.kind in ("category", "constant"):
             return how + (" (as in the table)" if self.fitted else "")

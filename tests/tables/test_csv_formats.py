@@ -215,3 +215,22 @@ def test_other_tables_of_a_command_have_the_format_too(invoke: Invoke) -> None:
     told = ["--set", "eps_x=inf", "--epsilon", 2]
     plan = invoke("train", "heterorr", *tables, *how, *slots, *told, "--dry-run")
     assert plan.code == 0, plan.err
+
+
+@pytest.mark.parametrize("option", ["features", "drop", "categories", "null_values"])
+@pytest.mark.parametrize("text", [",", " , ,"])
+def test_a_list_of_commas_alone_is_refused(invoke: Invoke, option: str, text: str) -> None:
+    with pytest.raises(ConfigError, match="is a list of empty items"):
+        Choices.of(**{option: text})
+    written(Path())
+    flag = f"--{option.replace('_', '-')}"
+    answer = invoke("check", "--nodes", "nodes.csv", "--edges", "edges.csv", *FLAGS, flag, text)
+    assert answer.code == 2 and flag in answer.err
+
+
+@pytest.mark.parametrize("flag", ["--columns", "--classes"])
+@pytest.mark.parametrize("text", [",", "a,,b", ""])
+def test_a_survey_refuses_empty_items(invoke: Invoke, flag: str, text: str) -> None:
+    budget = ["--eps-x", 1] if flag == "--columns" else ["--eps-y", 1]
+    answer = invoke("collect", "survey", flag, text, *budget, "--out", "survey.json")
+    assert answer.code == 2 and f"{flag} {text!r} has an empty item" in " ".join(answer.err.split())
