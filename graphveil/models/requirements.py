@@ -170,8 +170,8 @@ def check_features(graph: Graph, features: int) -> None:
     """Refuse a graph whose rows the fitted networks cannot read."""
     if graph.num_features != features:
         raise GraphError(
-            f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features}; "
-            "give it the same columns"
+            f"the graph has {counted(graph.num_features, 'feature')} and the model was trained on {features};"
+            " give it the same columns"
         )
 
 
