@@ -1,36 +1,96 @@
 """Sentences that once misled readers, and the numbers that their corrections state."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 from command import Invoke
+from prose import ROOT, Prose, pages, sources
 
+import graphveil as gv
 from graphveil.artifacts import cards
 from graphveil.experiment.finished_run import FinishedRun
 from graphveil.privacy import Gaussian, Guarantee, NodeOwner, UndirectedEdge
 
-ROOT = Path(__file__).parents[1]
 MISLEADING = (
     "any computing power",
     "know exactly what the result gives away",
     "say in plain words what the result gives away",
     "the claim is the larger one",
     "cannot make a release, whatever it is asked",
+    "server that cannot release",
     "no interval can be given",
     "numbers that anybody may see",
     "the chance of an exception",
+    "half a minute later",
+    "release(s) recorded in the ledger",
 )
 
 
+@pytest.fixture(scope="module")
+def everything() -> list[Prose]:
+    return [*pages(), *sources()]
+
+
 @pytest.mark.parametrize("sentence", MISLEADING)
-def test_no_page_or_source_repeats_a_misleading_sentence(sentence: str) -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/start").rglob("*.md")]
-    found = [
-        str(path.relative_to(ROOT))
-        for path in (*pages, *(ROOT / "graphveil").rglob("*.py"))
-        if sentence in " ".join(path.read_text().split())
-    ]
-    assert not found
+def test_no_page_or_source_repeats_a_misleading_sentence(sentence: str, everything: list[Prose]) -> None:
+    assert not sorted({one.path for one in everything if sentence in one.text.lower()})
+
+
+def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> None:
+    found = {one.path for one in everything}
+    assert found >= {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {"README.md", "CHANGELOG.md", "docs/tutorials/engineer.ipynb"} <= found
+    assert {one.kind for one in everything} == {"page", "docstring", "string"}
+
+
+# -- 4: equal epsilon is no equal attack bound ---------------------------------------------------------------
+
+COMPARED = (  # every page that shows ClassCode and GAP at equal epsilon
+    "README.md",
+    "docs/index.md",
+    "docs/methods.md",
+    "docs/reproduce.md",
+    "docs/topology.md",
+    "docs/topology-tables.md",
+    "docs/weights.md",
+    "docs/results/graphveil-frontier.strict.md",
+)
+
+
+def bound(method: str, epsilon: float) -> str:
+    noise = gv.calibrate(method, "undirected-edge", epsilon=epsilon, delta=1e-7)
+    return cards.percent_up(noise.tpr_at_1pct_fpr)
+
+
+@pytest.mark.parametrize("page", COMPARED)
+def test_a_comparison_at_equal_epsilon_states_both_attack_bounds(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    classcode, gap = f"{bound('classcode', 1.0)} %", f"{bound('gap', 1.0)} %"
+    start = text.index("equal attack bound") if "equal attack bound" in text else text.index("attack bound")
+    around = text[max(0, start - 500) : start + 500]
+    assert "maximum TPR at 1 % FPR" in around
+    assert classcode in around and gap in around
+    assert "epsilon 1" in around or "ε = 1" in around
+
+
+def test_every_page_with_the_figure_states_the_attack_bounds(everything: list[Prose]) -> None:
+    shown = {one.path for one in everything if one.kind == "page" and "pictures/frontier.svg)" in one.text}
+    assert shown and shown <= set(COMPARED)
+
+
+def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
+    assert float(bound("classcode", 0.5)) <= float(bound("gap", 1.0))
+    spec = importlib.util.spec_from_file_location("draw", ROOT / "docs/pictures/draw.py")
+    assert spec is not None and spec.loader is not None
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    (_, *classcode), gap = draw.frontier_cells()
+    at = dict(zip(draw.EPSILONS, zip(classcode, gap, strict=True), strict=True))
+    for page in ("README.md", "docs/index.md", "docs/methods.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert f"epsilon 0.5 ({bound('classcode', 0.5)} %) it has {at[0.5][0][0]} %" in text
+        assert f"{at[1.0][1][0]} %" in text
 
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), NodeOwner()])
