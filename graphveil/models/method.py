@@ -171,7 +171,7 @@ class Method(ABC):
             terms.unit,
             Composed(()) if plan is None else plan.event,
             delta=delta,
-            releases=0 if plan is None else len(plan.queries),
+            releases=0 if plan is None else 1,
             slack=0.0 if plan is None else plan.slack,
             mode=terms.mode,
             deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,

@@ -232,7 +232,7 @@ def _guarantee(terms: Terms, plan: ReleasePlan, graph: Graph) -> Guarantee:
         terms.unit,
         plan.event,
         delta=plan.delta,
-        releases=len(plan.queries),
+        releases=1,
         slack=plan.slack,
         deviations=(*seeded, *graph.deviations),
         notes=notes_on(terms, graph),

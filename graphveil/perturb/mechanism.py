@@ -135,7 +135,7 @@ class GraphMechanism(ABC):
             unit,
             plan.event,
             delta=plan.delta,
-            releases=len(plan.queries),
+            releases=1,
             mode=self.mode,
             deviations=(*self.deviations(domain), *graph.deviations, *((SEEDED,) if seeded else ())),
             notes=tuple(note for note in graph.notes if about_edges(note)),

@@ -111,7 +111,8 @@ class Guarantee:
             unit: what is protected.
             event: what was done, as the unit prices it.
             delta: the delta to account for.
-            releases: how many answers about the protected data the event stands for.
+            releases: how many releases the event stands for, each one entry of a privacy ledger, however
+                many queries it answers.
             slack: the part of delta that the noise's finite resolution costs.
             mode: strict, or a paper's.
             deviations: why the promise is not kept, if it is not.

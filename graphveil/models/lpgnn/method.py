@@ -111,7 +111,7 @@ class LocalMethod(Method):
             NodeFeatures(),
             compose(*parts),
             delta=sum(claim.delta for claim in claims.values()),
-            releases=len(parts),
+            releases=1,
             mode=self.terms.mode,
             deviations=self._deviations(*claims.values()),
         )
