@@ -168,7 +168,7 @@ def release() -> str:
         (16, 30, 192, "Public", ["features, labels (edge unit)", "budget, method, seed"], SOFT),
         (16, 150, 192, "Protected", ["edges, or whole records"], WARM),
         (256, 90, 168, "Plan", ["queries, sensitivity,", "noise, price"], INK),
-        (472, 90, 184, "Release", ["booked first; then an", "exact sum, keyed noise"], ACCENT),
+        (472, 90, 184, "Release", ["recorded first; then an", "exact sum, keyed noise"], ACCENT),
         (704, 90, 176, "Everything else", ["training, predictions,", "scores: free for ever"], INK),
     ]
     arrows = [

@@ -124,7 +124,7 @@ class Ledger:
         unit, limit = unit_key(unit), limit_of(epsilon, delta)
         if unit == NoUnit.name:
             raise ConfigError(
-                "unit 'none' protects nothing, so nothing is booked under it; name another unit"
+                "unit 'none' protects nothing, so nothing is recorded under it; name another unit"
             )
 
         def task(line: sa.Connection) -> None:

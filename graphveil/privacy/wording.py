@@ -25,17 +25,18 @@ _GRAPH = (
 OUTPUTS = {False: _ANSWERS, True: _GRAPH}  # by whether a whole graph was released
 UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a privacy "
-    "ledger records each release as one entry. It does not hide whether a person is in the data, their "
-    "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
-    "{eps_100} for k=100."
+    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
+    "privacy ledger records each release as one entry. It does not hide whether a person is in the data, "
+    "their features or their labels; a person with k friendships is protected as a whole only at eps_k: "
+    "{eps_10} for k=10, {eps_100} for k=100."
 )
 DIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
     "{releases}; a privacy ledger records each release as one entry. It does not hide whether a person is in "
-    "the data, their features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
-    "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
+    "the data, their features or their labels; a person with k friendships is protected as a whole only at "
+    "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
+    "eps = {mutual}."
 )
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "

@@ -64,7 +64,7 @@ def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> Non
     assert friends.withdraw("a")  # nothing is given back twice
     assert (len(friends), friends.entries, friends.receipts) == (0, (), ())
     for refused in (lambda: friends.commit("a"), lambda: friends.record(entry("a"))):
-        with pytest.raises(BudgetError, match=r"not booked any more|given back"):
+        with pytest.raises(BudgetError, match=r"not recorded any more|given back"):
             refused()
     friends.record(entry("b"))
     friends.commit("b")

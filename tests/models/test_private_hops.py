@@ -51,7 +51,8 @@ def test_the_price_is_that_of_k_gaussians_and_is_booked_first(
     assert told.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
     mu = math.sqrt(hops) * moved / told.noise[0]  # by hand, from the noise that was drawn
     assert gv.privacy.gaussian.epsilon_of(mu, 1e-6) == pytest.approx(2.0, rel=2e-3)
-    assert len(told.hops) == len(told.noise) == told.guarantee.releases == hops
+    assert len(told.hops) == len(told.noise) == len(entry.event.events) == hops
+    assert told.guarantee.releases == 1
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 @dataclass(frozen=True)
 class Total:
-    """A line of totals: epsilon, None for no bound; delta; and a mark where nothing is promised."""
+    """A line of totals: epsilon, None for no bound; delta; and a mark where the guarantee is not valid."""
 
     what: str
     epsilon: float | None
@@ -139,7 +139,7 @@ def renew_notice(run: Path) -> None:
 
 def _protected(guarantee: Guarantee) -> str:
     if not guarantee.all_valid:
-        return "nothing that is promised: the deviations below void the guarantee"
+        return "nothing: the guarantee is not valid, because of the deviations below"
     beside = "".join(f"; {one.covers}" for one in guarantee.beside)
     return f"{guarantee.covers}{beside}"
 
@@ -203,7 +203,7 @@ def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
 def unrecorded(metrics: Mapping[str, Any]) -> str:
     """Return that a run has no entry in a privacy ledger, and why.
 
-    >>> unrecorded({"dataset": "cora", "guarantee": {"releases": 0, "unit": "undirected-edge"}, "releases": []})
+    >>> unrecorded({"dataset": "cora", "guarantee": {"releases": 0, "unit": "directed-edge"}, "releases": []})
     'no entry in a privacy ledger, because no protected data were read'
     """
     if metrics["guarantee"]["unit"] == NoUnit.name:

@@ -104,7 +104,7 @@ class PrivateGNN(Estimator):
     ...         return self.out(torch.relu(self.own(x) + self.heard(heard)))
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = PrivateGNN(module=MyGNN, unit="node-owner", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
-    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, model.guarantee.releases
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, len(model.plan_.queries)
     (True, True, 3)
     """
 
@@ -190,7 +190,7 @@ class PrivateGNN(Estimator):
         if roots <= MOST_ROOTS:
             return
         if isinstance(unit, NodePromise):
-            why = f"a promised degree of {unit.max_degree}"
+            why = f"an asserted degree of {unit.max_degree}"
             way = "use unit 'node-owner', under which a node tells out_slots of its own list, or gap"
         else:
             why, way = f"layers={self.layers} and out_slots={self.out_slots}", "take fewer slots or layers"

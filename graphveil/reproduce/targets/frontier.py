@@ -1,4 +1,4 @@
-"""Every method on one axis: the same unit, the same delta, an honest floor and a ceiling without privacy."""
+"""Every method on one axis: the same unit and delta, a baseline without edges, non-private references."""
 
 from graphveil.reproduce.target import Axis, Line, Target
 
