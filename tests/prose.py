@@ -1,6 +1,7 @@
 """Everything that a person reads of the project, piece by piece: pages, docstrings and string literals."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,27 @@ class Prose:
     Args:
         path: its file, from the root of the project.
         kind: ``page``, ``docstring`` or ``string``.
-        text: with single spaces.
+        written: as it is written.
     """
 
     path: str
     kind: str
-    text: str
+    written: str
+
+    @property
+    def text(self) -> str:
+        """The text with single spaces."""
+        return " ".join(self.written.split())
+
+    @property
+    def words(self) -> str:
+        """The same without code: names, options, keys, doctests, blocks and where links lead."""
+        if self.kind == "string" and " " not in self.written:
+            return ""  # a name
+        without = re.sub(r"^ *```.*?^ *```", " ", self.written, flags=re.MULTILINE | re.DOTALL)
+        without = re.sub(r"^ +\w+(, \w+)*: ", " ", without, flags=re.MULTILINE)  # of arguments
+        without = re.sub(r"^ *(>>>|\.\.\.) .*$", " ", without, flags=re.MULTILINE)
+        return " ".join(re.sub(r"``.+?``|`[^`]+`|\]\([^)]*\)|'[\w-]+'", " ", without).split())
 
 
 def pages() -> Iterator[Prose]:
@@ -50,4 +66,4 @@ def sources() -> Iterator[Prose]:
 
 
 def _prose(path: Path, kind: str, text: str) -> Prose:
-    return Prose(path.relative_to(ROOT).as_posix(), kind, " ".join(text.split()))
+    return Prose(path.relative_to(ROOT).as_posix(), kind, text)

@@ -1,6 +1,7 @@
 """Sentences that once misled readers, and the numbers that their corrections state."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,63 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
     assert found >= {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert {"README.md", "CHANGELOG.md", "docs/tutorials/engineer.ipynb"} <= found
     assert {one.kind for one in everything} == {"page", "docstring", "string"}
+
+
+# -- 6: one word, one meaning ---------------------------------------------------------------------------------
+
+REPORTS = (  # where a message would be an LDP report
+    "graphveil/collect/",
+    "graphveil/cli/collect.py",
+    "graphveil/cli/learn.py",
+    "graphveil/attacks/poisoning.py",
+    "graphveil/experiment/accounts/survey_account.py",
+    "graphveil/experiment/inputs/collected_data.py",
+    "docs/local.md",
+    "docs/ledger.md",
+)
+ELSEWHERE = ("graphveil/serve/", "docs/serve.md", "docs/decisions/")  # which say "book" still
+WORDS = {  # what may not be written, and where it may all the same
+    "promise": (re.compile(r"(?<!node-)(?<!check_)\bpromis(e|es|ed|ing)\b(?!\()", re.IGNORECASE), ()),
+    "ceiling": (re.compile(r"(?<!--)\bceilings?\b", re.IGNORECASE), ("graphveil/mechanisms/_draws.py",)),
+    "vouch": (re.compile(r"\bvouch", re.IGNORECASE), ("docs/serve.md",)),
+    "message": (re.compile(r"(?<!error )(?<!--)\bmessages?\b", re.IGNORECASE), ()),
+    "book": (re.compile(r"\bbook(s|ed|ing|ings)?\b(?!tabs)", re.IGNORECASE), ELSEWHERE),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_no_text_uses_a_word_of_two_meanings(name: str, everything: list[Prose]) -> None:
+    pattern, excepted = WORDS[name]
+    read = [one for one in everything if not one.path.startswith(excepted)] if excepted else everything
+    if name == "message":
+        read = [one for one in read if one.path.startswith(REPORTS)]
+    if name == "book":  # docstrings of internals keep it until names change
+        public = ("graphveil/cli/", "graphveil/errors.py")
+        read = [one for one in read if one.kind != "docstring" or one.path.startswith(public)]
+    found = [
+        (one.path, match[0], one.words[max(0, match.start() - 30) :][:90])
+        for one in read
+        for match in pattern.finditer(one.words)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("this is what we promise", "promise"),
+        ("unit node-promise, or `promise`", ""),
+        ("promise() is called preview() now", ""),
+        ("its ceiling", "ceiling"),
+        ("--ceiling adds them", ""),
+        ("it was booked", "book"),
+        ("the message of a node", "message"),
+        ("an error message", ""),
+    ],
+)
+def test_the_search_finds_words_and_leaves_names(text: str, found: str) -> None:
+    words = Prose("x", "page", text).words
+    assert [name for name, (pattern, _) in WORDS.items() if pattern.search(words)] == [found] * bool(found)
 
 
 # -- 4: equal epsilon is no equal attack bound ---------------------------------------------------------------

@@ -341,8 +341,8 @@ def _limits(guarantee: Guarantee) -> str:
     served = (
         "Predictions are no part of this release: each is only for someone entitled to its node's record"
         if about == "records"
-        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are asked "
-        "anew, at a price of their own"
+        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
+        "queried at a privacy cost of their own"
     )
     return (
         f"* {served}.\n* Other models trained on the same {about} add to what is given away.\n* Accuracy on "

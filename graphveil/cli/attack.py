@@ -219,7 +219,7 @@ def poisoning(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Let false clients choose their LDP reports to a run of lpgnn, which is fitted anew; internal."""
+    """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
     from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
     from graphveil.experiment.attacked import INTERNAL

@@ -99,7 +99,7 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Compute every hash and every total anew; exit 1 where one does not hold."""
+    """Compute every hash and every total again; exit 1 where one does not hold."""
     from dataclasses import asdict
 
     book, screen = opened(ledger), Screen(as_json=json)

@@ -245,7 +245,7 @@ Unit = Annotated[
     typer.Option(
         "--unit",
         help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
-        "features, label and own edges), node-promise (all its edges, if no degree passes a promised one), "
+        "features, label and own edges), node-promise (all its edges, if no degree exceeds an asserted one), "
         "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), "
         "private-slot-edge (of a released graph: each pair on a public list that is no public edge), "
         "or none.",

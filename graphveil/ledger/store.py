@@ -1,7 +1,7 @@
 """The database: five tables, and transactions that happen whole or not at all, even if the line breaks.
 
 Entries are only ever added; the database itself refuses to change or delete one. What else is kept (the head
-of each chain, the totals) follows from the entries, and ``verify`` computes it anew.
+of each chain, the totals) follows from the entries, and ``verify`` computes it again.
 """
 
 import errno

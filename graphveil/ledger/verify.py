@@ -1,4 +1,4 @@
-"""Whether a ledger is whole: every hash, every total and every limit, computed anew from the entries."""
+"""Whether a ledger is whole: every hash, every total and every limit, computed again from the entries."""
 
 import json
 from dataclasses import dataclass, field

@@ -85,7 +85,7 @@ class ReleasedRows:
 
     @classmethod
     def load(cls, folder: Path | str) -> "ReleasedRows":
-        """Return what :meth:`save` wrote; its guarantee is accounted for anew, never believed.
+        """Return what :meth:`save` wrote; its guarantee is accounted for again, never believed.
 
         Raises:
             ArtifactError: the folder holds no such rows, or they are damaged.

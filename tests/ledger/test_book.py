@@ -277,7 +277,7 @@ def test_a_chain_that_was_rewritten_says_only_what_could_have_been(ledger: Ledge
 
 
 def _rewrite(line: sa.Connection, bodies: list[Body]) -> None:
-    """Write a chain anew, as its owner could."""
+    """Write a chain again, as its owner could."""
     kinds = line.execute(sa.select(entries.c.kind, entries.c.reference).order_by(entries.c.number)).all()
     _without_guard(line, "DELETE FROM graphveil_entries")
     head = START

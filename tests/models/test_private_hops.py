@@ -146,7 +146,7 @@ def test_a_folder_brings_rows_and_guarantee_back_and_is_not_believed(graph: Grap
     record = json.loads(path.read_text())
     record["guarantee"]["epsilon"] = 0.1
     path.write_text(json.dumps(record))
-    assert ReleasedRows.load(tmp_path / "rows").guarantee.epsilon == told.guarantee.epsilon  # accounted anew
+    assert ReleasedRows.load(tmp_path / "rows").guarantee.epsilon == told.guarantee.epsilon  # accounted again
     path.write_text(path.read_text()[:-9])
     with pytest.raises(ArtifactError, match="damaged"):
         ReleasedRows.load(tmp_path / "rows")

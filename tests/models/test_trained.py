@@ -315,7 +315,7 @@ def probed(state: State) -> dict[str, float]:
 
 
 def rerun(model: Estimator, graph: Graph) -> Tensor:
-    """Classify anew from the rows that were released."""
+    """Classify again from the rows that were released."""
     trained, answers = model.fitted.trained, list(model.aggregates_.values())
     aggregation = trained.aggregation
     views = aggregation.method.passing.views(aggregation.encode(graph), answers, noise_of(model.plan_))

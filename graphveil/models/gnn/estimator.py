@@ -57,7 +57,7 @@ class PrivateGNN(Estimator):
     ``docs/guarantees.md``, section 9.
 
     **Private weights** (``reads="neighbours"``): the module is trained on trees of exact neighbours, of
-    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, anew for each
+    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, again for each
     pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
     roots, and the noise pays for all (Theorem A; ``node-promise`` has a larger N). The guarantee covers the
     weights and nothing else: a prediction would read other people's exact records, so there are none, and

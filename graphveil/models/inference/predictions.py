@@ -112,7 +112,7 @@ class Predictions:
         raise ConfigError(
             "this model comes from a release without the run's internal/ folder, so nobody can tell whether "
             "the graph is the one that it was fitted on, whose predictions are stored and free: predict() "
-            "without a graph returns them. To ask this graph anew, at the price that price(graph) names, "
+            "without a graph returns them. To ask this graph again, at the price that price(graph) names, "
             "pass accept_price=True (--accept-price), or load the run folder"
         )
 
