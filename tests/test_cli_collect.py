@@ -602,7 +602,7 @@ def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: 
         answer = invoke("collect", "decode", *collected)
         assert (answer.code, why in answer.err) == (2, True), answer.err
     write(Path("messages.csv"), [["user", "message"], ["u0", "17"], ["u1", "19"]])
-    assert "row 1: a message is not in base64" in invoke("collect", "decode", *collected).err
+    assert "row 1: an LDP report is not in base64" in invoke("collect", "decode", *collected).err
     parquet.write_table(pa.table({"user": ["u0"], "message": [[1, 2]]}), "m.parquet")
     answer = invoke("collect", "decode", *collected[:2], "--messages", "m.parquet", *collected[4:])
     assert (answer.code, "must hold text" in answer.err) == (2, True)
@@ -645,7 +645,7 @@ def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collecte
     assert survey.label == LabelRR(epsilon=2.0, classes=3)
     Path("survey.json").write_text(survey.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
     answer = invoke("collect", "decode", *collected)
-    assert (answer.code, "row 1: a message answers another survey" in answer.err) == (2, True)
+    assert (answer.code, "row 1: an LDP report answers another survey" in answer.err) == (2, True)
     Path("survey.json").write_text("[]")
     assert "no JSON object" in invoke("collect", "decode", *collected).err
 

@@ -45,7 +45,7 @@ def test_every_page_and_kind_of_text_is_searched(everything: list[Prose]) -> Non
     assert {one.kind for one in everything} == {"page", "docstring", "string"}
 
 
-# -- 6: one word, one meaning ---------------------------------------------------------------------------------
+# -- 6: one word, one meaning ------------------------------------------------------------------------------
 
 REPORTS = (  # where a message would be an LDP report
     "graphveil/collect/",

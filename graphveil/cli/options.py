@@ -280,8 +280,8 @@ LedgerPlace = Annotated[
         "--ledger",
         metavar="URL|FILE",
         envvar="GRAPHVEIL_LEDGER",
-        help="Where the ledger is: a file, or postgresql+psycopg://user@host/database. By default your own, in "
-        "the data folder.",
+        help="The ledger: a file, or postgresql+psycopg://user@host/database. By default your own, "
+        "in the data folder.",
     ),
 ]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The budget.", rich_help_panel=_PRIVACY)]

@@ -281,9 +281,9 @@ def check_promise(graph: Graph, unit: Unit) -> None:
     """
     if isinstance(unit, NodePromise) and bool((_degrees(graph) > unit.max_degree).any()):
         raise UnitError(
-            f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there is "
-            "no guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known about "
-            "the data, or use unit 'node-owner', which needs no such assumption"
+            f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
+            "is no guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known "
+            "about the data, or use unit 'node-owner', which needs no such assumption"
         )
 
 

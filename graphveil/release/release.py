@@ -164,7 +164,7 @@ class Release:
         """Return the next query, which must be of the kind that is asked for."""
         if self._position >= len(self._plan.queries):
             raise ReleaseError(
-                "every query of this release is answered; a new query is a new release, which is charged again"
+                "every query of this release is answered; a new release is needed, which is charged again"
             )
         query = self._plan.queries[self._position]
         if type(data) is not query.data:

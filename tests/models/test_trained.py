@@ -165,7 +165,7 @@ class TestRefusals:
         assert ledger_of(graph.edge_set).entries == ()
 
     def test_a_broken_promise_books_nothing(self, graph):
-        with pytest.raises(UnitError, match="breaks the promise"):
+        with pytest.raises(UnitError, match="violates the assumption"):
             make("gap", unit="node-promise", assured_max_degree=2).fit(graph)
         assert ledger_of(graph.edge_set).entries == ()
 
