@@ -10,6 +10,7 @@ from prose import ROOT, Prose, pages, sources
 
 import graphveil as gv
 from graphveil.artifacts import cards
+from graphveil.artifacts.release_folder import withheld
 from graphveil.experiment.finished_run import FinishedRun
 from graphveil.privacy import Gaussian, Guarantee, NodeOwner, UndirectedEdge
 
@@ -149,6 +150,13 @@ def test_the_comparison_at_an_equal_attack_bound_is_one() -> None:
         text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
         assert f"epsilon 0.5 ({bound('classcode', 0.5)} %) it has {at[0.5][0][0]} %" in text
         assert f"{at[1.0][1][0]} %" in text
+
+
+@pytest.mark.parametrize("unit", ["undirected-edge", "directed-edge", "node-owner", "node-promise"])
+def test_the_home_page_says_which_outputs_are_withheld(unit: str) -> None:
+    home = " ".join((ROOT / "docs/index.md").read_text(encoding="utf-8").split())
+    assert "Under node-level units some outputs (`per_node/`) are not public." in home
+    assert bool(withheld(unit)) is unit.startswith("node-")
 
 
 @pytest.mark.parametrize("unit", [UndirectedEdge(), NodeOwner()])

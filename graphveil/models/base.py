@@ -238,9 +238,9 @@ class Estimator(Manners, ABC):
 
         The release is recorded in the graph's ledger before the edges are read; a second ``fit`` records
         a second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
-        ``engine`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``, a folder
-        of what follows from public features and labels alone: fits that share it, other budgets and other methods at
-        the same seed, learn that once.
+        ``engine`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``,
+        a folder of what follows from public features and labels alone: fits that share it, other budgets and
+        other methods at the same seed, learn that once.
 
         Raises:
             UnitError: the unit does not fit the graph.

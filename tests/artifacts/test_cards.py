@@ -98,7 +98,11 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
             "HMAC-SHA256 are secure.",
         ),
         (of_records(NodeOwner(replace_one=True)), "which of two records", "is protected less well."),
-        (of_records(NodePromise(max_degree=9)), "all of the person's edges", "the data owner vouched for."),
+        (
+            of_records(NodePromise(max_degree=9)),
+            "all of the person's edges",
+            "no node exceeds the stated number of edges.",
+        ),
         (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "HMAC-SHA256 are secure."),
     ],
 )
