@@ -424,7 +424,7 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
     assert answer.code == 2
     error = answer.json["error"]
     assert error["kind"] == "MessageError"
-    assert error["message"].startswith("messages refused: 1, the first in row 5: ")
+    assert error["message"].startswith("LDP reports refused: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err
     assert SECRET not in answer.err
@@ -441,7 +441,7 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
     assert (record["nodes"], record["accepted"], record["refused"]) == (NODES - 1, NODES - 3, 3)
     assert record["refused_rows"] == [5, 9, 11]
     assert "refused, row 11: this node has answered; a second answer would double" in answer.err
-    assert "2 of them have no message" in answer.err
+    assert "2 of them have no LDP report" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
     assert written[whose[5]] == written[whose[9]] == ["0", "5", ""]  # the middle of both ranges, no label
@@ -453,7 +453,7 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
 def test_when_nothing_is_in_order_nothing_is_written(invoke: Invoke, collected: list[str]) -> None:
     write(Path("messages.csv"), [["user", "message"], ["u0", "x"], ["u1", ""]])
     answer = invoke("collect", "decode", *collected, "--skip-bad")
-    assert (answer.code, "messages refused: 2, the first in row 1" in answer.err) == (2, True)
+    assert (answer.code, "LDP reports refused: 2, the first in row 1" in answer.err) == (2, True)
     assert not Path("nodes.csv").exists()
 
 
