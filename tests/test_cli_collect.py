@@ -407,7 +407,7 @@ BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
     "under a fresh id": (lambda text, rows: resigned(text, bit(8 * 30)), "of another node"),
     "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 2 only"),
     "another survey": (lambda text, rows: resigned(text, bit(8 * 9)), "answers another survey"),
-    "no message": (lambda text, rows: resigned(text, bit(3)), "no message of a survey"),
+    "no message": (lambda text, rows: resigned(text, bit(3)), "no LDP report of a survey"),
     "out of range": (lambda text, rows: resigned(text, lambda body: body.__setitem__(37, 0x30)), "not have"),
 }
 
