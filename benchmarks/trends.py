@@ -12,7 +12,7 @@ from graphveil.reproduce.outputs import Results
 HEAD = """# Which trends of the papers hold here
 
 Papers say that one thing is better than another. Each row is such a trend, with the differences that it
-promises to be above zero, as they came out here: points of the first metric of the page that it links
+claims to be above zero, as they came out here: points of the first metric of the page that it links
 to, means of runs that are paired by seed. A star stands where every run has the sign of the mean;
 chance alone does that to one difference in four of three runs, and what is beyond chance stands on the
 page itself. A trend holds where all its differences are above zero.

@@ -1,6 +1,6 @@
 """What a computation takes of memory, told beforehand: a system that runs out kills without a word.
 
-An allocation seldom fails: pages are promised until they are touched, and who touches them then is killed. So
+An allocation seldom fails: pages are reserved until they are touched, and who touches them then is killed. So
 what follows from public sizes alone, how many nodes, features and classes there are, is compared with what is
 free, before anything is spent.
 """

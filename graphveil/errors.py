@@ -8,14 +8,14 @@
     │   ├── GraphError                 the data: columns, ids, features, labels, shapes
     │   │   └── TableError             two tables: everything that is wrong with them, and what would pass
     │   ├── ArtifactError              a file or run folder: missing, damaged, hostile, other version
-    │   └── MessageError               a device's message: malformed, replayed, of another survey or version
+    │   └── MessageError               an LDP report: malformed, replayed, of another survey or version
     ├── PrivacyError                   the guarantee asked for cannot be given; nothing was spent
     │   ├── UnitError                  the unit is missing, or does not fit the data
     │   ├── NeverError                 no proof can exist: a counterexample is known
     │   ├── NotYetError                plausible but unproved, or not built: names what to use instead
     │   ├── CalibrationError           no noise meets the budget
-    │   └── BudgetError                the budget book refuses: requested, remaining, difference
-    ├── ReleaseError                   a release went wrong after it was booked; it stays booked
+    │   └── BudgetError                the privacy ledger refuses: requested, remaining, difference
+    ├── ReleaseError                   a release went wrong after it was recorded; it stays charged
     ├── LedgerError                    the ledger's database cannot be used; nothing is released unbooked
     ├── RunError                       a run failed; what was saved can be resumed
     └── MissingDependencyError         an optional package is needed: names the extra
@@ -76,7 +76,7 @@ class ArtifactError(InputError):
 
 
 class MessageError(InputError):
-    """A device's message or a survey is malformed, replayed, out of range, or of another version."""
+    """A client's LDP report or a survey is malformed, replayed, out of range, or of another version."""
 
 
 class PrivacyError(GraphveilError):
@@ -100,15 +100,15 @@ class CalibrationError(PrivacyError, ValueError):
 
 
 class BudgetError(PrivacyError):
-    """The budget book refuses a release: requested, remaining and difference are in the message."""
+    """The privacy ledger refuses a release: requested, remaining and difference are in the message."""
 
 
 class ReleaseError(GraphveilError):
-    """A release failed after it was booked; it stays booked."""
+    """A release failed after it was recorded; it stays charged."""
 
 
 class LedgerError(GraphveilError):
-    """The database of a ledger cannot be used; what it did not book is not released."""
+    """The database of a ledger cannot be used; what it did not record is not released."""
 
 
 class RunError(GraphveilError):

@@ -21,7 +21,7 @@ def test_linkteller_on_a_run(invoke: Invoke, run: Path) -> None:
     done = invoke("attack", "linkteller", run, "--count", 40)
     assert done.code == 0, done.err
     assert done.out.startswith("Internal:")
-    assert "feature correlation (public)" in done.out and "ceiling for one edge" in done.out
+    assert "feature correlation (public)" in done.out and "attack bound for one edge" in done.out
     assert SECRET not in done.out + done.err
     again = invoke("attack", "linkteller", run, "--count", 40, "--json")
     found = again.json
@@ -45,7 +45,7 @@ def test_the_whole_graph_of_a_run(invoke: Invoke, run: Path) -> None:
 def test_membership_of_a_run(invoke: Invoke, run: Path) -> None:
     done = invoke("attack", "membership", run, "--per-class", 15, "--overlap", "--shadows", 4)
     assert done.code == 0, done.err
-    assert "Bayes posterior" in done.out and "ceiling for one record" in done.out
+    assert "Bayes posterior" in done.out and "attack bound for one record" in done.out
     kept = json.loads((run / "internal" / "attacks" / "membership.json").read_text())
     names = ["attack model (shadow)", "confidence in the label", "LiRA", "Bayes posterior"]
     assert [one["attacker"] for one in kept["attackers"]] == names

@@ -96,6 +96,6 @@ def test_reports_of_records_are_audited(invoke: Invoke, files: Files, tmp_path: 
 def test_what_promises_nothing_is_refused(invoke: Invoke, files: Files, run: Path, tmp_path: Path) -> None:
     plain = trained(invoke, files, tmp_path / "plain", "gcn", "--unit", "none", "--set", "epochs=3")
     done = invoke("audit", plain)
-    assert done.code == 2 and "promises nothing" in done.err
+    assert done.code == 2 and "has no guarantee" in done.err
     assert invoke("audit", run / "release").code == 2
     assert invoke("audit", tmp_path / "nowhere").code == 2

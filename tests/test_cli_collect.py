@@ -407,7 +407,7 @@ BAD: dict[str, tuple[Callable[[str, Rows], str], str]] = {
     "under a fresh id": (lambda text, rows: resigned(text, bit(8 * 30)), "of another node"),
     "another version": (lambda text, rows: resigned(text, bit(8 * 4)), "version 2 only"),
     "another survey": (lambda text, rows: resigned(text, bit(8 * 9)), "answers another survey"),
-    "no message": (lambda text, rows: resigned(text, bit(3)), "no message of a survey"),
+    "no message": (lambda text, rows: resigned(text, bit(3)), "no LDP report of a survey"),
     "out of range": (lambda text, rows: resigned(text, lambda body: body.__setitem__(37, 0x30)), "not have"),
 }
 
@@ -424,7 +424,7 @@ def test_a_message_that_no_device_sends_is_refused_by_its_row(
     assert answer.code == 2
     error = answer.json["error"]
     assert error["kind"] == "MessageError"
-    assert error["message"].startswith("messages refused: 1, the first in row 5: ")
+    assert error["message"].startswith("LDP reports refused: 1, the first in row 5: ")
     assert why in error["message"]
     assert "u4" not in answer.err
     assert SECRET not in answer.err
@@ -441,7 +441,7 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
     assert (record["nodes"], record["accepted"], record["refused"]) == (NODES - 1, NODES - 3, 3)
     assert record["refused_rows"] == [5, 9, 11]
     assert "refused, row 11: this node has answered; a second answer would double" in answer.err
-    assert "2 of them have no message" in answer.err
+    assert "2 of them have no LDP report" in answer.err
     assert SECRET not in answer.err
     written = {row[0]: row[1:] for row in read(Path("nodes.csv"))[1:]}
     assert written[whose[5]] == written[whose[9]] == ["0", "5", ""]  # the middle of both ranges, no label
@@ -453,7 +453,7 @@ def test_what_is_refused_can_be_left_out_and_is_counted(invoke: Invoke, collecte
 def test_when_nothing_is_in_order_nothing_is_written(invoke: Invoke, collected: list[str]) -> None:
     write(Path("messages.csv"), [["user", "message"], ["u0", "x"], ["u1", ""]])
     answer = invoke("collect", "decode", *collected, "--skip-bad")
-    assert (answer.code, "messages refused: 2, the first in row 1" in answer.err) == (2, True)
+    assert (answer.code, "LDP reports refused: 2, the first in row 1" in answer.err) == (2, True)
     assert not Path("nodes.csv").exists()
 
 
@@ -602,7 +602,7 @@ def test_files_of_messages_that_are_none_are_refused(invoke: Invoke, collected: 
         answer = invoke("collect", "decode", *collected)
         assert (answer.code, why in answer.err) == (2, True), answer.err
     write(Path("messages.csv"), [["user", "message"], ["u0", "17"], ["u1", "19"]])
-    assert "row 1: a message is not in base64" in invoke("collect", "decode", *collected).err
+    assert "row 1: an LDP report is not in base64" in invoke("collect", "decode", *collected).err
     parquet.write_table(pa.table({"user": ["u0"], "message": [[1, 2]]}), "m.parquet")
     answer = invoke("collect", "decode", *collected[:2], "--messages", "m.parquet", *collected[4:])
     assert (answer.code, "must hold text" in answer.err) == (2, True)
@@ -645,7 +645,7 @@ def test_a_survey_that_was_changed_refuses_the_messages(invoke: Invoke, collecte
     assert survey.label == LabelRR(epsilon=2.0, classes=3)
     Path("survey.json").write_text(survey.to_json().replace('"epsilon":2.0', '"epsilon":3.0'))
     answer = invoke("collect", "decode", *collected)
-    assert (answer.code, "row 1: a message answers another survey" in answer.err) == (2, True)
+    assert (answer.code, "row 1: an LDP report answers another survey" in answer.err) == (2, True)
     Path("survey.json").write_text("[]")
     assert "no JSON object" in invoke("collect", "decode", *collected).err
 

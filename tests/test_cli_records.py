@@ -253,7 +253,7 @@ REFUSED = {
         "drop it (--assured-max-degree)",
     ),
     "a promise to owners": ([*OWNER, "--assured-max-degree", 5], "drop it (--assured-max-degree)"),
-    "a broken promise": ([*PROMISE[:-1], 2], "breaks the promise that no node has a degree above 2,"),
+    "a broken promise": ([*PROMISE[:-1], 2], "violates the assumption that no node has a degree above 2,"),
     "replacing edges": (["--unit", "undirected-edge", "--epsilon", 1, "--replace-one"], "drop it"),
     "counts for edges": (
         ["--unit", "undirected-edge", "--epsilon", 1, "--private-metrics"],
@@ -359,7 +359,7 @@ def test_a_method_that_reads_no_edge_does_not_look_whether_a_promise_is_kept(
 ) -> None:
     broken = [*PROMISE[:-1], 1, *SHORT]
     assert invoke("train", "mlp", *files.flags, *broken, "--out", "blind").code == 0
-    assert "breaks the promise" in invoke("train", "gap", *files.flags, *broken, "--out", "read").err
+    assert "violates the assumption" in invoke("train", "gap", *files.flags, *broken, "--out", "read").err
 
 
 def test_a_private_accuracy_is_that_of_the_nodes_that_have_a_label(

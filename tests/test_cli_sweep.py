@@ -25,7 +25,7 @@ def test_a_sweep_shows_its_price_first_and_prints_its_cells(invoke: Invoke, swee
     ]
     assert all(len(cell["test_accuracy"]["values"]) == 2 for cell in found["cells"])
     total = found["total"]
-    assert total["releases"] == 8  # two cells, two runs, two hops
+    assert total["releases"] == 4  # two cells, two runs
     price, table = done.err.index("total price"), done.err.index("test accuracy")
     assert price < table
     assert "keep table and figure inside" in done.err  # a ceiling is exact

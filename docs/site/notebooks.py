@@ -1,4 +1,4 @@
-"""Write the notebooks' outputs anew: `python docs/site/notebooks.py`. A test runs them and compares."""
+"""Write the outputs of the notebooks: `python docs/site/notebooks.py`. A test runs them and compares."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The pages of a release that people read: what is promised, in whose words, and what the model is."""
+"""The pages of a release that people read: what is guaranteed, in which words, and what the model is."""
 
 import math
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def attackers_rate(guarantee: Guarantee) -> str:
 
 
 def void_mark(*, valid: bool, unit: str) -> str:
-    """Return what stands beside a figure that a guarantee does not keep; unit ``none`` promises none.
+    """Return what stands beside a figure that a guarantee does not keep; unit ``none`` guarantees nothing.
 
     >>> void_mark(valid=False, unit="node-owner"), void_mark(valid=False, unit="none")
     (' (not valid)', '')
@@ -103,7 +103,7 @@ def plain_words(guarantee: Guarantee) -> str:
 
     >>> from graphveil.privacy import Gaussian, UndirectedEdge
     >>> void = Guarantee.of(UndirectedEdge(), Gaussian(1.0), delta=1e-5, releases=1, deviations=("a flaw",))
-    >>> plain_words(void).startswith("None of this is promised")
+    >>> plain_words(void).startswith("No valid guarantee")
     True
     """
     words = promised(guarantee, _plain_words(guarantee))
@@ -114,7 +114,7 @@ def promised(guarantee: Guarantee, words: str) -> str:
     """Return a sentence on what a guarantee keeps, taken back where it keeps nothing."""
     if not void_mark(valid=guarantee.valid, unit=guarantee.unit):
         return words
-    return f"None of this is promised, for the deviations that are listed. Without them: {words}"
+    return f"No valid guarantee, because of the deviations that are listed. Without them: {words}"
 
 
 def _plain_words(guarantee: Guarantee) -> str:
@@ -194,7 +194,9 @@ def _proviso(guarantee: Guarantee) -> str:
     if guarantee.edge_use == "never":
         return ""
     if guarantee.unit == NodePromise.name:
-        return " All of it rests on the promise that no node has more edges than the data owner vouched for."
+        return (
+            " All of it rests on the data owner's assumption that no node exceeds the stated number of edges."
+        )
     return " A friendship that both friends declare stands in two records and is protected less well."
 
 
@@ -322,8 +324,8 @@ def rows_page(guarantee: Guarantee, names: Sequence[str]) -> str:
         "# Rows for their own nodes",
         "Do not publish this folder: row v only for someone entitled to v's record.",
         "\n".join(f"* `{name}`: {_ROW_TELLS[name]}" for name in names),
-        f"What `release/` promises under unit `{guarantee.unit}` holds for everybody as long as no row here "
-        "reaches anybody else.",
+        f"The guarantee of `release/` under unit `{guarantee.unit}` is valid as long as no row here reaches "
+        "anybody but its own node.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -339,8 +341,8 @@ def _limits(guarantee: Guarantee) -> str:
     served = (
         "Predictions are no part of this release: each is only for someone entitled to its node's record"
         if about == "records"
-        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are asked "
-        "anew, at a price of their own"
+        else "Predictions are for the nodes of the graph it was trained on; another graph's edges are "
+        "queried at a privacy cost of their own"
     )
     return (
         f"* {served}.\n* Other models trained on the same {about} add to what is given away.\n* Accuracy on "

@@ -22,7 +22,7 @@ class Snapshot:
         parameters: the constructor keywords.
         features, classes, nodes, train_records: public sizes; those that a file leaves out are None.
         class_names: labels by class number; empty where they have no names.
-        guarantee: what the release promises.
+        guarantee: that of the release.
         rows: what was released, for tables.
         sampler: the name of the noise's sampler.
         state: trained weights by name.

@@ -51,7 +51,7 @@ def ceiling_of(guarantee: Guarantee, thing: Thing | None = None) -> dict[str, An
     a larger AUC without reading any release, which is why the feature-only attacker stands beside it.
 
     Args:
-        guarantee: what was promised.
+        guarantee: the guarantee.
         thing: what the attacker is after. Where the unit does not protect it, nothing is excluded: edges are
             public where nodes randomise their features, and so are records where edges are protected. By
             default it is what the unit protects.

@@ -120,7 +120,7 @@ class LinkReport:
     Args:
         pairs: what was judged.
         attackers: by name.
-        ceiling: what the guarantee implies for one edge (:func:`ceiling_of`).
+        ceiling: the attack bound that the guarantee implies for one edge (:func:`ceiling_of`).
         reads: what the model's answers read.
         settings: what was asked.
     """

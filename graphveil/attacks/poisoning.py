@@ -28,7 +28,7 @@ Lie = Literal["random", "label", "same", "deny", "feature", "unbounded"]
 LIES: tuple[Lie, ...] = ("random", "label", "same", "deny", "feature", "unbounded")
 _ABOUT_LABELS = ("label", "same", "deny")
 _POSTERIOR_STEPS = 16  # of robust decoding, where the model heeds no posterior itself
-_FAR = 100.0  # times the largest honest message, of one that nobody checks
+_FAR = 100.0  # times the largest honest LDP report, of one that nobody checks
 
 
 @checked
@@ -41,7 +41,7 @@ class PoisoningReport:
         share: of all nodes, how many they are.
         honest: nobody lies.
         poisoned: they lie, and the server takes it.
-        checked: the server's checks refuse messages that no device can send.
+        checked: the server's checks refuse LDP reports that no device can send.
         robust: besides, the server decodes as :func:`attack_collection` says.
         honest_robust: nobody lies, and the server decodes as if some did.
     """
@@ -70,7 +70,7 @@ class Collection:
         model: the LPGNN that asked.
         graph: whose records were randomised.
         told: what its nodes sent.
-        guarantee: what they were promised.
+        guarantee: their guarantee.
         honest: test accuracy.
     """
 
@@ -140,8 +140,8 @@ def attack_collection(
     """Return what false clients cost LPGNN, and what checks and robust decoding win back.
 
     All fits learn from one collection: the same noise, of which false clients replace their own part. What
-    they may send: ``"random"``, any message there is; about their label with honest features ``"label"``, the
-    class after their own, ``"same"``, all of them the rarest class, or ``"deny"``, anything but their own;
+    they may send: ``"random"``, any LDP report there is; about their label with honest features ``"label"``,
+    the class after their own, ``"same"``, all of them the rarest class, or ``"deny"``, anything but theirs;
     ``"feature"``, the largest value about every feature that they are asked for; ``"unbounded"``, a hundred
     times that, which a server takes only if it checks nothing (the collector of ``graphveil.collect`` refuses
     it). Which features a client tells about follows from a hash of its id, and so does with

@@ -1,4 +1,4 @@
-"""One pair of nodes, joined or not, everything else fixed: what the ceiling of a guarantee is about."""
+"""One pair of nodes, joined or not, everything else fixed: what the attack bound of a guarantee is about."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Audits: what a release gives away at least, and whether code keeps the promise that it makes.
+"""Audits: what a release gives away at least, and whether code keeps the guarantee that it states.
 
 Lower bounds on epsilon from runs (:func:`repeated_runs`, :func:`one_run`, :func:`summed_gaussian`, ...), and
 :func:`replay`, which tries to refute the claim of anybody's mechanism.

@@ -35,8 +35,8 @@ class LowerBound:
         epsilon: a lower bound on epsilon at ``delta``, with probability ``confidence`` over the runs.
         delta: at which delta.
         confidence: how often such a bound is right, at least.
-        ceiling: the bound had every guess been right: no result of this size certifies more. Infinite where
-            the statistic has no largest value.
+        ceiling: the maximum certifiable epsilon, had every guess been right: no result of this size
+            certifies more. Infinite where the statistic has no largest value.
         how: which bound, in words.
         mu: the lower bound on mu that epsilon follows from, or None.
 
@@ -54,7 +54,7 @@ class LowerBound:
     def __str__(self) -> str:
         """Say it in one line."""
         mu = "" if self.mu is None else f", mu >= {self.mu:.4f}"
-        most = "it has no ceiling" if math.isinf(self.ceiling) else f"it could not exceed {self.ceiling:.3f}"
+        most = "no maximum" if math.isinf(self.ceiling) else f"maximum certifiable {self.ceiling:.3f}"
         return (
             f"epsilon >= {self.epsilon:.3f} at delta = {self.delta:g}{mu} with confidence "
             f"{100 * self.confidence:g} % ({self.how}; {most})"

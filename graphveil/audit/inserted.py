@@ -1,8 +1,8 @@
 """Canaries in one training run: random edges or records that are in by a coin, guessed from its outputs.
 
 What comes out is a lower bound for any mechanism, however it trains: nothing is assumed but the coins. It is
-a weak one where noise is large: see the ceiling, and :func:`~graphveil.audit.audit_plan` for what canaries of
-single mechanisms show.
+a weak one where noise is large: see the maximum certifiable epsilon, and
+:func:`~graphveil.audit.audit_plan` for what canaries of single mechanisms show.
 """
 
 from collections.abc import Callable
@@ -148,7 +148,7 @@ def audit_training(
     How many that is follows from public numbers.
 
     Args:
-        model: the estimator; its fit is booked like any other.
+        model: the estimator; its fit is recorded like any other.
         graph: without a split.
         split: gives the graph its split, after the canaries are in.
         canaries: how many.

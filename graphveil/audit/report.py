@@ -24,7 +24,7 @@ KINDS = {
     "reused noise": "two steps draw the same noise, which cancels",
     "exact output": "something is given out that is no function of the noisy answers",
     "mixture": "secret samples hide less than is claimed, by counts of runs",
-    "price": "a pair is charged more than the whole release is booked with",
+    "price": "a pair costs more than the whole release is charged for",
     "reach": "a row changes that what differs does not reach",
 }
 
@@ -81,7 +81,7 @@ def _records(first: SmallGraph, second: SmallGraph) -> str:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is promised for neighbours: (epsilon, delta), or a Gaussian parameter mu."""
+    """What is guaranteed for neighboring datasets: (epsilon, delta), or a Gaussian parameter mu."""
 
     epsilon: float | None = None
     delta: float = 0.0

@@ -59,11 +59,11 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
 )
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., Any], ...]]] = {
     "attack": (
-        "Attack a finished run as somebody would who has its predictions; internal, and books nothing.",
+        "Attack a finished run as somebody would who has its predictions; internal, and charges no ledger.",
         (attack.linkteller, attack.topology, attack.membership, attack.reconstruction, attack.poisoning),
     ),
     "ledger": (
-        "The durable budget book: what was ever released of which data, and how much more may be.",
+        "The privacy ledger: what was ever released of which data, and how much more may be.",
         (
             ledger.init,
             ledger.list_,

@@ -17,8 +17,8 @@ _ATTACK = "Attack"
 _HEAD = ("attacker", "AUC", "AP", "TPR at 0.1 %", "at 1 % FPR", "F1 at k")
 _RIGHT = (1, 2, 3, 4, 5)
 _CEILING = (
-    "The ceiling bounds what the release tells about one edge to somebody who knows everything else; over "
-    "many pairs public features may tell more."
+    "The attack bound limits what the release tells about one edge to an attacker who knows everything "
+    "else; over many pairs public features may tell more."
 )
 _SERVERS = {"honest": "nobody lies", "honest_robust": "robust, and nobody lies"}
 _NO_CEILING = "No valid guarantee holds for {things}, so nothing about them is excluded."
@@ -219,7 +219,7 @@ def poisoning(
     seed: Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Let false clients choose their messages to a run of lpgnn, which is fitted anew; internal."""
+    """Let false clients choose their LDP reports to a run of lpgnn, which is fitted again; internal."""
     from graphveil.attacks import attack_collection
     from graphveil.errors import ConfigError
     from graphveil.experiment.attacked import INTERNAL
@@ -302,4 +302,4 @@ def _cells(figures: dict[str, Any]) -> tuple[str, ...]:
 
 def _ceiling_row(ceiling: Mapping[str, Any], what: str = "edge") -> tuple[str, ...]:
     rates = (f"{ceiling[name]:.3f}" for name in ("tpr_at_01pct_fpr", "tpr_at_1pct_fpr"))
-    return (f"ceiling for one {what}", f"{ceiling['auc']:.3f}", "", *rates, "")
+    return (f"attack bound for one {what}", f"{ceiling['auc']:.3f}", "", *rates, "")

@@ -1,4 +1,4 @@
-"""``audit``: whether a finished run keeps its promise, as far as canaries and replays can see."""
+"""``audit``: test the guarantee of a finished run with canaries and on neighboring graphs."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ def audit(
     seed: Annotated[int, typer.Option("--seed", help="Of pairs and coins; noise is always fresh.")] = 0,
     json: options.Json = False,
 ) -> None:
-    """Audit a run's promise: replay what it asks, plant canaries in it, and say what that certifies."""
+    """Audit a run: test its queries on neighboring graphs and certify a lower bound on epsilon."""
     from graphveil.experiment.audited import audit_run
 
     screen = Screen(as_json=json)

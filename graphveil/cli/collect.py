@@ -1,4 +1,4 @@
-"""``collect``: a survey, people's records as messages, and messages as a table of nodes to train on."""
+"""``collect``: a survey, people's records as LDP reports, and LDP reports as a table of nodes to train on."""
 
 import math
 from collections.abc import Iterator
@@ -67,12 +67,12 @@ SurveyOut = Annotated[Path, _flag(_FILES, "--out", "The survey's file, JSON.", s
 SurveyFile = Annotated[Path, _flag(_FILES, "--survey", "The survey's file.", show_default=False)]
 Nodes = Annotated[Path, _flag(_FILES, "--nodes", "Table of nodes, private.", show_default=False)]
 Id = Annotated[str, _flag(_FILES, "--id", "Column of the nodes' ids.", show_default=False)]
-MessagesOut = Annotated[Path, _flag(_FILES, "--out", "The messages, parquet or CSV.", show_default=False)]
+MessagesOut = Annotated[Path, _flag(_FILES, "--out", "The LDP reports, parquet or CSV.", show_default=False)]
 Internal = Annotated[
     Path | None,
     _flag(_FILES, "--internal", "Write how much was clipped or missing here; it must not be published."),
 ]
-Messages = Annotated[Path, _flag(_FILES, "--messages", "Table of ids and messages.", show_default=False)]
+Messages = Annotated[Path, _flag(_FILES, "--messages", "Table of ids and LDP reports.", show_default=False)]
 NodesOut = Annotated[Path, _flag(_FILES, "--out", "The table of nodes, parquet or CSV.", show_default=False)]
 LabelOut = Annotated[str, _flag(_FILES, "--label", "What to call the column of labels.")]
 SecretFile = Annotated[
@@ -87,7 +87,7 @@ OpenLabel = Annotated[
 ]
 Shown = Annotated[Path, typer.Argument(help="The survey's file.", metavar="SURVEY", show_default=False)]
 SkipBad = Annotated[
-    bool, _flag(_FILES, "--skip-bad", "Leave out messages that are refused, count them, and go on.")
+    bool, _flag(_FILES, "--skip-bad", "Leave out LDP reports that are refused, count them, and go on.")
 ]
 
 NamedLedger = Annotated[
@@ -95,8 +95,8 @@ NamedLedger = Annotated[
     _flag(
         _PRIVACY,
         "--ledger",
-        "The people who answered, as a ledger calls them: the survey is booked there, once. Without it "
-        "nothing is: messages are all that is here.",
+        "The people who answered, as a ledger calls them: the survey is recorded there, once. Without it "
+        "nothing is: LDP reports are all that is here.",
         metavar="NAME|URL|URL#NAME",
         show_default=False,
     ),
@@ -181,7 +181,7 @@ def answer(
     ledger: options.Ledger = None,
     json: options.Json = False,
 ) -> None:
-    """Randomise each record of a table of nodes on its own: a row with its id and its message."""
+    """Randomise each record of a table of nodes on its own: a row with its id and its LDP report."""
     from graphveil import tables
     from graphveil.collect import check_limits, device_secret
     from graphveil.collect.files import MESSAGE, read_records
@@ -192,7 +192,7 @@ def answer(
     _present(screen, asked, on_devices=False)
     check_limits(asked, max_eps=max_eps, open_label=open_label)
     tables.check_output(out)
-    check_new(out, "a second answer doubles what is told about its owner; send the messages that are there")
+    check_new(out, "a second answer doubles the privacy loss of its owner; send the LDP reports that exist")
     if internal is not None:
         check_new(internal, "--internal writes a file of its own; choose another one")
     records = read_records(nodes, asked, id=id, label=label)
@@ -231,7 +231,7 @@ def decode(
     ledger: NamedLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check messages and write a table of nodes, estimated features and randomised labels, to train on."""
+    """Check LDP reports and write a table of nodes, estimated features and randomised labels, to train on."""
     from graphveil import tables
     from graphveil.collect.files import read_messages, receive
 
@@ -272,7 +272,7 @@ def charged_words(survey: "Survey", *, again: bool = False) -> str:
     from graphveil._local_words import in_full
 
     budgets = [claim.epsilon for claim in survey.claims]
-    retry = "; the same command again sends the same messages and charges nothing more" if again else ""
+    retry = "; the same command again sends the same LDP reports and charges nothing more" if again else ""
     return f"ε = {in_full(*budgets)} was spent and cannot be refunded{retry}"
 
 
@@ -291,7 +291,7 @@ def tell(screen: Screen, received: "Received", where: str) -> None:
     refused, silent = len(received.refused), received.collector.nodes - received.accepted
     screen.say(f"{counted(received.accepted, 'message')} accepted and {refused:,} refused; {where}")
     if silent:
-        screen.say(f"{silent:,} of them have no message: the middle of every feature's range, and no label")
+        screen.say(f"{silent:,} of them have no LDP report: the middle of each feature's range, and no label")
 
 
 def warn(screen: Screen, survey: "Survey") -> None:
@@ -325,7 +325,7 @@ def _tell_refusal(screen: Screen, survey: "Survey") -> bool:
 
 
 def counts(received: "Received") -> dict[str, Any]:
-    """Return what ``--json`` says about messages."""
+    """Return what ``--json`` says about LDP reports."""
     return {
         "nodes": received.collector.nodes,
         "accepted": received.accepted,

@@ -50,7 +50,7 @@ def compare(
     ] = 0,
     json: options.Json = False,
 ) -> None:
-    """Compare the structure of a released graph with the true one, in 15 queries; internal, books nothing."""
+    """Compare the structure of a released graph with the true one, in 15 queries; internal."""
     from graphveil.fidelity import HEAD
     from graphveil.fidelity import compare as compare_graphs
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from graphveil.privacy import PrivacyLedger
 
 DONE, FAILED, MISUSE, STOPPED = 0, 1, 2, 130
-_CHARGED = "the release on this graph's edges was booked and stays charged"
+_CHARGED = "the release on this graph's edges was recorded and stays charged"
 _MISUSE = (InputError, PrivacyError, MissingDependencyError)
 _LETTERS = (
     "a name that was given has letters that are not known here; set a locale of UTF-8 (LC_ALL=C.UTF-8), or "

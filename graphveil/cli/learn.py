@@ -1,4 +1,4 @@
-"""``collect learn``: messages and public edges to a model and its predictions."""
+"""``collect learn``: LDP reports and public edges to a model and its predictions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -57,7 +57,7 @@ def learn(
     ledger: collect.NamedLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Check messages and learn from them over public edges; nothing is randomised a second time."""
+    """Check LDP reports and learn from them over public edges; nothing is randomised a second time."""
     from graphveil.experiment.inputs.collected_data import receive_on_edges
     from graphveil.privacy.figures import counted
     from graphveil.tables import id_array

@@ -1,4 +1,4 @@
-"""``ledger``: what was ever released of which data, how much more may be, and whether the book is whole."""
+"""``ledger``: what was ever released of which data, how much more may be, and whether the ledger is whole."""
 
 import json as json_text
 import os
@@ -63,7 +63,7 @@ def init(
     (account,) = [one for one in book.accounts(name) if one.unit == unit_key(unit)]
     known = "bound to these data" if tags else "bound by the first run that names it"
     screen.say(
-        f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The book is "
+        f"{name} is registered under unit {account.unit}: {limit_of(account)}; {known}. The ledger is "
         f"{book.place}"
     )
     others = book.other_names(name, tags) if tags else []
@@ -94,12 +94,12 @@ def list_(ledger: options.LedgerPlace = None, json: options.Json = False) -> Non
         screen.say(NOTHING)
     else:
         screen.table(("data set", *_HEAD), cells, right=(2,), spare=(6,))
-    screen.say(f"The book is {book.place}", style="dim")
+    screen.say(f"The ledger is {book.place}", style="dim")
     screen.emit({"place": book.place, "data_sets": [{"name": one.data_set, **plain(one)} for one in found]})
 
 
 def verify(name: AnyName = None, ledger: options.LedgerPlace = None, json: options.Json = False) -> None:
-    """Compute every hash and every total anew; exit 1 where one does not hold."""
+    """Compute every hash and every total again; exit 1 where one does not hold."""
     from dataclasses import asdict
 
     book, screen = opened(ledger), Screen(as_json=json)
@@ -215,11 +215,11 @@ def raise_(
     unit: options.Unit = None,
     epsilon: options.Budget = None,
     delta: options.Delta = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the book.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the ledger.")] = "",
     ledger: options.LedgerPlace = None,
     json: options.Json = False,
 ) -> None:
-    """Raise a limit, for a reason that stays in the book."""
+    """Raise a limit, for a reason that stays in the ledger."""
     from graphveil.ledger import unit_key
 
     if unit is None or epsilon is None or delta is None:

@@ -51,7 +51,7 @@ def show(
     if not names:
         screen.say(NOTHING)
     records = [_show(book, each, key, last, screen) for each in names]
-    screen.say(f"The book is {book.place}", style="dim")
+    screen.say(f"The ledger is {book.place}", style="dim")
     screen.emit({"place": book.place, **(records[0] if name else {"data_sets": records})})
 
 

@@ -98,8 +98,8 @@ DisjointEdges = Annotated[
     bool,
     typer.Option(
         "--disjoint-edges",
-        help="You vouch that no edge of this graph was trained on or asked before: the larger figure counts, "
-        "not the sum.",
+        help="You assert that no edge of this graph was trained on or asked before: the larger figure "
+        "counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
 ]
@@ -107,7 +107,7 @@ DisjointPeople = Annotated[
     bool,
     typer.Option(
         "--disjoint-people",
-        help="Unit node-features: you vouch that nobody in this graph was trained on or asked before: the "
+        help="Unit node-features: you assert that nobody in this graph was trained on or asked before: the "
         "larger figure counts, not the sum.",
         rich_help_panel=_PRIVACY,
     ),
@@ -258,7 +258,7 @@ Unit = Annotated[
     typer.Option(
         "--unit",
         help="What is protected: undirected-edge or directed-edge (who is connected), node-owner (a node's "
-        "features, label and own edges), node-promise (all its edges, if no degree passes a promised one), "
+        "features, label and own edges), node-promise (all its edges, if no degree exceeds an asserted one), "
         "node-features (features and label, which each node randomises: --set eps_x=.. --set eps_y=..), "
         "private-slot-edge (of a released graph: each pair on a public list that is no public edge), "
         "or none.",
@@ -293,7 +293,7 @@ LedgerPlace = Annotated[
         "--ledger",
         metavar="URL|FILE",
         envvar="GRAPHVEIL_LEDGER",
-        help="Where the book lies: a file, or postgresql+psycopg://user@host/database. By default your own, "
+        help="The ledger: a file, or postgresql+psycopg://user@host/database. By default your own, "
         "in the data folder.",
     ),
 ]
@@ -334,7 +334,8 @@ AssuredMaxDegree = Annotated[
         "--assured-max-degree",
         min=1,
         metavar="D",
-        help="node-promise: you vouch that no node has more than D edges. A graph that breaks it is refused.",
+        help="Largest number of edges of a node, an assumption that you assert. Required for node-promise; a "
+        "graph that violates it is rejected.",
         rich_help_panel=_PRIVACY,
     ),
 ]

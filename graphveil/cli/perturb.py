@@ -126,7 +126,7 @@ def _mechanism(
 
 
 def _promised(mechanism: "GraphMechanism", graph: "Graph", asked: "Asked") -> "Guarantee":
-    """Refuse what can be refused; return what the release will promise, from public numbers alone."""
+    """Refuse what can be refused; return the release's guarantee, from public numbers alone."""
     unit, domain = _domain(graph, asked)
     mechanism.check(graph, unit, domain)
     return mechanism.guarantee(graph, unit, domain, seeded=asked.get("unsafe_noise_seed") is not None)

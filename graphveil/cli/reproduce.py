@@ -239,7 +239,7 @@ def _show(results: "Results", files: "Sequence[Path]", folder: Path, screen: Scr
 class LiveGrid:
     """The grid as it fills: a row a line, a column a place, how many cells are done, and the time left.
 
-    On a terminal it is drawn anew with every cell; elsewhere a line now and then says how far it is.
+    On a terminal it is drawn again with every cell; elsewhere a line now and then says how far it is.
     """
 
     def __init__(self, screen: Screen, target: "Target", asked: "Asked", jobs: int) -> None:

@@ -170,6 +170,7 @@ def _steps(stage: "Stage") -> str:
 def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -> None:
     """Print the final table, plain words and statement, and where things are."""
     from graphveil.experiment.pages.privacy_notice import FILE as NOTICE
+    from graphveil.experiment.pages.privacy_notice import unrecorded
 
     screen.say("")
     head, rows = _table(metrics)
@@ -182,6 +183,8 @@ def show_summary(metrics: dict[str, Any], folder: "RunFolder", screen: Screen) -
     screen.prose(metrics["statement"])
     if metrics.get("ledger") is not None:
         screen.prose(f"In the ledger: {metrics['ledger']['words']}.")
+    elif {"guarantee", "releases", "dataset"} <= metrics.keys():
+        screen.prose(f"This run has {unrecorded(metrics)}.")
     screen.say("")
     screen.say(f"Run folder: {folder.root} ({_publishing(metrics, folder)})")
     screen.say(f"Report: {folder.internal / 'report.html'}   In words: graphveil explain {folder.root}")

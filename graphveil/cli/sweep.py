@@ -41,7 +41,7 @@ Ceiling = Annotated[
     bool,
     typer.Option(
         "--ceiling",
-        help="Add each method without privacy, where it has such a form: exact, covered by nothing.",
+        help="Also train the non-private reference of each method that has one. No guarantee covers it.",
         rich_help_panel="Run",
     ),
 ]
@@ -217,7 +217,7 @@ def _facts(
     if grid.ceiling:
         without = [name for name in grid.methods if not _has_ceiling(grid, name)]
         left_out = f"; {', '.join(without)}: none" if without else ""
-        rows.append(("ceiling", f"without privacy, exact, in no price: keep it inside{left_out}"))
+        rows.append(("non-private", f"references that read the exact edges, in no total: internal{left_out}"))
     if account is not None:
         rows.append(("ledger", account.before(resumed=resumed)))
     return [*rows, ("folder", str(folder.root))]

@@ -1,4 +1,4 @@
-"""Randomised records from people's own devices: a public survey, a message per person, a server that checks.
+"""Randomised records from people's own devices: a public survey, an LDP report each, a server that checks.
 
 Everything here needs NumPy only. The format is documented in ``docs/local.md``.
 

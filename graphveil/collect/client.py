@@ -1,4 +1,4 @@
-"""The side of the device: one record in, one message out. It needs NumPy and the standard library only.
+"""The side of the device: one record in, one LDP report out. It needs NumPy and the standard library only.
 
 A survey is written by somebody else, so nothing in it is believed to be modest: what it asks for is compared
 with a limit of the device's own before a record is looked at.
@@ -37,15 +37,15 @@ def answer(
     max_eps: float = MAX_EPS,
     open_label: bool = False,
 ) -> bytes:
-    """Randomise one record and return the message to send.
+    """Randomise one record and return the LDP report to send.
 
-    The message promises what ``survey.statement()`` says, whatever becomes of it. Called again with the same
-    record it is the same message, and tells nothing more. A record that has changed gives another message,
-    and the two together tell twice as much.
+    The guarantee of the LDP report is what ``survey.statement()`` says, whatever becomes of it. Called again
+    with the same record it is the same LDP report, and tells nothing more. A changed record gives
+    another one, and the two together tell twice as much.
 
     Args:
         survey: the public parameters; look at them before you answer (``statement``, ``open_parts``).
-        node: the public id by which the survey knows whose message this is; it is bound to it.
+        node: the public id by which the survey knows whose LDP report this is; it is bound to it.
         secret: from :func:`~graphveil.collect.device_secret`, and never sent.
         features: the record's features, shape (dim,); values outside the bounds are clipped.
         label: the record's class, or -1 if it has none, which says a class at random.
@@ -88,7 +88,7 @@ def answer_all(
     max_eps: float = MAX_EPS,
     open_label: bool = False,
 ) -> list[bytes]:
-    """Randomise many records, each on its own, and return the messages in order.
+    """Randomise many records, each on its own, and return the LDP reports in order.
 
     For whoever holds several people's records: what :func:`answer` says of one holds of each.
 

@@ -24,7 +24,7 @@ SECRET_BYTES = 32
 def device_secret(path: Path | None = None) -> bytes:
     """Return the device's secret, 32 bytes from a file that is made the first time.
 
-    Whoever has it, a node's record and its message can tell whether they belong together, and can test every
+    Whoever has it, a node's record and its LDP report can tell whether they belong together, and test every
     record that they think of: it never leaves the device. Without it answers differ at every call, and each
     one tells more; so it is kept as long as its owner answers surveys.
 

@@ -1,7 +1,7 @@
-"""A table of records to a table of messages, and messages to a table of estimates. This side needs pyarrow.
+"""Tables of records to tables of LDP reports, and those to tables of estimates. This side needs pyarrow.
 
-A table of messages has a row per message: whose it is, and the message in base64. What is wrong with one is
-told by its row, counted from 1 without the header, and never by what it says.
+A table of LDP reports has a row for each: whose it is, and the LDP report in base64. What is wrong with
+one is told by its row, counted from 1 without the header, and never by what it says.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Records:
     def messages(
         self, survey: Survey, id: str, *, secret: bytes, max_eps: float = MAX_EPS, open_label: bool = False
     ) -> Table:
-        """Randomise every record and return the table of messages, whose ids are in the column ``id``.
+        """Randomise every record and return the table of LDP reports, whose ids are in the column ``id``.
 
         Rows are in the order of the ids: that of the private table may tell, as one sorted by a secret does.
 
@@ -119,7 +119,7 @@ def read_records(path: Path, survey: Survey, *, id: str, label: str | None = Non
 
 
 def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
-    """Read a table of messages: whose each is, and its text.
+    """Read a table of LDP reports: whose each is, and its text.
 
     Raises:
         GraphError: a file or column is missing or unusable, or a row has no id.
@@ -129,11 +129,11 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
     check_columns(path, [id, MESSAGE])
     table = tables.read(path, [id, MESSAGE], tables.id_types(path, [id]))
     if table.num_rows == 0:
-        raise GraphError(f"{path.name} has no rows, so there are no messages; give at least one")
+        raise GraphError(f"{path.name} has no rows, so there are no LDP reports; give at least one")
     try:
         texts = tables.column(table, MESSAGE).cast(pa.large_string()).to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise GraphError(f"column {MESSAGE!r} must hold text: messages in base64") from None
+        raise GraphError(f"column {MESSAGE!r} must hold text: LDP reports in base64") from None
     ids = tables.keys(tables.column(table, id), id)
     return (_as_numbers(ids) if tables.is_csv(path) else ids), texts
 
@@ -141,7 +141,7 @@ def read_messages(path: Path, *, id: str) -> tuple[Column, list[str | None]]:
 def _as_numbers(ids: Column) -> Column:
     """Return ids that were read as text as whole numbers, if writing the numbers gives the same text.
 
-    The ids of a parquet table of records are then the same numbers after a table of messages in CSV.
+    The ids of a parquet table of records are then the same numbers after a table of LDP reports in CSV.
     """
     import pyarrow as pa
 
@@ -154,7 +154,7 @@ def _as_numbers(ids: Column) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class Received:
-    """Messages that were checked: what was accepted, of whom, and why rows were refused."""
+    """LDP reports that were checked: what was accepted, of whom, and why rows were refused."""
 
     collector: Collector
     ids: Column  # every node with a row, in the order of its first, then others
@@ -162,23 +162,23 @@ class Received:
 
     @property
     def accepted(self) -> int:
-        """How many messages were taken."""
+        """How many LDP reports were taken."""
         return int(self.collector.answered.sum())
 
     def check(self) -> None:
-        """Require that every message was taken.
+        """Require that every LDP report was taken.
 
         Raises:
             MessageError: one was refused; the first one's row and reason, and how many there are.
         """
         if self.refused:
             row, reason = next(iter(self.refused.items()))
-            raise MessageError(f"messages refused: {len(self.refused)}, the first in row {row}: {reason}")
+            raise MessageError(f"LDP reports refused: {len(self.refused)}, the first in row {row}: {reason}")
 
     def estimates(self, id: str, label: str) -> Table:
         """Return a table of nodes: ids, estimated features, randomised labels.
 
-        A node whose messages were all refused has the middle of each feature's range, which tells nothing,
+        A node whose LDP reports were all refused has the middle of each feature's range, which tells nothing,
         and no label. Where nodes say several classes, each has a column of its own (``label_1``, ...).
         """
         import pyarrow as pa
@@ -220,13 +220,13 @@ class Received:
 def receive(
     survey: Survey, ids: Column, texts: Sequence[str | None], *, others: Column | None = None
 ) -> Received:
-    """Check messages in order, and take at most one a node, none twice.
+    """Check LDP reports in order, and take at most one a node, none twice.
 
     Args:
         survey: the public parameters.
-        ids: whose each message is.
-        texts: the messages.
-        others: ids of further nodes, which may have no message; of the same type.
+        ids: whose each LDP report is.
+        texts: the LDP reports.
+        others: ids of further nodes, which may have no LDP report; of the same type.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -247,7 +247,7 @@ def _bytes(text: str | None) -> bytes:
     try:
         return base64.b64decode(text or "", validate=True)
     except (binascii.Error, ValueError):
-        raise MessageError("a message is not in base64") from None
+        raise MessageError("an LDP report is not in base64") from None
 
 
 def _features(table: Table, columns: Sequence[str], dim: int) -> Single:

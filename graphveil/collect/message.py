@@ -42,7 +42,7 @@ _BIT = np.uint64(1)
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What one message says: a report on the features (one row), a label, or both.
+    """What one LDP report says: a report on the features (one row), a label, or both.
 
     The label is a class, or where the survey's mechanism says several, these in ascending order (of a smaller
     group with -1 after them).
@@ -53,7 +53,7 @@ class Answer:
 
 
 def encode(survey: Survey, node: Node, answer: Answer) -> bytes:
-    """Return the message of an answer that a mechanism of the survey made for a node.
+    """Return the LDP report of an answer that a mechanism of the survey made for a node.
 
     Raises:
         ConfigError: it is about other features than the survey and the node's id choose.
@@ -65,7 +65,7 @@ def encode(survey: Survey, node: Node, answer: Answer) -> bytes:
 def encode_all(
     survey: Survey, nodes: Sequence[Node], features: Reports | None, labels: Integers | None
 ) -> list[bytes]:
-    """Return the messages of many answers, in order: a row of the reports and a label for each node."""
+    """Return the LDP reports of many answers, in order: a row of the reports and a label for each node."""
     head, widths = MAGIC + bytes([VERSION]) + survey.digest, _widths(survey)
     if features is not None and not _same(features.indices, chosen_features(survey, nodes)):
         raise ConfigError("an answer tells about the features that the survey and the node's id choose")
@@ -96,7 +96,7 @@ def _same(one: npt.NDArray[np.int32] | None, other: npt.NDArray[np.int32] | None
 
 
 def message_bytes(survey: Survey) -> int:
-    """Return the length of every message of a survey.
+    """Return the length of every LDP report of a survey.
 
     >>> message_bytes(Survey(features=MultiBit(epsilon=1.0, dim=8)))
     42
@@ -105,12 +105,12 @@ def message_bytes(survey: Survey) -> int:
 
 
 def _signed(body: bytes) -> bytes:
-    """Return a message with its checksum."""
+    """Return an LDP report with its checksum."""
     return body + zlib.crc32(body).to_bytes(CHECK_BYTES, "big")
 
 
 def decode(survey: Survey, node: Node, message: bytes) -> Answer:
-    """Return what the message of a node says.
+    """Return what the LDP report of a node says.
 
     Raises:
         MessageError: it is truncated, damaged, of another version, survey or node, or says what no device
@@ -119,16 +119,16 @@ def decode(survey: Survey, node: Node, message: bytes) -> Answer:
 
     >>> decode(Survey(features=MultiBit(epsilon=1.0, dim=8)), "ann", b"no message")
     Traceback (most recent call last):
-    graphveil.errors.MessageError: a message has 42 bytes, and this one has 10
+    graphveil.errors.MessageError: an LDP report has 42 bytes, and this one has 10
     """
     fitting("survey", survey, Survey)
     if not isinstance(message, bytes | bytearray | memoryview):
-        raise MessageError("a message is bytes")
+        raise MessageError("an LDP report is bytes")
     widths = _widths(survey)
     payload = _payload(survey, node, bytes(message))
     fields = _unpack(payload, widths)
     if (fields > _limits(survey)).any():
-        raise MessageError("a message names a feature, bin or class that the survey does not have")
+        raise MessageError("an LDP report names a feature, bin or class that the survey does not have")
     label, said = _label(survey, node, fields)
     if survey.features is None:
         return Answer(None, label)
@@ -136,7 +136,7 @@ def decode(survey: Survey, node: Node, message: bytes) -> Answer:
 
 
 def _label(survey: Survey, node: Node, fields: Integers) -> tuple[int | tuple[int, ...] | None, Integers]:
-    """Return the label of a message, and the fields before it."""
+    """Return the label of an LDP report, and the fields before it."""
     law = survey.label
     if law is None:
         return None, fields
@@ -147,25 +147,25 @@ def _label(survey: Survey, node: Node, fields: Integers) -> tuple[int | tuple[in
         return tuple(group.tolist()), fields[:-1]
     said = np.flatnonzero(fields[-law.classes :])
     if len(said) != law.size:
-        raise MessageError(f"a message says another number of classes than the survey's {law.size}")
+        raise MessageError(f"an LDP report says another number of classes than the survey's {law.size}")
     return tuple(said.tolist()), fields[: -law.classes]
 
 
 def _payload(survey: Survey, node: Node, message: bytes) -> bytes:
-    """Return the payload of a message whose header and checksum are right."""
+    """Return the payload of an LDP report whose header and checksum are right."""
     whole = message_bytes(survey)
     if len(message) != whole:
-        raise MessageError(f"a message has {whole} bytes, and this one has {len(message)}")
+        raise MessageError(f"an LDP report has {whole} bytes, and this one has {len(message)}")
     if not message.startswith(MAGIC):
-        raise MessageError("this is no message of a survey")
+        raise MessageError("this is no LDP report of a survey")
     if message[len(MAGIC)] != VERSION:
-        raise MessageError(f"this version reads messages of version {VERSION} only; update the device")
+        raise MessageError(f"this version reads LDP reports of version {VERSION} only; update the device")
     if zlib.crc32(message[:-CHECK_BYTES]) != int.from_bytes(message[-CHECK_BYTES:], "big"):
-        raise MessageError("a message was damaged on its way; send it again")
+        raise MessageError("an LDP report was damaged on its way; send it again")
     if message[len(MAGIC) + 1 : _HEADER - TAG_BYTES] != survey.digest:
-        raise MessageError("a message answers another survey; its randomisation has other parameters")
+        raise MessageError("an LDP report answers another survey; its randomisation has other parameters")
     if message[_HEADER - TAG_BYTES : _HEADER] != node_tag(survey, node):
-        raise MessageError("a message is of another node; a copy of somebody else's is no answer")
+        raise MessageError("an LDP report is of another node; a copy of somebody else's is no answer")
     return message[_HEADER:-CHECK_BYTES]
 
 
@@ -204,7 +204,7 @@ def _unpack(payload: bytes, widths: Integers) -> Integers:
     bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8))
     shifts, which = _places(widths)
     if bits[len(shifts) :].any():
-        raise MessageError("a message does not end with zero bits")
+        raise MessageError("an LDP report does not end with zero bits")
     fields = np.zeros(len(widths), dtype=np.uint64)
     np.add.at(fields, which, bits[: len(shifts)].astype(np.uint64) << shifts)
     return fields.astype(np.int64)

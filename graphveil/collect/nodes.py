@@ -1,4 +1,4 @@
-"""What a survey and a node's public id decide: the tag on its message, and what it tells about."""
+"""What a survey and a node's public id decide: the tag on its LDP report, and what it tells about."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ Node = int | str
 
 
 def node_tag(survey: Survey, node: Node) -> bytes:
-    """Return what a message says of whose it is: 16 bytes of a hash of the survey and the node's public id.
+    """Return the tag of an LDP report: 16 bytes of a hash of the survey and the node's public id.
 
-    A number and its digits are the same id, as tables of messages may turn one into the other.
+    A number and its digits are the same id, as tables of LDP reports may turn one into the other.
 
     >>> from graphveil.mechanisms import LabelRR
     >>> survey = Survey(label=LabelRR(epsilon=1.0, classes=3))

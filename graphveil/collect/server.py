@@ -1,4 +1,4 @@
-"""The side of the server: it checks every message, keeps one a node, and estimates."""
+"""The side of the server: it checks every LDP report, keeps one a node, and estimates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from graphveil.mechanisms.local.labels import LabelRR
 
 
 class Collector:
-    """Messages of one survey, at most one a node, none twice.
+    """LDP reports of one survey, at most one a node, none twice.
 
     What it holds is randomised already, so nothing here is private: it may be kept, copied and published.
 
@@ -31,7 +31,7 @@ class Collector:
     """
 
     def __init__(self, survey: Survey, nodes: int, *, ids: Sequence[Node] | None = None) -> None:
-        """Start without messages."""
+        """Start without LDP reports."""
         fitting("ids", ids, Sequence | None)
         _check.integer_at_least(1, nodes=nodes)
         if ids is not None and (len(ids) != nodes or len(set(map(node_text, ids))) != nodes):
@@ -41,15 +41,15 @@ class Collector:
         self._answers: dict[int, Answer] = {}
 
     def accept(self, message: bytes, node: int) -> None:
-        """Take the message of a node.
+        """Take the LDP report of a node.
 
         Raises:
-            MessageError: see :func:`decode`; or a message of this node was taken before. The collector is
+            MessageError: see :func:`decode`; or an LDP report of this node was taken before. The collector is
                 unchanged then.
         """
         if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < self.nodes:
             raise MessageError(
-                f"there are {self.nodes} nodes, numbered from 0, and the message is of another"
+                f"there are {self.nodes} nodes, numbered from 0, and the LDP report is of another"
             )
         answer = decode(self.survey, self._ids[int(node)], message)
         if int(node) in self._answers:
@@ -57,7 +57,7 @@ class Collector:
         self._answers[int(node)] = answer
 
     def accept_all(self, messages: Mapping[int, bytes]) -> dict[int, str]:
-        """Take the messages that are in order, and return why the others were refused, by node."""
+        """Take the LDP reports that are in order, and return why the others were refused, by node."""
         refused = {}
         for node, message in messages.items():
             try:

@@ -90,13 +90,13 @@ class Survey:
 
     @property
     def claims(self) -> tuple[Claim, Claim]:
-        """What an answer promises about the features and about the label."""
+        """The guarantee of an answer about the features and about the label."""
         features = NOT_COLLECTED if self.features is None else self.features.claim
         return features, NOT_COLLECTED if self.label is None else self.label.claim
 
     @property
     def claim(self) -> Claim:
-        """What a whole answer promises: the two budgets add up."""
+        """The guarantee of a whole answer: the two budgets add up."""
         features, label = self.claims
         return features + label
 
@@ -138,7 +138,7 @@ class Survey:
             f"{most:.4g}",
             "label": f"the label leaves each node as it is with probability {label:.4g}",
         }
-        return tuple(f"NOT PROTECTED: {words[part]}, in every message." for part in self.open_parts)
+        return tuple(f"NOT PROTECTED: {words[part]}, in every LDP report." for part in self.open_parts)
 
     def statement(self, *, on_devices: bool | None = True) -> str:
         """Return the guarantee in words, of answers given on devices unless said otherwise.
@@ -149,7 +149,7 @@ class Survey:
 
     @cached_property
     def digest(self) -> bytes:
-        """16 bytes that stand for every parameter; a message carries them."""
+        """16 bytes that stand for every parameter; an LDP report carries them."""
         return hashlib.sha256(self.to_json().encode()).digest()[:DIGEST_BYTES]
 
     def to_json(self) -> str:

@@ -259,7 +259,7 @@ class RunFolder:
         if known != found:
             raise ArtifactError(
                 f"the files of {name}/ that wait in {workspace} are not those that the run wrote, so they "
-                "are not published; start a new run in a new folder (what was booked stays charged)"
+                "are not published; start a new run in a new folder (what was recorded stays charged)"
             )
 
     def _locked(self) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def damaged(path: Path) -> ArtifactError:
     """Return that an internal file does not say what was written to it."""
     return ArtifactError(
         f"{path} is damaged, so the run cannot be resumed; start a new one with another --out (what was "
-        "booked stays charged)"
+        "recorded stays charged)"
     )
 
 

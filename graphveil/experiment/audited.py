@@ -102,7 +102,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
 
     Raises:
         ArtifactError: the folder holds no finished run with its internal part.
-        ConfigError: the run promises nothing.
+        ConfigError: the run has no guarantee.
     """
     started, folder = time.perf_counter(), RunFolder(place)
     if not folder.internal.is_dir():
@@ -113,7 +113,7 @@ def audit_run(place: Path, *, pairs: int = 200, seed: int = 0) -> RunAudit:
     guarantee, method = fitted.guarantee, fitted.method
     if guarantee.unit == "none" or not guarantee.releases:
         raise ConfigError(
-            f"the run in {place} promises nothing (unit {guarantee.unit!r}), or releases nothing that costs; "
+            f"the run in {place} has no guarantee (unit {guarantee.unit!r}), or releases nothing that costs; "
             "there is no claim to audit"
         )
     plan = method.plan(fitted.sizes)

@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise ArtifactError(f"{path} cannot be read as JSON; make the run anew") from None
+        raise ArtifactError(f"{path} cannot be read as JSON; make the run again") from None
     if not isinstance(found, dict):
-        raise ArtifactError(f"{path} does not hold an object; make the run anew")
+        raise ArtifactError(f"{path} does not hold an object; make the run again")
     return found

@@ -97,7 +97,7 @@ def interval(figures: Mapping[str, Any], tested: int | None) -> Summary:
 class Cost:
     """What one model gave away: epsilon (None for infinity), and an attacker's true-positive rate.
 
-    ``mark`` stands beside both where no promise holds.
+    ``mark`` stands next to both where no guarantee is valid.
     """
 
     epsilon: float | None

@@ -103,7 +103,7 @@ def compare(
     path lengths, normalised mutual information of communities, mean absolute error of eigenvector centrality.
     Both graphs are read as undirected ones without weights: two nodes are joined if any edge is between them.
 
-    Guarantee: none, and nothing is booked. The true graph is read exactly, so **no number of this may be
+    Guarantee: none, and nothing is recorded. The true graph is read exactly, so **no number of this may be
     published**, not even the errors. To choose a mechanism by it on private edges is a release of its own.
 
     Args:

@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.integer]
 
 MAX_INDEX = 2**31 - 1  # rows, columns and entries that 32 bits can count
 _NUMBERS = "biuf"
-_REMEDY = "build it anew from rows, columns and values"
+_REMEDY = "build it again from rows, columns and values"
 
 
 def check_rows(indptr: Any, indices: Any, columns: int, what: str = "a sparse matrix") -> None:

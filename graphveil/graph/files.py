@@ -64,7 +64,7 @@ def read_graph(
 
     Args:
         nodes, edges: paths that end in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``. The edges may also be
-            the folder of a released graph, which is then known to be one: its edge set says what it promises.
+            the folder of a released graph, which is then known to be one: its edge set has its guarantee.
         id: column of ``nodes`` that holds whole numbers or text. Ids of a CSV are text and keep their
             spelling. Dates, decimals, UUIDs and bools of a parquet file become text.
         source, target: columns of ``edges`` that hold ids.

@@ -53,7 +53,7 @@ class Graph:
         adjacency: the in-edges.
         num_classes: C, from 2 to 16,384.
         train_mask, val_mask, test_mask: the split, bool (N) each, disjoint; all three or none. Membership
-            does not promise a label: :meth:`mask` leaves out the members without one.
+            may have no label: :meth:`mask` leaves out the members without one.
         name: what tables and reports call the graph.
         ids: the caller's own node ids (N), in node order.
         class_names: the caller's own label per class, in class order.

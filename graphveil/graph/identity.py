@@ -23,8 +23,8 @@ class EdgeSet:
     Args:
         id: a public name such as ``"dataset:cora"``; by default a random one.
         parts: the sets of which this one is the union, as of a graph that has grown; none share an edge.
-        released: what these edges promise, as text, where they came out of a mechanism and are public; empty
-            for protected ones.
+        released: the guarantee of these edges, as text, where they came out of a mechanism and are public;
+            empty for protected ones.
 
     >>> import copy
     >>> edges = EdgeSet("dataset:cora")

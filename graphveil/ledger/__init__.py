@@ -1,4 +1,4 @@
-"""The durable ledger: a book of everything released of a data set, with limits, in a database.
+"""The durable privacy ledger: everything released of a data set, with limits, in a database.
 
 It knows events and limits, no graph and no torch; releases charge it through :class:`DataSetLedger`, which is
 a ``PrivacyLedger`` of :mod:`graphveil.privacy`. Docs: ``docs/ledger.md``.

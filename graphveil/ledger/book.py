@@ -124,7 +124,7 @@ class Ledger:
         unit, limit = unit_key(unit), limit_of(epsilon, delta)
         if unit == NoUnit.name:
             raise ConfigError(
-                "unit 'none' protects nothing, so nothing is booked under it; name another unit"
+                "unit 'none' protects nothing, so nothing is recorded under it; name another unit"
             )
 
         def task(line: sa.Connection) -> None:
@@ -331,7 +331,7 @@ class Ledger:
     def verify(self, name: str | None = None) -> list[Break]:
         """Return where a chain or a total does not hold; an empty list if all do.
 
-        Every hash is computed anew, and every total and limit from the entries.
+        Every hash is computed again, and every total and limit from the entries.
         """
         names = self._store.read(names_kept)
         if name is not None:

@@ -270,7 +270,7 @@ def _attempt(
 ) -> Receipt | None:
     """Book a release, or only see whether it could be."""
     if entry.unit is None:
-        raise ConfigError("a release that is booked has a unit; this one does not say what it protects")
+        raise ConfigError("a release that is recorded has a unit; this one does not say what it protects")
     unit, cost = unit_key(entry.unit), Total.of(entry)
     body = {
         "unit": unit,
@@ -328,7 +328,7 @@ def commit(store: Store, name: str, reference: str) -> None:
         states = states_of(line, name, reference)
         if WITHDRAW in states or RESERVE not in states:
             raise BudgetError(
-                f"release {reference} is not booked any more, so nothing may be drawn for it; start a new run"
+                f"release {reference} is not recorded any more, so no noise may be drawn; start a new run"
             )
         if COMMIT not in states:
             chain.add(COMMIT, {"reference": reference})
@@ -369,7 +369,7 @@ def _same_again(known: Row, body: Mapping[str, Any], name: str) -> Receipt:
     before = body_of(known)
     if any(before[part] != value for part, value in json.loads(canonical(body)).items()):
         raise BudgetError(
-            f"release {known.reference} is booked already, at another price; a new release needs a new id"
+            f"release {known.reference} is recorded already, at another price; a new release needs a new id"
         )
     return Receipt(name, before["unit"], known.reference, known.number, known.hash)
 

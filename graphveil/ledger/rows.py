@@ -111,7 +111,7 @@ def unit_key(unit: Unit | str) -> str:
     """
     if isinstance(unit, str):
         name, _, relation = unit.partition("/")
-        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # whatever degree is promised
+        unit = parse_unit(name, max_degree=1, replace_one=bool(relation))  # whatever degree is asserted
     return unit.name + _REPLACE if getattr(unit, "replace_one", False) else unit.name
 
 

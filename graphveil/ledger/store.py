@@ -1,7 +1,7 @@
 """The database: five tables, and transactions that happen whole or not at all, even if the line breaks.
 
 Entries are only ever added; the database itself refuses to change or delete one. What else is kept (the head
-of each chain, the totals) follows from the entries, and ``verify`` computes it anew.
+of each chain, the totals) follows from the entries, and ``verify`` computes it again.
 """
 
 import errno
@@ -331,7 +331,7 @@ class Store:
         if self._file is not None and _identity(self._file) != self._identity:
             raise LedgerError(
                 f"the ledger at {self.shown} was removed or replaced by another file while it was in use; "
-                "nothing was booked by this step, so nothing may be released. Bring it back, and start again"
+                "nothing was recorded by this step, so nothing may be released. Restore it, and start again"
             )
 
     def close(self) -> None:
@@ -521,6 +521,6 @@ def _why(error: DBAPIError | sqlite3.Error, store: Store) -> str:
     words = str(origin).strip().splitlines()
     said = words[0] if words else type(origin).__name__
     return (
-        f"the ledger at {store.shown} cannot be used: {said}; nothing was booked by this step, so nothing "
+        f"the ledger at {store.shown} cannot be used: {said}; nothing was recorded by this step, so nothing "
         "may be released. Mend the database, or name another ledger (--ledger)"
     )

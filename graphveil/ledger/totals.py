@@ -104,7 +104,7 @@ class Total:
         """Whether all of it keeps within a limit.
 
         A bound that adds up decides where it can, and then a composition of somewhat more than all of it, at
-        somewhat less of delta, which stays the same for many bookings and is kept. All of it is composed anew
+        somewhat less of delta, which stays the same for many bookings and is kept. All is composed again
         only where the limit is near.
         """
         left = exact(limit.delta) - self.slack

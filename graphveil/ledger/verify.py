@@ -1,4 +1,4 @@
-"""Whether a ledger is whole: every hash, every total and every limit, computed anew from the entries."""
+"""Whether a ledger is whole: every hash, every total and every limit, computed again from the entries."""
 
 import json
 from dataclasses import dataclass, field
@@ -128,7 +128,7 @@ class _Recount:
             self._limits[body["unit"]] = limit
         elif kind == RESERVE:
             if body["unit"] not in self._limits:
-                return "a release is booked in an account that was not opened"
+                return "a release is recorded in an account that was not opened"
             self._live[body["reference"]] = body["unit"], Total.of(entry_of(body))
         elif kind in (COMMIT, WITHDRAW):
             return self._end(kind, body["reference"])
@@ -144,7 +144,7 @@ class _Recount:
 
     def _end(self, kind: str, reference: str) -> str | None:
         if reference not in self._live:
-            return f"a release is {kind}ed that was not booked"
+            return f"a release is {kind}ed that was not recorded"
         if kind == COMMIT:
             self._drawn.add(reference)
         elif reference in self._drawn:

@@ -1,4 +1,4 @@
-"""What a randomiser of one record promises: its budget, and why it might not hold."""
+"""The guarantee of a randomizer of one record: its budget, and why it might not hold."""
 
 import math
 from dataclasses import dataclass

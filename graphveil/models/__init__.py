@@ -43,7 +43,7 @@ def register(code: T, name: str | None = None) -> T:
     sizes, and its name is what a saved :class:`~graphveil.models.gnn.PrivateGNN` says. It may stand above
     the class as a decorator.
 
-    Guarantee: none of its own, and none is lent. A method of yours promises what its plan costs only if it
+    Guarantee: none of its own, and none is lent. A custom method guarantees the cost of its plan only if it
     touches edges and records through ``session.open(graph)`` alone; ``docs/own_models.md`` has the contract
     and the checks that a method of the library has to pass.
 

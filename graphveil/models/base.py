@@ -63,7 +63,7 @@ _log = logging.getLogger("graphveil")  # what is said there is public: sizes, un
 
 
 class Previewed(NamedTuple):
-    """What a fit would ask, promise and release; nothing is spent to know it."""
+    """Query plan, guarantee and outputs of a fit, computed without reading protected data."""
 
     plan: ReleasePlan | None
     guarantee: Guarantee
@@ -88,7 +88,7 @@ class Estimator(Manners, ABC):
         max_units: public bound on the number of protected units, for ``delta="auto"``.
         degree_budget: D of unit ``node-owner``: a node of at most D own edges sends at full weight, one of
             more shares the weight of D. Any public D is safe.
-        assured_max_degree: the degree that the data owner promises, for unit ``node-promise``.
+        assured_max_degree: the largest degree that the data owner asserts, for unit ``node-promise``.
         replace_one: for node units: hide which of two records a node has, not only whether it has one.
         private_metrics: for node units: also release noisy counts of correct predictions, so that accuracies
             are covered. Validation and test nodes pay for them, with what training leaves of their budget.
@@ -198,7 +198,7 @@ class Estimator(Manners, ABC):
         return self._configured().plan(sizes)
 
     def preview(self, graph: Graph) -> Previewed:
-        """Check the graph as ``fit`` does, and return what a fit would ask and promise; nothing is spent.
+        """Check the graph as ``fit`` does, and return the query plan and guarantee; nothing is spent.
 
         Only public sizes and flags of the graph are read.
         """
@@ -236,11 +236,11 @@ class Estimator(Manners, ABC):
         A ``Data`` of torch_geometric does for a graph, here and where predictions are asked for: its edges
         are undirected unless the unit is ``directed-edge`` (:meth:`Graph.from_pyg`).
 
-        The release is booked in the graph's ledger before the edges are read; a second ``fit`` books a second
-        one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost. ``engine`` is
-        for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``, a folder of what
-        follows from public features and labels alone: fits that share it, other budgets and other methods at
-        the same seed, learn that once.
+        The release is recorded in the graph's ledger before the edges are read; a second ``fit`` records
+        a second one. With a ``workspace`` folder an interrupted fit resumes there, at no further cost.
+        ``engine`` is for this fit, instead of the constructor's. It changes no bit. Nor does ``cache``,
+        a folder of what follows from public features and labels alone: fits that share it, other budgets and
+        other methods at the same seed, learn that once.
 
         Raises:
             UnitError: the unit does not fit the graph.
@@ -436,11 +436,11 @@ class Estimator(Manners, ABC):
 
 def _asked(previewed: Previewed) -> str:
     """Return how much a fit is about to ask, for the log."""
-    return "nothing is asked under a budget" if previewed.plan is None else "its release is booked first"
+    return "nothing is asked under a budget" if previewed.plan is None else "its release is recorded first"
 
 
 def _previewed(method: Method, graph: Graph) -> Previewed:
-    """Check a graph, and return what a fit would ask, promise and release."""
+    """Check a graph, and return the query plan, guarantee and outputs of a fit."""
     check_kind(graph)
     private_device(method.device)
     pick_device(method.device)  # a fit would find out that it is missing after it has booked

@@ -1,4 +1,4 @@
-"""A fit is a value: the frozen method that ran, what it trained, and what it promised."""
+"""A fit is a value: the frozen method that ran, what it trained, and its guarantee."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Fitted:
         parameters: the constructor keywords of that configuration.
         sizes: public sizes of the fitted graph.
         plan: what was asked of it; None for nothing, or for a model from a file.
-        guarantee: what the fit promises.
+        guarantee: that of the fit.
         trained: answers for other graphs.
         proba: probabilities (N, C); None where a release does not hold them, or no guarantee covers them.
         released: noisy answers by name.

@@ -85,7 +85,7 @@ class LabelPosterior(LocalEstimator):
     def without_edges(self) -> "LabelPosterior":
         """Return the unfitted baseline that reads no edge: the posterior of a node's own label.
 
-        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same messages).
+        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same LDP reports).
         A node that told nothing gets the most frequent class.
 
         >>> LabelPosterior(unit="node-features", eps_y=1.0).without_edges().around

@@ -33,7 +33,7 @@ class Learned(Generic[T]):
 
     def __set__(self, model: HasFit, value: T) -> NoReturn:
         """Refuse: what was learned is not set."""
-        raise ConfigError("learned attributes follow from the fit and cannot be set; fit anew instead")
+        raise ConfigError("learned attributes follow from the fit and cannot be set; fit again instead")
 
 
 def learned(name: str, absent: Callable[[], T]) -> Learned[T]:

@@ -26,7 +26,7 @@ class Manners(Predictor):
         return f"{type(self).__name__}({', '.join(chosen)})"
 
     def __str__(self) -> str:
-        """Show three lines: the keywords, what it was fitted on, and what is promised."""
+        """Show three lines: the keywords, what it was fitted on, and the guarantee."""
         return "\n".join([repr(self), *(value for _, value in self._facts())])
 
     def _repr_html_(self) -> str:
@@ -34,7 +34,7 @@ class Manners(Predictor):
         return card(repr(self), self._facts())
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Return what is public of the fit, and its promise in a line."""
+        """Return what is public of the fit, and its guarantee in a line."""
         if self._fit is None:
             return [
                 ("fit", "not fitted yet; fit(graph) trains it"),

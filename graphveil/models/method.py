@@ -161,17 +161,17 @@ class Method(ABC):
         return PublicSizes.of(graph)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return what a release under the plan promises; only public facts of the graph are read."""
+        """Return the guarantee of a release under the plan; only public facts of the graph are read."""
         terms = self.terms
         delta = terms.delta_for(graph.num_nodes) if plan is None else plan.delta
         if isinstance(terms.unit, NoUnit):
             none = Guarantee.of(terms.unit, Composed(()), delta=delta, releases=0, mode=terms.mode)
-            return guarantee_of(graph) or none  # edges that were released keep what was promised of them
+            return guarantee_of(graph) or none  # edges that were released keep their guarantee
         guarantee = Guarantee.of(
             terms.unit,
             Composed(()) if plan is None else plan.event,
             delta=delta,
-            releases=0 if plan is None else len(plan.queries),
+            releases=0 if plan is None else 1,
             slack=0.0 if plan is None else plan.slack,
             mode=terms.mode,
             deviations=(() if plan is None else self.deviations(graph)) + graph.deviations,
@@ -183,7 +183,7 @@ class Method(ABC):
         return guarantee if plan is None else stored_twice(guarantee, graph)
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return why this method's release keeps no promise, in words; empty if it does."""
+        """Return why this method's release has no valid guarantee; empty if it has."""
         papers = self.terms.paper_deviations if self.terms.paper else ()
         return papers if self.terms.unsafe_noise_seed is None else (*papers, SEEDED)
 

@@ -113,11 +113,11 @@ class PerturbedFullGraph(ClearFullGraph):
         return plan_of(self.mechanism, self.terms.unit, sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return what the released graph promises, with all that follows from it."""
+        """Return the guarantee of the released graph, with all that follows from it."""
         return replace(super().guarantee(plan, graph), graph=True)
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return why the release keeps no promise."""
+        """Return why the release has no valid guarantee."""
         return (*self.mechanism.deviations(domain_of(graph, self.terms.unit)), *super().deviations(graph))
 
     def notes(self, graph: Graph) -> tuple[str, ...]:

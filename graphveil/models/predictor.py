@@ -68,11 +68,11 @@ class Predictor:
         Args:
             graph: by default the fitted one.
             disjoint_edges: your word that the graph shares no edge with the fitted one, nor with any other
-                that this model has predicted: its release is then booked on its own edges only, and counts
+                that this model has predicted: its release is then charged to its own edges only, and counts
                 beside the others, not on top of them. Without it, it counts on top of all of them.
             disjoint_people: the same for people, under unit ``node-features``: your word that nobody in the
                 graph is in the fitted one, nor in any other that this model has predicted.
-            accept_price: ask a graph, and book it, although it may be the fitted one: a model that was
+            accept_price: ask a graph, and record it, although it may be the fitted one: a model that was
                 loaded without its run's ``internal`` folder cannot know.
             workspace: a private folder of this question alone, for methods that ask edges. A process that is
                 killed leaves the release there, and asking once more with it finishes the same one, with the
@@ -82,8 +82,8 @@ class Predictor:
             UnitError: the unit does not fit the graph, or protects records, of which edges say nothing.
             ConfigError: the edges are known to be those of the fitted graph, or may be and no word was given.
             GraphError: the graph has other features than the fitted one.
-            BudgetError: a ledger refuses the release, which is then not booked; of a graph that has grown in
-                several steps, those before it may be, and are kept.
+            BudgetError: a ledger refuses the release, which is then not recorded; of a graph that has grown
+                in several steps, those before it may be, and are kept.
             NotYetError: the method does not predict other graphs.
         """
         if graph is None:
@@ -172,12 +172,12 @@ class Predictor:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the fitted object promises: its weights, its rows, its predictions of the fitted graph."""
+        """The guarantee of the fitted object: its weights, its rows, its predictions of the fitted graph."""
         return self.fitted.guarantee
 
     @property
     def guarantee_with_predictions(self) -> Guarantee:
-        """What the fit and all predictions of other graphs promise together.
+        """The guarantee of the fit and all predictions of other graphs together.
 
         Releases that may depend on one edge add up; graphs that were asserted to share no edge, and the steps
         in which a graph grew, count with the largest figure.
@@ -194,9 +194,9 @@ class Predictor:
         return self._books.edges
 
     def recall(self, edges: EdgeSet, price: Guarantee, *, disjoint: bool = False) -> None:
-        """Take note of a prediction of another graph that an earlier process made, and booked.
+        """Take note of a prediction of another graph that an earlier process made, and recorded.
 
-        From then on :attr:`guarantee_with_predictions` counts it, and later predictions are booked on its
+        From then on :attr:`guarantee_with_predictions` counts it, and later predictions are charged to its
         edges, too, unless a word sets them apart. Call it in the order in which the graphs were asked.
 
         Args:

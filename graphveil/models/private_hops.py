@@ -42,7 +42,7 @@ class ReleasedRows:
     Args:
         hops: the answers r_1 to r_K, each float32 (N, d).
         noise: the standard deviation of the noise in each of them.
-        guarantee: what the rows promise.
+        guarantee: that of the rows.
         sent: the rows that the first hop was sent, of norm at most one, float64 (N, d).
     """
 
@@ -85,7 +85,7 @@ class ReleasedRows:
 
     @classmethod
     def load(cls, folder: Path | str) -> "ReleasedRows":
-        """Return what :meth:`save` wrote; its guarantee is accounted for anew, never believed.
+        """Return what :meth:`save` wrote; its guarantee is accounted for again, never believed.
 
         Raises:
             ArtifactError: the folder holds no such rows, or they are damaged.
@@ -126,7 +126,7 @@ def private_hops(
     with x_0 the rows of ``x`` at norm one, or as they are at norm at most one (``normalize=False``).
 
     Guarantee: edge units. Each hop moves by D = 1 if one stored edge is toggled, and by D = sqrt(2) for an
-    undirected one; K hops at noise s = sqrt(K) D / mu are one Gaussian of mu = mu*(epsilon, delta), booked
+    undirected one; K hops at noise s = sqrt(K) D / mu are one Gaussian of mu = mu*(epsilon, delta), recorded
     in the ledger of the graph's edges before they are read. ``x`` must be known without the edges:
     features, labels of the training part, what a network that never saw an edge makes of them, or rows that
     were released before. Under edge units anything may then be trained on rows, features and labels, in any
@@ -232,7 +232,7 @@ def _guarantee(terms: Terms, plan: ReleasePlan, graph: Graph) -> Guarantee:
         terms.unit,
         plan.event,
         delta=plan.delta,
-        releases=len(plan.queries),
+        releases=1,
         slack=plan.slack,
         deviations=(*seeded, *graph.deviations),
         notes=notes_on(terms, graph),

@@ -84,8 +84,8 @@ def check_parameters(model: Configured, unit: Unit) -> None:
         )
     if model.assured_max_degree is not None and not isinstance(unit, NodePromise):
         raise UnitError(
-            f"assured_max_degree={model.assured_max_degree} is a promise that unit {unit.name!r} does not "
-            "rest on; drop it (--assured-max-degree), or use unit 'node-promise'"
+            f"assured_max_degree={model.assured_max_degree} is an assumption that unit {unit.name!r} does "
+            "not rest on; drop it (--assured-max-degree), or use unit 'node-promise'"
         )
     if model.private_metrics and not isinstance(unit, NodeUnit):
         why = "test labels" if isinstance(unit, NodeFeatures) else "labels"
@@ -271,19 +271,19 @@ def check_encoding(graph: object, unit: Unit, *, hides_records: bool) -> None:
 
 
 def check_promise(graph: Graph, unit: Unit) -> None:
-    """Refuse a graph in which some node has more edges than the data owner promised.
+    """Refuse a graph in which some node has more edges than the data owner asserted.
 
     The refusal names no number and no node. That there is one is itself something about the graph, which is
-    why the guarantee is conditional on the promise.
+    why the guarantee is conditional on the assumption.
 
     >>> path = Graph.from_edges(torch.eye(3), [0, 1, 0], [0, 1], [1, 2], directed=False)
     >>> check_promise(path, NodePromise(max_degree=2))
     """
     if isinstance(unit, NodePromise) and bool((_degrees(graph) > unit.max_degree).any()):
         raise UnitError(
-            f"the graph breaks the promise that no node has a degree above {unit.max_degree}, so there is no "
-            "guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known about "
-            "the data, or use unit 'node-owner', which needs no promise"
+            f"the graph violates the assumption that no node has a degree above {unit.max_degree}, so there "
+            "is no guarantee to give: correct assured_max_degree (--assured-max-degree) from what is known "
+            "about the data, or use unit 'node-owner', which needs no such assumption"
         )
 
 

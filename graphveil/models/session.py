@@ -45,7 +45,7 @@ class Session:
     Args:
         streams: public randomness by name.
         plan: what is asked of the protected data; None for nothing.
-        guarantee: what that promises, known before anything is asked; None where nothing is.
+        guarantee: that of the plan, known before anything is asked; None where nothing is.
         label: what the ledger calls the release.
         noise_seed: makes the noise reproducible, which voids the guarantee; None for a fresh key.
         ledger: where the release is recorded, by default the ledger of the edges that it asks.

@@ -75,7 +75,7 @@ def page(graph: Graph, guarantee: Guarantee, edges: int, source: str, target: st
 the mechanism `{mechanism_of(graph)}`. {_difference(guarantee)}
 Nothing else in this folder depends on the true edges.
 
-## What is promised
+## The guarantee
 
 {guarantee.statement()}
 

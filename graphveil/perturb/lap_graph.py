@@ -87,7 +87,7 @@ def lap_graph(
     >>> import torch
     >>> path = Graph.from_edges(torch.eye(4), [0, 1, 1, 0], [0, 1, 2], [1, 2, 3], directed=False)
     >>> lap_graph(path, unit="undirected-edge", epsilon=2.0).guarantee.releases
-    2
+    1
     """
     mechanism = LapGraph(epsilon=epsilon, count_fraction=count_fraction, max_edges=max_edges)
     return release_graph(graph, mechanism, **asked)

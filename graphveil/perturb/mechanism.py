@@ -107,7 +107,7 @@ class GraphMechanism(ABC):
         return ReleasePlan(unit, self.queries(domain), delta=0.0)
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
-        """Return why the release keeps no promise, if it does not."""
+        """Return why the release has no valid guarantee, if it has none."""
         return ()
 
     def check(self, graph: Graph, unit: Unit, domain: Domain) -> None:
@@ -129,13 +129,13 @@ class GraphMechanism(ABC):
             )
 
     def guarantee(self, graph: Graph, unit: Unit, domain: Domain, *, seeded: bool = False) -> Guarantee:
-        """Return what the released graph promises, before anything is asked; public facts alone are read."""
+        """Return the guarantee of the released graph, from public facts alone."""
         plan = self.plan(unit, domain)
         return Guarantee.of(
             unit,
             plan.event,
             delta=plan.delta,
-            releases=len(plan.queries),
+            releases=1,
             mode=self.mode,
             deviations=(*self.deviations(domain), *graph.deviations, *((SEEDED,) if seeded else ())),
             notes=tuple(note for note in graph.notes if about_edges(note)),
@@ -153,7 +153,7 @@ def release_graph(
     unsafe_noise_seed: int | None = None,
     mode: Mode = "strict",
 ) -> Perturbed:
-    """Book a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
+    """Record a mechanism's release on a graph's edges, ask it, and return the noisy graph with its guarantee.
 
     Features, labels and the split stay as they are: they are public under units of edges. Edges that are
     neither public nor between listed nodes are left out, whatever the graph has of them. Which edges are

@@ -1,4 +1,4 @@
-"""What a released edge set says of itself: by which mechanism it was released, and what it promises."""
+"""What a released edge set says of itself: by which mechanism it was released, and its guarantee."""
 
 import json
 
@@ -45,6 +45,6 @@ def _record(text: str) -> dict[str, dict[str, object]]:
         return {name: record[name] for name in ("mechanism", "release", "guarantee")}
     except (ValueError, TypeError, KeyError):
         raise ArtifactError(
-            "the record of a released graph is damaged, so nothing says what it promises; take the edges "
+            "the record of a released graph is damaged, so its guarantee is not known; take the edges "
             "from the folder that `graphveil perturb` wrote"
         ) from None

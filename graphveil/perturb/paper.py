@@ -84,7 +84,7 @@ class PaperEdgeRand(EdgeRand):
         return ReplacedSlots(self.epsilon).selected * domain.size
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
-        """Return why the release keeps no promise."""
+        """Return why the release has no valid guarantee."""
         return _SHARED.format(seed=self.noise_seed), _ZEROS
 
     def ask(self, release: Release, domain: Domain) -> Tensor:
@@ -130,7 +130,7 @@ class PaperLapGraph(LapGraph):
         return SeededTotalQuery(first, self.noise_seed), cells
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
-        """Return why the release keeps no promise."""
+        """Return why the release has no valid guarantee."""
         return _SHARED.format(seed=self.noise_seed), _TRUNCATED
 
     def ask(self, release: Release, domain: Domain) -> Tensor:
@@ -182,7 +182,7 @@ class PaperARR(ARR):
         ]
 
     def deviations(self, domain: Domain) -> tuple[str, ...]:
-        """Return why the release keeps no promise."""
+        """Return why the release has no valid guarantee."""
         return (_TWICE.format(chunk=self.chunk, claimed=self.epsilon),)
 
     def ask(self, release: Release, domain: Domain) -> Tensor:

@@ -40,7 +40,7 @@ FALSE_ALARMS = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What a trained object promises, to whom, and what it does not.
+    """What a trained object guarantees, to whom, and what it does not.
 
     ``valid`` is False in paper mode, with reproducible noise, or when any step has a known deviation; the
     statement then says so first.
@@ -111,10 +111,11 @@ class Guarantee:
             unit: what is protected.
             event: what was done, as the unit prices it.
             delta: the delta to account for.
-            releases: how many answers about the protected data the event stands for.
+            releases: how many releases the event stands for, each one entry of a privacy ledger, however
+                many queries it answers.
             slack: the part of delta that the noise's finite resolution costs.
             mode: strict, or a paper's.
-            deviations: why the promise is not kept, if it is not.
+            deviations: why the guarantee is not valid, if it is not.
             notes: what the statement says besides.
             one_way: False marks rows alone, of equal weights and noise in both directions of an edge.
             edge_use: under node units: whether edges are ``never`` read, ``asked`` through noisy answers

@@ -127,13 +127,15 @@ class NodePromise(NodeUnit):
     """
 
     name: ClassVar[str] = "node-promise"
-    covers: ClassVar[str] = "any one node with all its edges, features and label, while the promise holds"
+    covers: ClassVar[str] = (
+        "any one node with all its edges, features and label, while the assumption about degrees is true"
+    )
     not_covered: ClassVar[str] = "who is in the data, the split, and the node's own row and prediction"
 
     max_degree: int
 
     def __post_init__(self) -> None:
-        """Check the promised degree."""
+        """Check the asserted degree."""
         _check.integer_at_least(1, max_degree=self.max_degree)
 
     def pair_shift(self, forward: float, backward: float) -> float:
@@ -230,7 +232,7 @@ def parse_unit(name: str | None, *, replace_one: bool = False, max_degree: int |
     Args:
         name: the unit's name.
         replace_one: for node units: neighbours have another record in place of a null record.
-        max_degree: the degree that the data owner promises, for ``node-promise``.
+        max_degree: the degree that the data owner asserts, for ``node-promise``.
 
     >>> parse_unit("undirected-edge")
     UndirectedEdge()
@@ -287,7 +289,7 @@ def _unknown_unit(name: object) -> str:
 def _node_promise(replace_one: bool, max_degree: int | None) -> NodePromise:
     if max_degree is None:
         raise UnitError(
-            "unit 'node-promise' rests on a degree that the data owner promises: pass assured_max_degree= "
-            "(--assured-max-degree), or use 'node-owner', which needs no promise"
+            "unit 'node-promise' rests on an assumption of the data owner about degrees: pass "
+            "assured_max_degree= (--assured-max-degree), or use 'node-owner', which needs no such assumption"
         )
     return NodePromise(replace_one=replace_one, max_degree=max_degree)

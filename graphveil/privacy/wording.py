@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from graphveil._local_words import HELD, in_full
-from graphveil.privacy.figures import delta_up, figure_up
+from graphveil.privacy.figures import counted, delta_up, figure_up
 from graphveil.privacy.unit import DirectedEdge, NodePromise, NodeUnit, Unit
 
 EdgeUse = Literal["never", "asked", "read", "neighbours"]
@@ -25,17 +25,18 @@ _GRAPH = (
 OUTPUTS = {False: _ANSWERS, True: _GRAPH}  # by whether a whole graph was released
 UNDIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
-    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases} "
-    "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features or "
-    "their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} for k=10, "
-    "{eps_100} for k=100."
+    "undirected edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers {releases}; a "
+    "privacy ledger records each release as one entry. It does not hide whether a person is in the data, "
+    "their features or their labels; a person with k friendships is protected as a whole only at eps_k: "
+    "{eps_10} for k=10, {eps_100} for k=100."
 )
 DIRECTED = (
     "Node identities, features and labels are treated as public. For any two graphs that differ in one "
     "stored directed edge, {outputs} are ({epsilon}, {delta})-indistinguishable. This covers "
-    "{releases} release(s) recorded in the ledger. It does not hide whether a person is in the data, their "
-    "features or their labels; a person with k friendships is protected as a whole only at eps_k: {eps_10} "
-    "for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at eps = {mutual}."
+    "{releases}; a privacy ledger records each release as one entry. It does not hide whether a person is in "
+    "the data, their features or their labels; a person with k friendships is protected as a whole only at "
+    "eps_k: {eps_10} for k=10, {eps_100} for k=100. A mutual edge is two stored edges and is protected at "
+    "eps = {mutual}."
 )
 PRIVATE_SLOT = (
     "Public: the public edges and the list of nodes that may have private ones. For any two graphs that "
@@ -173,7 +174,7 @@ def of_edges(
         unit: which edges.
         epsilon: of one edge.
         delta: the statement's.
-        releases: how many answers it covers.
+        releases: how many releases it covers, as a privacy ledger counts them.
         groups: epsilon of so many friendships together, for 10 and for 100.
         mutual: epsilon of both stored directions of one friendship.
         graph: whether a whole graph was released, from which everything else follows.
@@ -181,7 +182,7 @@ def of_edges(
     text = DIRECTED if isinstance(unit, DirectedEdge) else UNDIRECTED
     figures = {f"eps_{count}": figure_up(each) for count, each in groups.items()}
     bound = {"epsilon": figure_up(epsilon), "delta": delta_up(delta), "mutual": figure_up(mutual)}
-    said = text.format(releases=releases, outputs=OUTPUTS[graph], **bound, **figures)
+    said = text.format(releases=counted(releases, "release"), outputs=OUTPUTS[graph], **bound, **figures)
     return f"{said} {ONE_GRAPH}" if graph else said
 
 

@@ -15,5 +15,5 @@ def check_process(opened: int) -> None:
         raise ReleaseError(
             "this release was opened in another process, and a forked copy would draw the same noise for "
             "other data, whose difference tells the exact answer; open a new release in this process, which "
-            "is booked anew"
+            "is recorded as a new one"
         )

@@ -129,7 +129,7 @@ class Query(ABC):
         """Check what is handed over, from public facts alone, before any edge is read.
 
         Raises:
-            ReleaseError: it does not fit the query; the release stays booked, and may be asked again.
+            ReleaseError: it does not fit the query; the release stays charged, and may be asked again.
         """
 
     @abstractmethod
@@ -231,12 +231,12 @@ def check_rows(vectors: Tensor, num_nodes: int, dim: int) -> None:
     if not plain or vectors.requires_grad:
         raise ReleaseError(
             "the plan's hop takes a dense table of real numbers without gradients (rows.detach().float()); "
-            "the release stays booked"
+            "the release stays charged"
         )
     if tuple(vectors.shape) != (num_nodes, dim):
         raise ReleaseError(
             f"the plan's hop takes rows of shape ({num_nodes}, {dim}), got {tuple(vectors.shape)}; the "
-            "release stays booked"
+            "release stays charged"
         )
 
 

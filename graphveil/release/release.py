@@ -1,6 +1,6 @@
-"""The release path: booked as a whole, then answered query by query, each once.
+"""The release path: recorded as a whole, then answered query by query, each once.
 
-A :class:`Release` books its plan first and then answers the plan's queries in order. Each query answers for
+A :class:`Release` records its plan first and then answers the plan's queries in order. Each query answers for
 itself: contributions are truncated toward zero to a grid, checked against their bound, summed exactly, and
 integer noise addressed by row is added before anything is returned. Docs: ``docs/guarantees.md``, section 6.
 """
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 class Release:
-    """One release: booked as a whole, then answered query by query, each once.
+    """One release: recorded as a whole, then answered query by query, each once.
 
     It belongs to the process that opened it, and its threads ask one after the other: a query of the plan is
     answered once, and a forked copy answers none.
@@ -41,16 +41,16 @@ class Release:
         plan: the calibrated plan.
         adjacency: the private in-edges.
         groups: the public group of each node, when a query weighs or counts by group.
-        budget: the book that is charged before anything is computed.
+        budget: the ledger that is charged before anything is computed.
         key: fresh by default; a reproducible one voids the guarantee.
         engine: how the destination blocks are scheduled; it does not change the result.
         journal: where a killed run resumes from; by default nowhere.
-        label: what the budget book calls it.
+        label: what the privacy ledger calls it.
 
     Raises:
-        ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is booked.
-        BudgetError: the budget refuses, or has booked another release under this key; nothing is booked or
-            computed.
+        ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is recorded.
+        BudgetError: the budget refuses, or has recorded another release under this key; nothing is
+            recorded or computed.
         ReleaseError: the journal holds a release of another plan, or its key is lost.
 
     >>> import torch
@@ -76,7 +76,7 @@ class Release:
         journal: Journal | None = None,
         label: str = "rows",
     ) -> None:
-        """Book the release, or resume the one in the journal."""
+        """Record the release, or resume the one in the journal."""
         self._private = PrivateEdges(adjacency, engine)
         _check_unit(plan, self._private)
         check_weights(plan, adjacency)
@@ -107,11 +107,11 @@ class Release:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         """Refuse to be copied: a copy could draw the same noise for other data."""
-        raise ReleaseError("a release cannot be copied or stored; open a new one, which is booked anew")
+        raise ReleaseError("a release cannot be copied or stored; open a new one, which is charged again")
 
     @property
     def release_id(self) -> str:
-        """The id under which the release is booked."""
+        """The id under which the release is recorded."""
         return self._key.release_id
 
     @property
@@ -138,7 +138,7 @@ class Release:
             return answer
 
     def abandon(self) -> bool:
-        """Give the booking back if nothing was drawn, which the ledger itself knows; whether it was.
+        """Give the ledger entry back if nothing was drawn, which the ledger itself knows; whether it was.
 
         Afterwards this release can draw nothing any more.
         """
@@ -164,7 +164,7 @@ class Release:
         """Return the next query, which must be of the kind that is asked for."""
         if self._position >= len(self._plan.queries):
             raise ReleaseError(
-                "every query of this release is answered; asking again is a new release, booked anew"
+                "every query of this release is answered; a new release is needed, which is charged again"
             )
         query = self._plan.queries[self._position]
         if type(data) is not query.data:
@@ -198,7 +198,7 @@ class Release:
         return index, self._key.query_key(descriptor)
 
     def _recognise_graph(self) -> None:
-        """Refuse to resume with other edges or groups than the first run's, before anything is booked."""
+        """Refuse to resume with other edges or groups than the first run's, before anything is recorded."""
         groups = () if self._public.groups is None else (self._public.groups,)
         self._journal.recognise("edges", self._private.digest)
         self._journal.recognise("groups", lambda key: keyed_digest(key, *groups))
@@ -254,8 +254,8 @@ def _check_unit(plan: ReleasePlan, private: PrivateEdges) -> None:
     """Refuse a graph that the unit's bounds do not hold for; edges that nothing asks for are not read."""
     if isinstance(plan.unit, NodePromise) and _of_edges(plan) and passes(private, plan.unit.max_degree):
         raise UnitError(
-            "the graph breaks the promise of unit 'node-promise': a node has more edges than "
-            "assured_max_degree (--assured-max-degree); promise a larger degree, or use unit 'node-owner'"
+            "the graph violates the assumption of unit 'node-promise': a node has more edges than "
+            "assured_max_degree (--assured-max-degree); assert a larger degree, or use unit 'node-owner'"
         )
     for query in plan.queries:
         query.check_unit(plan.unit, directed=private.directed)

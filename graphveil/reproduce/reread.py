@@ -26,14 +26,14 @@ def results_of_csv(text: str, target: Target, mode: Mode, *, quick: bool = False
     seeds = sorted({int(key[-1]) for key in rows})
     datasets = dict.fromkeys(key[0] for key in rows)
     if not rows:
-        raise ArtifactError("the file has no rows; make it anew with `graphveil reproduce`")
+        raise ArtifactError("the file has no rows; make it again with `graphveil reproduce`")
     asked = Asked(mode=mode, runs=1 + seeds[-1] - seeds[0], seed=seeds[0], quick=quick)
     target = _at_places(target.on(list(datasets)), asked, {float(key[3]) for key in rows if key[3]})
     runs = tuple(_runs(cells_of(target, asked), rows, target))
     if len(runs) != len(rows):
         raise ArtifactError(
             f"{len(rows) - len(runs)} of {len(rows)} rows belong to no cell of {target.name} in {mode} mode; "
-            "make the file anew with `graphveil reproduce`"
+            "make the file again with `graphveil reproduce`"
         )
     return Results(target, asked, runs)
 

@@ -52,14 +52,14 @@ class Health(BaseModel):
 
 
 class PrivacyOfRun(BaseModel):
-    """What one run promised."""
+    """The guarantee of one run."""
 
     run: str
     guarantee: dict[str, Any]
 
 
 class Privacy(BaseModel):
-    """What was promised, and what may still be spent."""
+    """The guarantee, and what may still be spent."""
 
     fresh_releases: bool = Field(description="Whether new records are released at all.")
     budget: dict[str, Any] | None = Field(

@@ -25,7 +25,7 @@ class ServedRun:
 
     Args:
         name: of its folder.
-        guarantee: what it promised.
+        guarantee: its guarantee.
         class_names: by class number.
         features: how many a record has.
         constant: whether the only feature is the constant 1, which a record may leave out.

@@ -102,5 +102,5 @@ def check_trusted(pairs: PairWeights, num_nodes: int) -> None:
     if pairs.num_nodes != num_nodes:
         raise ReleaseError(
             f"the keys of the hop's weights have {pairs.num_nodes} rows and the graph has {num_nodes} nodes; "
-            "the release stays booked"
+            "the release stays charged"
         )

@@ -163,7 +163,7 @@ class Given(PairWeights):
     def of(self, edges: Edges) -> Tensor:
         """Cut each edge's weight down to the grid."""
         if edges.weights is None:
-            raise ReleaseError("the graph's edges have no weights; the release stays booked")
+            raise ReleaseError("the graph's edges have no weights; the release stays charged")
         return (edges.weights * FULL).trunc_().clamp_(0, FULL)
 
 

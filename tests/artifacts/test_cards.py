@@ -45,10 +45,10 @@ def test_every_sentence_has_the_same_figure(mu: float) -> None:
 def test_what_deviations_void_is_not_promised_in_any_words() -> None:
     kept = Guarantee.of(UndirectedEdge(), Gaussian(0.3), delta=1e-7, releases=1)
     void = kept.with_deviations("the noise is reproducible from a seed")
-    assert plain_words(void).startswith("None of this is promised")
+    assert plain_words(void).startswith("No valid guarantee, because of the deviations")
     assert plain_words(void).endswith(plain_words(kept))
     assert attackers_rate(void) == f"{attackers_rate(kept)} (not valid)"
-    assert "None of this is promised" in privacy_page(void, ())
+    assert "No valid guarantee, because of the deviations" in privacy_page(void, ())
     assert "-indistinguishable only (not valid)." in other_runs(0, 3, void)
 
 
@@ -98,7 +98,11 @@ def of_records(unit: NodeUnit, **changes: Any) -> Guarantee:
             "HMAC-SHA256 are secure.",
         ),
         (of_records(NodeOwner(replace_one=True)), "which of two records", "is protected less well."),
-        (of_records(NodePromise(max_degree=9)), "all of the person's edges", "the data owner vouched for."),
+        (
+            of_records(NodePromise(max_degree=9)),
+            "all of the person's edges",
+            "no node exceeds the stated number of edges.",
+        ),
         (of_records(NodePromise(max_degree=9), edge_use="never"), "was used", "HMAC-SHA256 are secure."),
     ],
 )

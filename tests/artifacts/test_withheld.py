@@ -121,7 +121,7 @@ def test_pages_and_promise_need_the_release_alone(run: Path, configuration: dict
     page = (run / "release" / "PRIVACY.md").read_text()
     assert "What was released about the records" in page
     assert "a particular person's record" in page
-    assert ("rests on the promise" in page) is (configuration is PROMISE)
+    assert ("rests on the data owner" in page) is (configuration is PROMISE)
 
 
 # -- misuse and hostile folders ----------------------------------------------------------------------------

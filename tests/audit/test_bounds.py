@@ -282,7 +282,7 @@ def test_counts_that_cannot_be_are_refused(wrong: object) -> None:
 def test_a_bound_says_itself_in_a_line() -> None:
     bound = LowerBound(epsilon=1.0, delta=1e-5, confidence=0.99, ceiling=math.inf, how="a sum", mu=0.25)
     assert str(bound) == (
-        "epsilon >= 1.000 at delta = 1e-05, mu >= 0.2500 with confidence 99 % (a sum; it has no ceiling)"
+        "epsilon >= 1.000 at delta = 1e-05, mu >= 0.2500 with confidence 99 % (a sum; no maximum)"
     )
 
 

@@ -548,7 +548,7 @@ def calibrated_plans_cost_at_most_their_target() -> None:
 
 
 def _certified(plan: ReleasePlan) -> float:
-    """Account for a plan anew: from sigmas and the pair's two rows, not from the plan's own event."""
+    """Account for a plan again: from sigmas and the pair's two rows, not from the plan's own event."""
     squares = 0.0
     for query in plan.queries:
         assert isinstance(query, NeighborSumQuery)

@@ -34,7 +34,7 @@ def chain_of(leaves: int = 50) -> Chain:
 
 
 def counts_are_right(chain: Chain, leaves: int = 50) -> None:
-    """What was kept up to date is what counting anew finds."""
+    """What was kept up to date is what counting again finds."""
     fresh = Chain(chain.tree, *graph(leaves))
     assert (fresh.counts == chain.counts).all(), "counts are not those of the tree"
     assert fresh.likelihood == pytest.approx(chain.likelihood, rel=1e-12), "likelihoods are not the tree's"

@@ -73,7 +73,7 @@ def test_a_void_guarantee_protects_nothing_and_says_so() -> None:
     total = Total("the model", 1.0, 1e-5, " (not valid)")
     said = Notice("gap", "2026-01-31", void, (), (total,), ())
     for page in (said.markdown(), said.html()):
-        assert "nothing that is promised" in page and "deviation: a flaw" in page
+        assert "nothing: the guarantee is not valid" in page and "deviation: a flaw" in page
         assert "1 (not valid)" in page.replace("\\", "")
     assert Total("raw", None, 0.0).cells == ("raw", "no bound", "-")
     nothing = Guarantee.of(NoUnit(), Composed(()), delta=0.0, releases=0)

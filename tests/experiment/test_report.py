@@ -114,7 +114,7 @@ def test_a_void_guarantee_is_marked() -> None:
     page = report_page(metrics(void), HISTORY, void, notice(void))
     assert 'class="warning"' in page
     assert page.count("(not valid)") == 6  # tiles, figures of the row, the attacker's curve and its table
-    assert page.count("None of this is promised") == 3  # the notice, too
+    assert page.count("No valid guarantee, because of the deviations") == 3  # the notice, too
     assert "Without them: No test about one edge does better than the curve" in page
     assert "best attacker (not valid)" in page
     assert "(not valid)" not in report_page(metrics(private()), HISTORY, private(), notice(private()))

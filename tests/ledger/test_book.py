@@ -64,7 +64,7 @@ def test_a_reservation_is_given_back_until_noise_is_drawn(ledger: Ledger) -> Non
     assert friends.withdraw("a")  # nothing is given back twice
     assert (len(friends), friends.entries, friends.receipts) == (0, (), ())
     for refused in (lambda: friends.commit("a"), lambda: friends.record(entry("a"))):
-        with pytest.raises(BudgetError, match=r"not booked any more|given back"):
+        with pytest.raises(BudgetError, match=r"not recorded any more|given back"):
             refused()
     friends.record(entry("b"))
     friends.commit("b")
@@ -277,7 +277,7 @@ def test_a_chain_that_was_rewritten_says_only_what_could_have_been(ledger: Ledge
 
 
 def _rewrite(line: sa.Connection, bodies: list[Body]) -> None:
-    """Write a chain anew, as its owner could."""
+    """Write a chain again, as its owner could."""
     kinds = line.execute(sa.select(entries.c.kind, entries.c.reference).order_by(entries.c.number)).all()
     _without_guard(line, "DELETE FROM graphveil_entries")
     head = START

@@ -153,7 +153,7 @@ def test_predictions_know_what_was_released_alone() -> None:
 
 @pytest.mark.parametrize("features", ["feature-rr", "multi-bit"])
 def test_everything_follows_from_what_the_folder_holds(features: str, tmp_path: Path) -> None:
-    """A network trained anew on the published slots and reports predicts the same, to the last bit."""
+    """A network trained again on the published slots and reports predicts the same, to the last bit."""
     graph = tiny()
     model = made(features=features).fit(graph)
     model.save(tmp_path / "release")

@@ -87,4 +87,4 @@ def test_the_log_says_what_is_public(graph, caplog):
     with caplog.at_level(logging.INFO, logger="graphveil"):
         gv.GAP(**EDGES, **BRIEF).fit(graph)
     words = [record.getMessage() for record in caplog.records]
-    assert len(words) == 2 and "its release is booked first" in words[0] and "undirected-edge" in words[1]
+    assert len(words) == 2 and "its release is recorded first" in words[0] and "undirected-edge" in words[1]

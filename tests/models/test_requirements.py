@@ -104,7 +104,7 @@ def test_other_units_promise_nothing():
 
 def test_a_fit_refuses_before_anything_is_spent():
     graph = star(False)
-    with pytest.raises(UnitError, match="breaks the promise"):
+    with pytest.raises(UnitError, match="violates the assumption"):
         GAP(**PROMISE, assured_max_degree=2).fit(graph)
     assert ledger_of(graph.edge_set).entries == ()
 

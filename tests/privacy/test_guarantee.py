@@ -34,16 +34,17 @@ def test_the_undirected_statement_is_verbatim() -> None:
         "Node identities, features and labels are treated as public. For any two graphs that differ in one "
         "undirected edge, all outputs of this object (noisy aggregates, trained weights, predictions for "
         "every node, and scores computed from them) are (1, 1e-07)-indistinguishable. This covers 1 "
-        "release(s) recorded in the ledger. It does not hide whether a person is in the data, their features "
-        "or their labels; a person with k friendships is protected as a whole only at eps_k: 12.9 for k=10, "
-        "338.7 for k=100. Other runs on the same data add up: r equal releases have mu sqrt(r)."
+        "release; a privacy ledger records each release as one entry. It does not hide whether a person is "
+        "in the data, their features or their labels; a person with k friendships is protected as a whole "
+        "only at eps_k: 12.9 for k=10, 338.7 for k=100. Other runs on the same data add up: r equal releases "
+        "have mu sqrt(r)."
     )
 
 
 def test_the_directed_statement_names_what_a_mutual_edge_gets() -> None:
     statement = Guarantee.of(DirectedEdge(), Gaussian(MU), delta=1e-7, releases=2, one_way=False).statement()
     assert "differ in one stored directed edge" in statement
-    assert "This covers 2 release(s)" in statement
+    assert "This covers 2 releases;" in statement
     assert "A mutual edge is two stored edges and is protected at eps = 1.448." in statement
     assert statement.endswith("Other runs on the same data add up: r equal releases have mu sqrt(r).")
 

@@ -91,7 +91,7 @@ def test_a_block_that_everybody_dies_of_is_refused() -> None:
 def test_too_many_losses_are_refused() -> None:
     rng = np.random.default_rng(1)
     hands = Hands(2, lambda member, block: bool(rng.random() < 0.4))
-    with pytest.raises(ReleaseError, match="stays booked"):
+    with pytest.raises(ReleaseError, match="stays charged"):
         dealt(hands, 1000, losses=5)
     assert hands.started <= 2 + 6
 

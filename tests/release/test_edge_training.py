@@ -362,7 +362,7 @@ def test_no_step_is_taken_that_is_not_paid_for() -> None:
     ],
 )
 def test_examples_that_no_bound_holds_for_are_refused(labels: Tensor, targets: Tensor) -> None:
-    with pytest.raises(ReleaseError, match="stays booked"):
+    with pytest.raises(ReleaseError, match="stays charged"):
         opened().ask(EdgeAttentionData(ROWS, labels, targets, START, walk))
 
 
@@ -374,7 +374,7 @@ def test_weights_that_have_no_gradient_are_refused(weights: Tensor) -> None:
 
 @pytest.mark.parametrize("rows", [ROWS * math.nan, ROWS * math.inf, ROWS * 1.001, ROWS[1:], ROWS.T])
 def test_rows_that_no_bound_holds_for_are_refused(rows: Tensor) -> None:
-    with pytest.raises(ReleaseError, match="stays booked"):
+    with pytest.raises(ReleaseError, match="stays charged"):
         opened().ask(EdgeAttentionData(rows, LABELS, ALL, START, walk))
 
 

@@ -230,6 +230,6 @@ def test_a_release_that_is_killed_while_it_is_booked_pays_once(
 )
 def test_rows_that_do_not_fit_cost_no_answer(run: Path, keys: Path, unfit: torch.Tensor) -> None:
     release = opened(run, keys)
-    with pytest.raises(ReleaseError, match="stays booked"):
+    with pytest.raises(ReleaseError, match="stays charged"):
         release.ask(NeighborSumData(unfit))
     assert release.ask(NeighborSumData(ROWS)).shape == ROWS.shape

@@ -88,7 +88,7 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
     engine = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
     plan = ReleasePlan(unit, (query,), delta=1e-3)
     release = Release(plan, drawn().adjacency, THREE, budget=ledger, engine=engine)
-    with pytest.raises(ReleaseError, match="stays booked"):
+    with pytest.raises(ReleaseError, match="stays charged"):
         release.ask(data)
     assert len(ledger.entries) == 1
     monkeypatch.setattr(on_ray, "plan", None)

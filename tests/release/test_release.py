@@ -129,7 +129,7 @@ def test_queries_are_answered_in_order_and_each_once() -> None:
         release.ask(NeighborSumData(ROWS))
     release.ask(EdgeCountData(labels))
     for ask in (lambda: release.ask(NeighborSumData(ROWS)), lambda: release.ask(EdgeCountData(labels))):
-        with pytest.raises(ReleaseError, match="booked anew"):
+        with pytest.raises(ReleaseError, match="charged again"):
             ask()
     release.close()
 
@@ -260,7 +260,7 @@ def test_a_failed_query_is_not_asked_again_under_its_key() -> None:
     release = opened(plan_of(), engine=Broken())
     with pytest.raises(MemoryError):
         release.ask(NeighborSumData(ROWS))
-    with pytest.raises(ReleaseError, match="booked anew"):
+    with pytest.raises(ReleaseError, match="charged again"):
         release.ask(NeighborSumData(ROWS))
 
 

@@ -213,7 +213,7 @@ BROKEN = (
         kind="reused noise",
         figure=Figure(
             what="probability that a slot is told so at epsilon 1, 1 - 2 q",
-            stands="formula: 1 less the share 2 / (1 + e) of slots that are drawn anew",
+            stands="formula: 1 less the share 2 / (1 + e) of slots that are drawn again",
             published=0.462,
             restated=lambda: 1 - 2 / (1 + math.exp(1.0)),
         ),

@@ -1,4 +1,4 @@
-"""Mechanisms that keep their promise, which a replay must not accuse."""
+"""Mechanisms whose guarantee is valid, which the neighbor test must not refute."""
 
 import math
 

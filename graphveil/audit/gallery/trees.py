@@ -210,7 +210,7 @@ BROKEN = (
     Exhibit(
         name="a draw for every descendant",
         source="HeteroRR, CalculateNoisyProb as printed",
-        story="A subtree that is small enough is counted as one block, but its noise is drawn anew for "
+        story="A subtree that is small enough is counted as one block, but its noise is drawn again for "
         "each of its inner nodes, and the answers are averaged away. Mend: one draw, as the "
         "authors' program does.",
         unit="undirected-edge",

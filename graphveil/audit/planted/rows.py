@@ -18,7 +18,7 @@ from graphveil.weights import Similarity
 
 NUMBERS = 1 << 21  # that a release of canaries may have: seconds
 _NODES = 1 << 17  # and at most so many nodes
-_LEAVES = 1 << 12  # of a star: a promise of more degrees is certified in part
+_LEAVES = 1 << 12  # of a star: a larger asserted degree is certified in part
 
 Ask = Callable[[Any, Coins], Floats]
 

@@ -162,7 +162,7 @@ def _other_records(graph: SmallGraph, q: int, unit: NodeOwner, rng: Rng) -> Iter
 
 @family.register
 def _of_promises(unit: NodePromise, rng: Rng, seed: tuple[int, ...]) -> Family:
-    """Delete nodes with all their edges, of graphs that keep the promise."""
+    """Delete nodes with all their edges, of graphs for which the assumption about degrees is true."""
     mutual = bool(rng.random() < 0.5)
     drawn = draw_graph(rng, directed=not mutual, most=NODES)
     graph = replace(drawn.with_edges(_kept(drawn, unit.max_degree, rng)), directed=True)

@@ -35,7 +35,7 @@ _STRIDE = 1.5  # of the logarithm of epsilon, while looking for two that enclose
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What a budget buys: one noise standard deviation a release, and the figures that go with it."""
+    """What a budget buys: the noise standard deviation of each query, and what it implies."""
 
     method: str
     unit: str
@@ -46,7 +46,7 @@ class Calibration:
     noise_std: tuple[float, ...]
     sensitivity: float  # the largest of any release
     sensitivities: tuple[float, ...]
-    releases: int
+    releases: int  # as a privacy ledger counts them: one for all queries of a fit
     sampler: str | None
     tpr_at_1pct_fpr: float
     stages: tuple[Stage, ...]
@@ -219,7 +219,7 @@ def _figures(model: "Estimator", sizes: PublicSizes) -> Calibration:
         unit,
         Composed(()) if plan is None else plan.event,
         delta=check_delta(unit, model.delta, sizes.nodes) if plan is None else plan.delta,
-        releases=len(queries),
+        releases=0 if plan is None else 1,
         slack=0.0 if plan is None else plan.slack,
     )
     sensitivities = tuple(query.sensitivity(unit) for query in queries)

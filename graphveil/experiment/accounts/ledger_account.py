@@ -47,7 +47,7 @@ class RunAccount:
 
         Args:
             graph: as it was read, before a recipe.
-            guarantee: what the command promises.
+            guarantee: that of the command.
             named: ``NAME``, ``URL`` or ``URL#NAME`` of a registered data set; None for the user's own ledger,
                 which recognises the data, or registers them without a limit.
             charge: the graph that is asked, where a recipe has made another one of it.

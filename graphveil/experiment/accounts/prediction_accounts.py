@@ -198,7 +198,7 @@ def opened(place: str) -> Ledger:
             raise ConfigError(
                 f"a prediction of another graph also counts for the data that the model was trained on, and "
                 f"their ledger, {place}, is not there; bring it back, or predict from the release alone if "
-                "nobody keeps a book of those data any more"
+                "nobody keeps a ledger of those data any more"
             )
         return Ledger(place, create=False)
     usual = Ledger()
@@ -218,7 +218,7 @@ def _training(run: Path, books: _Books, price: Guarantee) -> RunAccount | None:
     if not ledger.holds(first["release"]):
         raise ConfigError(
             f"the ledger at {place} does not hold the run's own release, so it is not the one that the run "
-            "was booked in; bring that one back"
+            "was recorded in; bring that one back"
         )
     return RunAccount(ledger, unit_key(price.protected), price.delta).from_here()
 

@@ -1,10 +1,10 @@
 """The account of a survey's answers: what each of some people has told about its record, over all surveys.
 
-Whoever randomises a table of records books it under unit ``node-features``, before the messages are written.
-The same messages again cost nothing more, and a record that has changed since is told about a second time,
-so a booking is known by the messages and the records that they are about. Whoever receives messages holds no
+Randomising a table of records is recorded under unit ``node-features``, before the LDP reports are written.
+The same LDP reports again cost nothing more, and a record that has changed since is told about a second time,
+so an entry is known by the LDP reports and the records that they are about. Whoever receives them holds no
 record: that a survey was answered is booked only for people who are named, once a survey however many
-messages come in later.
+LDP reports come in later.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class SurveyAccount:
 
     @classmethod
     def of_name(cls, survey: "Survey", named: str) -> "SurveyAccount":
-        """Return the account of people who are named, and of whom only messages are here."""
+        """Return the account of people who are named, and of whom only LDP reports are here."""
         url, name = split_name(named)
         return cls(RunAccount.of_name(Ledger(url, create=False), name, promise_of(survey)), survey)
 
@@ -61,7 +61,7 @@ class SurveyAccount:
         self.account.ledger.check(self._entry("planned"))
 
     def book_messages(self, messages: Iterable[tuple[object, str]], records: Iterable[bytes]) -> None:
-        """Book messages before they leave this process; ones that were booked before cost nothing.
+        """Book LDP reports before they leave this process; ones that were booked before cost nothing.
 
         Args:
             messages: ids and texts.
@@ -98,7 +98,7 @@ class SurveyAccount:
 
 
 def promise_of(survey: "Survey") -> Guarantee:
-    """Return what one answer promises, as a guarantee.
+    """Return the guarantee of one answer.
 
     >>> from graphveil.collect import Survey
     >>> from graphveil.mechanisms import LabelRR
@@ -112,4 +112,4 @@ def promise_of(survey: "Survey") -> Guarantee:
     if survey.label is not None:
         parts.append(LocalReport("label", label.epsilon, label.delta))
     delta = features.delta + label.delta
-    return Guarantee.of(NodeFeatures(), compose(*parts), delta=delta, releases=len(parts))
+    return Guarantee.of(NodeFeatures(), compose(*parts), delta=delta, releases=1)

@@ -1,4 +1,4 @@
-"""Messages and public edges from two tables, under one numbering of nodes."""
+"""LDP reports and public edges from two tables, under one numbering of nodes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,10 +27,10 @@ def receive_on_edges(
     nodes: Path | None = None,
     features: bool = True,
 ) -> tuple["Received", "Adjacency", "npt.NDArray[np.float32] | None"]:
-    """Check messages, and return them with the public edges between their nodes, and public features.
+    """Check LDP reports, and return them with the public edges between their nodes, and public features.
 
-    Nodes are numbered as their ids occur: in the messages first, then in the edges, then in the table of
-    public features. One that has no message is a node that has not answered.
+    Nodes are numbered as their ids occur: in the LDP reports first, then in the edges, then in the table of
+    public features. One that has no LDP report is a node that has not answered.
 
     Raises:
         ConfigError: a survey that asks for no features comes without public ones, or one that does with.
@@ -51,7 +51,7 @@ def receive_on_edges(
     others = {f"{name!r} of the edges": end for name, end in ends.items()}
     others |= {} if public is None else {f"{id!r} of the nodes": public[0]}
     if any(other.type != ids.type for other in others.values()):
-        # A CSV has text alone. A message is bound to the text of its id, so whole numbers match as text, too.
+        # A CSV has text alone. A report is bound to the text of its id, so whole numbers match as text, too.
         ids, others = _text(ids), {name: _text(other) for name, other in others.items()}
         ends = {name: _text(end) for name, end in ends.items()}
         public = None if public is None else (_text(public[0]), public[1])
@@ -98,7 +98,7 @@ def _in_order(public: tuple["Column", npt.NDArray[np.float32]], ids: "Column") -
     own, features = public
     if len(own) < len(ids):
         raise GraphError(
-            f"{len(ids) - len(own)} nodes of the messages and edges have no row in the table of public "
+            f"{len(ids) - len(own)} nodes of the LDP reports and edges have no row in the table of public "
             "features; give every node one"
         )
     rows = np.empty_like(features)

@@ -44,12 +44,12 @@ def check_data(folder: RunFolder, graph: "Graph") -> None:
     except ReleaseError:
         raise ConfigError(
             f"the key that tells whether {folder.root} was begun with these data is gone, so its runs cannot "
-            "be resumed; start a new one with another --out (what was booked stays charged)"
+            "be resumed; start a new one with another --out (what was recorded stays charged)"
         ) from None
     if not hmac.compare_digest(key.digest(*_arrays(graph)), known.digest):
         raise ConfigError(
             f"{folder.root} holds runs on other data, and figures of two graphs do not mix; resume with the "
-            "files of the first call as they were, or choose another --out (what was booked stays charged)"
+            "files of the first call as they were, or choose another --out (what was recorded stays charged)"
         )
 
 

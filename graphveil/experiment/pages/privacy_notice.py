@@ -33,7 +33,7 @@ _SHOWN = ("graphveil", "python", "torch", "numpy", "dp-accounting")
 
 @dataclass(frozen=True)
 class Total:
-    """A line of totals: epsilon, None for no bound; delta; and a mark where nothing is promised."""
+    """A line of totals: epsilon, None for no bound; delta; and a mark where the guarantee is not valid."""
 
     what: str
     epsilon: float | None
@@ -83,7 +83,7 @@ class Notice:
             guarantee,
             tuple(_audience(guarantee, covered=bool(metrics["covered"]))),
             tuple(_totals(folder, metrics, guarantee)),
-            tuple(_record(folder, release)),
+            tuple(_record(folder, metrics, release)),
         )
 
     @property
@@ -139,7 +139,7 @@ def renew_notice(run: Path) -> None:
 
 def _protected(guarantee: Guarantee) -> str:
     if not guarantee.all_valid:
-        return "nothing that is promised: the deviations below void the guarantee"
+        return "nothing: the guarantee is not valid, because of the deviations below"
     beside = "".join(f"; {one.covers}" for one in guarantee.beside)
     return f"{guarantee.covers}{beside}"
 
@@ -200,7 +200,26 @@ def _of_data(folder: RunFolder, guarantee: Guarantee) -> dict[str, Any] | None:
     return RunAccount(ledger, unit_key(guarantee.protected), guarantee.delta).as_plain()
 
 
-def _record(folder: RunFolder, release: Path) -> Iterator[str]:
+def unrecorded(metrics: Mapping[str, Any]) -> str:
+    """Return that a run has no entry in a privacy ledger, and why.
+
+    >>> unrecorded({"dataset": "cora", "guarantee": {"releases": 0, "unit": "directed-edge"}, "releases": []})
+    'no entry in a privacy ledger, because no protected data were read'
+    """
+    if metrics["guarantee"]["unit"] == NoUnit.name:
+        why = "unit 'none' protects nothing"
+    elif not metrics["guarantee"]["releases"]:
+        why = "no protected data were read"
+    elif not metrics["releases"]:
+        why = "the edges come from a released graph, and the entry is that of its release"
+    elif metrics["dataset"].startswith("synthetic/"):
+        why = "the data are synthetic (--ledger NAME records them all the same)"
+    else:
+        why = "the run was given none"
+    return f"no entry in a privacy ledger, because {why}"
+
+
+def _record(folder: RunFolder, metrics: Mapping[str, Any], release: Path) -> Iterator[str]:
     versions = read_json(folder.lock)["versions"]
     known = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
     yield f"made with {known}"
@@ -210,7 +229,12 @@ def _record(folder: RunFolder, release: Path) -> Iterator[str]:
     if receipts:
         entries = ", ".join(str(receipt["entry"]) for receipt in receipts)
         head = receipts[-1]["head"][:16]
-        yield f"booked in the ledger of {receipts[0]['data_set']}: {entries}; chain head at the last {head}"
+        yield (
+            f"{counted(len(receipts), 'release')} recorded in the privacy ledger of "
+            f"{receipts[0]['data_set']}, as entries {entries}; chain head at the last {head}"
+        )
+    else:
+        yield unrecorded(metrics)
 
 
 def fingerprint(release: Path) -> str:

@@ -77,7 +77,8 @@ class Sweep:
         recipe: how to prepare and split, as in :class:`Experiment`.
         runs: R of each cell.
         seed: S of each cell, so that all cells have the same splits.
-        ceiling: whether to add each method under unit ``none``, where it has such a form.
+        ceiling: whether to add non-private references: each method under unit ``none``, where it has such a
+            form.
         public: under ``private-slot-edge``: which edges are public, and who may have private ones.
 
     Raises:
@@ -120,7 +121,7 @@ class Sweep:
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Every experiment of the grid, in order: by method, settings, epsilon; the ceilings last."""
+        """Every experiment of the grid, in order: by method, settings, epsilon; references last."""
         return tuple(self._numbered())
 
     def _numbered(self) -> Iterator[Cell]:
@@ -408,7 +409,7 @@ def sweep(
         recipe: how to prepare and split a graph without masks; by default as its method's paper does.
         runs: how many runs a cell.
         seed: of public randomness; run r has ``seed + r``.
-        ceiling: also run each method without privacy, exact and for reference only.
+        ceiling: also run the non-private reference of each method, which reads the exact edges.
         ledger: the registered data set to charge: ``NAME``, ``URL`` or ``URL#NAME``.
         resume: finish the sweep that ``out`` holds; finished cells are neither run nor charged again.
         jobs: how many cells to run side by side, each in a process that gets a copy of the graph; it changes

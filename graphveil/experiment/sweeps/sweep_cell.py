@@ -19,7 +19,7 @@ class Cell:
         experiment: what is run.
         epsilon: its place on the axis; None if the budget decides nothing about it.
         settings: the values that were swept, those that its method has.
-        ceiling: whether it is the method without privacy, for reference.
+        ceiling: whether it is the non-private reference of the method.
     """
 
     number: int

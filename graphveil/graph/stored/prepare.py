@@ -108,7 +108,7 @@ def prepare(
     choices = Choices.of(features, drop, categories, missing, REFUSE, null_values, delimiter, decimal)
     for given in (Path(nodes), *files):
         if folder.resolve() in given.resolve().parents:
-            raise GraphError(f"{given} lies in {folder}, whose files are written anew; name another folder")
+            raise GraphError(f"{given} lies in {folder}, whose files are written again; name another folder")
     inputs = Inputs((Path(nodes), *files), (roles, choices, directed, unknown_ids, classes))
     said = inputs.text()  # before a table is read
     found = _nodes(Path(nodes), roles, choices, classes)

@@ -67,7 +67,7 @@ class FeatureMechanism(ABC):
 
     @property
     def claim(self) -> Claim:
-        """What a record's report promises."""
+        """The guarantee of a record's LDP report."""
         return Claim(self.epsilon, deviations=self.bounds.deviations)
 
     def perturb(self, x: Real, *, stream: Draws, rows: Integers | None = None) -> Reports:

@@ -1,4 +1,4 @@
-"""Gaussian noise on every feature: the analytic Gaussian mechanism, which promises (epsilon, delta)."""
+"""Gaussian noise on every feature: the analytic Gaussian mechanism, which guarantees (epsilon, delta)."""
 
 import math
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
 class AnalyticGaussian(FeatureMechanism):
     """AGM: x + N(0, sigma^2) on every feature, where the L2 sensitivity is (beta - alpha) sqrt(d).
 
-    Guarantee: **(epsilon, delta)**-LDP, a weaker promise than the epsilon-LDP of all other mechanisms here.
+    Guarantee: **(epsilon, delta)**-LDP, a weaker guarantee than the epsilon-LDP of all other mechanisms here.
 
     The features are put on a grid and the noise is the exact discrete Gaussian on it; a thousandth of delta
     pays for the difference. Where the proof of that does not reach (mu above 4, delta below 1e-12, a very
@@ -70,7 +70,7 @@ class AnalyticGaussian(FeatureMechanism):
 
     @property
     def claim(self) -> Claim:
-        """What a record's report promises; delta is part of it."""
+        """The guarantee of a record's LDP report; delta is part of it."""
         base = super().claim
         if math.isinf(self.epsilon):
             return base

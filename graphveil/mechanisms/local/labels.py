@@ -48,7 +48,7 @@ class LabelMechanism(ABC):
 
     @property
     def claim(self) -> Claim:
-        """What a record's label promises."""
+        """The guarantee of a record's label."""
         return Claim(self.epsilon)
 
     @property

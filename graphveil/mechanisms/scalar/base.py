@@ -31,7 +31,7 @@ class ScalarMechanism(ABC):
 
     @property
     def claim(self) -> Claim:
-        """What the output of one number promises."""
+        """The guarantee of the output for one number."""
         return Claim(self.epsilon)
 
     @property

@@ -41,7 +41,7 @@ class ClassCode(Estimator):
     Gaussian release of sensitivity one for every pair of groups, with mu = mu*(epsilon, delta). Everything
     after it is post-processing with public labels. Proof: ``docs/guarantees.md``, section 9.
 
-    At edge level another graph is predicted from rows of its own, one release that is booked once, and of a
+    At edge level another graph is predicted from rows of its own, one release that is recorded once, and of a
     graph that has grown the new nodes alone have new rows (:meth:`predict_proba`). Labels of its training and
     validation nodes are used if it has a split; it needs none.
 

@@ -29,7 +29,7 @@ class GAP(NetworkKeywords, Estimator):
         x_0 = unit(encoder(features)),   r_k = A^T x_{k-1} + N(0, s^2),   x_k = unit(r_k),
         y = head(combine(base_0(x_0), ..., base_K(x_K))).
 
-    Guarantee at edge level: the noisy rows of all hops are one release, booked when ``fit`` asks for it; all
+    Guarantee at edge level: the noisy rows of all hops are one release, recorded when ``fit`` starts; all
     else is computed from them and from public data. The K hops cost mu = sqrt(K) D / s, where D is 1 for a
     stored directed edge and sqrt 2 for an undirected one. In strict mode a row's norm is at most one whatever
     the rounding (``safe_unit``), a noisy row is shrunk by how much of it may be noise before it is summed
@@ -47,7 +47,7 @@ class GAP(NetworkKeywords, Estimator):
     samples D out-edges a node, takes one noise multiplier for steps and hops, and has the networks of the
     paper's reference: the encoder's head and the classifier's read activations of rows of norm one.
 
-    A prediction for another graph asks that graph's edges: it is a new release, booked once
+    A prediction for another graph asks that graph's edges: it is a new release, recorded once
     (:meth:`predict_proba`). The total is then ``guarantee_with_predictions``. Of a graph that has grown, the
     new edges alone are asked, for the rows of the new nodes; old rows and predictions stay as they are.
 
@@ -91,9 +91,9 @@ class GAP(NetworkKeywords, Estimator):
     >>> model = GAP(unit="undirected-edge", epsilon=1.0, seed=0, epochs=5).fit(graph)
     >>> model.predict_proba().shape == (graph.num_nodes, graph.num_classes)
     True
-    >>> model.guarantee.releases, model.guarantee.epsilon <= 1.0
-    (2, True)
-    >>> GAP(unit="node-owner", degree_budget=5, epsilon=8.0, seed=0, epochs=5).fit(graph).guarantee.releases
+    >>> len(model.plan_.queries), model.guarantee.releases, model.guarantee.epsilon <= 1.0
+    (2, 1, True)
+    >>> len(GAP(unit="node-owner", degree_budget=5, epsilon=8.0, seed=0, epochs=5).fit(graph).plan_.queries)
     4
     """
 

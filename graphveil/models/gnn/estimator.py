@@ -57,7 +57,7 @@ class PrivateGNN(Estimator):
     ``docs/guarantees.md``, section 9.
 
     **Private weights** (``reads="neighbours"``): the module is trained on trees of exact neighbours, of
-    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, anew for each
+    ``layers`` levels. Every node keeps D = ``out_slots`` of its own list by its own coins, again for each
     pass, and each node then hears at most M of those that kept it. One record reaches N = 1 + D + ... + D^r
     roots, and the noise pays for all (Theorem A; ``node-promise`` has a larger N). The guarantee covers the
     weights and nothing else: a prediction would read other people's exact records, so there are none, and
@@ -104,7 +104,7 @@ class PrivateGNN(Estimator):
     ...         return self.out(torch.relu(self.own(x) + self.heard(heard)))
     >>> graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
     >>> model = PrivateGNN(module=MyGNN, unit="node-owner", epsilon=8, seed=0, epochs=2, leaves=8).fit(graph)
-    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, model.guarantee.releases
+    >>> model.guarantee.valid, model.guarantee.epsilon <= 8, len(model.plan_.queries)
     (True, True, 3)
     """
 
@@ -190,7 +190,7 @@ class PrivateGNN(Estimator):
         if roots <= MOST_ROOTS:
             return
         if isinstance(unit, NodePromise):
-            why = f"a promised degree of {unit.max_degree}"
+            why = f"an asserted degree of {unit.max_degree}"
             way = "use unit 'node-owner', under which a node tells out_slots of its own list, or gap"
         else:
             why, way = f"layers={self.layers} and out_slots={self.out_slots}", "take fewer slots or layers"

@@ -39,7 +39,7 @@ class HeteroFullGraph(PerturbedFullGraph):
         return not math.isinf(self.teller.reporting.epsilon)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return what is promised of private edges, and beside it what is promised of features."""
+        """Return the guarantee of private edges, and with it that of features."""
         of_features = self.teller.guarantee(graph, self.terms)
         return super().guarantee(plan, graph).with_beside(of_features)
 

@@ -56,7 +56,7 @@ class Teller:
         return compose(LocalReport("features", claim.epsilon, claim.delta))
 
     def guarantee(self, graph: Graph, terms: Terms) -> Guarantee:
-        """Return what is promised of the features of this graph's nodes."""
+        """Return the guarantee for the features of this graph's nodes."""
         claim = self.reporting.mechanism(graph.num_features).claim
         seeded = () if terms.unsafe_noise_seed is None else (SEEDED,)
         return Guarantee.of(

@@ -1,10 +1,10 @@
 """What a fitted model has told about which edges: its fit, and every prediction of another graph.
 
-A release is booked on the books of all edge sets that its edges may belong to, as far as is known: their own,
-and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the book of
-the first of its sets to be asked then holds every release of this model that may have told about it. Proof:
-``docs/guarantees.md``, section 4. Under unit ``node-features`` an edge set stands for the people of its
-graph, and the same holds for each of them.
+A release is charged to the ledgers of all edge sets that its edges may belong to, as far as is known: their
+own, and those of the edge sets asked before, unless the two are known to share no edge. For any edge, the
+ledger of the first of its sets to be asked then holds every release of this model that may have told about
+it. Proof: ``docs/guarantees.md``, section 4. Under unit ``node-features`` an edge set stands for the
+people of its graph, and the same holds for each of them.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ ASSERTED_PEOPLE = ASSERTED.replace("no edge", "no person")
 
 @dataclass(frozen=True)
 class Release:
-    """One release of a prediction: what it costs alone, and the edge sets on whose books it stands."""
+    """One release of a prediction: what it costs alone, and the edge sets on whose records it stands."""
 
     guarantee: Guarantee
     booked: tuple[EdgeSet, ...]
@@ -66,13 +66,13 @@ class PredictionLedger:
         return self
 
     def books(self, edge_set: EdgeSet) -> tuple[EdgeSet, ...]:
-        """Return the edge sets on whose books a release of these edges belongs."""
+        """Return the edge sets on whose records a release of these edges belongs."""
         own = edge_set.parts
         also = [other for other in self._asked if any(self._may_share(part, other) for part in own)]
         return tuple(dict.fromkeys((*own, *also)))
 
     def note(self, edge_set: EdgeSet, guarantee: Guarantee) -> None:
-        """Take note of a release of these edges that was booked."""
+        """Take note of a release of these edges that was recorded."""
         self._releases.append(Release(guarantee, self.books(edge_set)))
         self._asked |= dict.fromkeys(edge_set.parts)
 
@@ -87,7 +87,7 @@ class PredictionLedger:
         return self._releases[-1]
 
     def with_fit(self, fit: Guarantee) -> Guarantee:
-        """Return the guarantee of the fit and of all predictions together: that of the worst book."""
+        """Return the guarantee of the fit and of all predictions together: that of the worst ledger."""
         if not self._releases:
             return fit
         whole = Guarantee.worst_of([self._together(book, fit) for book in self._largest_books()])
@@ -99,7 +99,7 @@ class PredictionLedger:
         return replace(whole, notes=notes, releases=counted, beside=beside)
 
     def _largest_books(self) -> list[frozenset[int]]:
-        """Return what the books hold, as places among the releases, -1 for the fit; no part of another."""
+        """Return what the ledgers hold, as places among the releases, -1 for the fit; no part of another."""
         books = {self._on_book(part) for part in self._asked}
         return sorted((book for book in books if not any(book < other for other in books)), key=min)
 
@@ -108,7 +108,7 @@ class PredictionLedger:
         return frozenset(fit | {k for k, release in enumerate(self._releases) if part in release.booked})
 
     def _together(self, book: frozenset[int], fit: Guarantee) -> Guarantee:
-        """Return the guarantee of what one book holds, at the fit's delta."""
+        """Return the guarantee of what one ledger holds, at the fit's delta."""
         first, *others = (fit if k < 0 else self._releases[k].guarantee for k in sorted(book))
         return Guarantee.together([replace(first, delta=fit.delta), *others])
 

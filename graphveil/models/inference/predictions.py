@@ -1,4 +1,4 @@
-"""All that a fitted model predicts: its own graph for free, others asked once, booked, and then kept."""
+"""All that a fitted model predicts: its own graph for free, others asked once, recorded, and then kept."""
 
 from collections.abc import Sequence
 from threading import RLock
@@ -19,7 +19,7 @@ from graphveil.privacy import Guarantee
 
 
 class Predictions:
-    """The books of one fitted model, and the only way to what it has not predicted yet.
+    """The ledgers of one fitted model, and the only way to what it has not predicted yet.
 
     One lock stands around looking up, asking and entering: of threads that ask the same, one pays, and no
     entry is lost.
@@ -44,14 +44,14 @@ class Predictions:
         self._books.cache.keep(graph.adjacency.version, graph.x, answer)
 
     def recall(self, edges: EdgeSet, price: Guarantee, *, disjoint: bool) -> None:
-        """Enter a prediction of another graph that an earlier process made, and booked."""
+        """Enter a prediction of another graph that an earlier process made, and recorded."""
         with self._lock:
             if disjoint:
                 self._books.ledger.apart(edges)
             self._books.ledger.note(edges, price)
 
     def of(self, graph: Graph, words: Words) -> Tensor:
-        """Return probabilities (N, C); what has not been asked yet is asked and booked."""
+        """Return probabilities (N, C); what has not been asked yet is asked and recorded."""
         with self._lock:
             known = self._known(graph)
             requests = self._requests(graph, words, known)
@@ -85,7 +85,7 @@ class Predictions:
             return self._known(graph) is not None
 
     def guarantee_after(self, graph: Graph, words: Words) -> Guarantee:
-        """Return what the fit and all predictions would promise after this one, too."""
+        """Return the guarantee of the fit and all predictions, this one included."""
         with self._lock:
             ledger = self._books.ledger.copy()
             for request in self._requests(graph, words, self._known(graph)):
@@ -94,7 +94,7 @@ class Predictions:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the fit and all predictions of other graphs promise together."""
+        """The guarantee of the fit and all predictions of other graphs together."""
         with self._lock:
             return self._books.ledger.with_fit(self._books.fitted.guarantee)
 
@@ -112,7 +112,7 @@ class Predictions:
         raise ConfigError(
             "this model comes from a release without the run's internal/ folder, so nobody can tell whether "
             "the graph is the one that it was fitted on, whose predictions are stored and free: predict() "
-            "without a graph returns them. To ask this graph anew, at the price that price(graph) names, "
+            "without a graph returns them. To ask this graph again, at the price that price(graph) names, "
             "pass accept_price=True (--accept-price), or load the run folder"
         )
 

@@ -24,7 +24,7 @@ from graphveil.release.release import check_weights
 
 @dataclass(frozen=True)
 class Words:
-    """What the caller vouches for, accepts, or provides when another graph is predicted."""
+    """What the caller asserts, accepts, or provides when another graph is predicted."""
 
     disjoint_edges: bool = False
     disjoint_people: bool = False
@@ -61,7 +61,7 @@ class PredictionRequest(Protocol):
         """Enter it into a model's ledger, and return that."""
 
     def ask(self, books: Books) -> None:
-        """Book it, ask it, and keep the answer."""
+        """Record it, ask it, and keep the answer."""
 
 
 Requesting = Callable[[Books, Graph, Words], Sequence[PredictionRequest]]
@@ -93,7 +93,7 @@ class GraphRequest:
         return ledger
 
     def ask(self, books: Books) -> None:
-        """Book the release, ask the edges, and keep the answer."""
+        """Record the release, ask the edges, and keep the answer."""
         kept = None if self.step is None else _before(self.graph, self.step, books.cache)
         answer = books.fitted.trained.answer(
             self.graph, booking(books, self, self.plan, self.workspace), kept
@@ -107,7 +107,7 @@ def booking(
     plan: ReleasePlan | None = None,
     workspace: Path | None = None,
 ) -> Session:
-    """Return the session that books a release where it belongs, and then enters it into the ledger."""
+    """Return the session that records a release where it belongs, and then enters it into the ledger."""
     tried, method = asked.enter(books.ledger.copy()), books.fitted.method
 
     def booked() -> None:

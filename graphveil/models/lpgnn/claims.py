@@ -11,13 +11,13 @@ from graphveil.models.lpgnn.randomised import known
 
 _SURE = 1.5  # standard errors; a claim that is taken for a false one costs nothing that was measured
 _ROUNDS = 150
-_BEGIN = 0.1  # of all messages, where expectation maximisation begins
+_BEGIN = 0.1  # of all LDP reports, where expectation maximisation begins
 _TINY = 1e-9
-_MOST = 0.5  # of messages are false: beyond, nothing is known of the others
+_MOST = 0.5  # of LDP reports are false: beyond, nothing is known of the others
 
 
 class Claims(NamedTuple):
-    """The share of messages that claim each class whatever their sender's is, (C), and standard errors."""
+    """The share of LDP reports that claim each class whatever their sender's is, (C), and standard errors."""
 
     shares: Tensor
     errors: Tensor
@@ -34,9 +34,9 @@ class Claims(NamedTuple):
 
 
 def claims(noisy: NoisyLabels, foretold: Tensor) -> Claims:
-    """Return how many messages claim each class, whatever the class of their sender is.
+    """Return how many LDP reports claim each class, whatever the class of their sender is.
 
-    A share a_z of messages says z, and the rest obeys the exact channel:
+    A share a_z of LDP reports says z, and the rest obeys the exact channel:
 
         P(said_v) = (1 - sum_z a_z) sum_c b_v(c) P(said_v | c) + sum_z a_z P(said_v | z is claimed),
 

@@ -132,7 +132,7 @@ def as_graph(
     assert survey.label is not None
     if adjacency.num_nodes != collector.nodes:
         raise GraphError(
-            f"the edges are of {adjacency.num_nodes} nodes and the messages of {collector.nodes}; number "
+            f"the edges are of {adjacency.num_nodes} nodes and the LDP reports of {collector.nodes}; number "
             "nodes alike in both"
         )
     if answered.sum() < 2:

@@ -48,7 +48,7 @@ class LPGNN(LpgnnKeywords, RecordEstimator):
     def without_edges(self) -> "LPGNN":
         """Return the unfitted baseline that reads no edge: an MLP on each node's own X' and Y'.
 
-        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same messages),
+        It is for the same reports (:meth:`fit_reports_of`, or :meth:`fit_collected` on the same LDP reports),
         which were paid for already. What is learned are P(y'|x) = softmax(MLP(X')) T; the width, the learning
         parameters and how the epoch is chosen are this model's own.
 

@@ -122,15 +122,15 @@ def requests_of_people(books: Books, graph: Graph, words: Words) -> Sequence[Pre
     """Return what predicting a graph collects: of a graph that has grown, from its new nodes alone.
 
     Raises:
-        ConfigError: the model learned from messages, or the caller's word cannot be true.
+        ConfigError: the model learned from LDP reports, or the caller's word cannot be true.
     """
     fitted = books.fitted
     if not fitted.method.terms.protects:
         return []
     if fitted.guarantee.received:
         raise ConfigError(
-            f"this {fitted.method.name} learned from messages, and no raw features are asked here: have the "
-            "nodes of the other graph answer the survey, and learn from all messages (fit_collected, "
+            f"this {fitted.method.name} learned from LDP reports, and no raw features are asked here: have "
+            "the nodes of the other graph answer the survey, and learn from all LDP reports (fit_collected, "
             "collect learn), which costs those who have answered nothing more"
         )
     price = _trained(books).price(graph, fitted.guarantee)

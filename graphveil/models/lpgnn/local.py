@@ -115,13 +115,13 @@ class LocalEstimator(LabelKeywords, Estimator):
         """Learn from what devices sent, over public edges, and predict all nodes.
 
         Nothing is randomised here: no noise is drawn, and nothing booked, because every node paid before its
-        message left. The guarantee is the survey's, about what had left the devices. A node that has not
+        LDP report left. The guarantee is the survey's, about what had left the devices. A node that has not
         answered has the middle of every feature's range and no label. Two thirds of those that have are
         trained on, and the epoch is chosen on the others; ``seed`` says which. There is no accuracy to be
         had: no exact label is here.
 
         Args:
-            collector: the messages, of the survey that the estimator is from.
+            collector: the LDP reports, of the survey that the estimator is from.
             adjacency: the public edges between its nodes, numbered as there.
             public_features: features (N, d) of all nodes that are no secret, for a survey that asks for the
                 label alone. The guarantee says eps_x = inf of them, which is no protection.

@@ -1,4 +1,4 @@
-"""Methods on records that their own nodes randomise: what a report promises, and one collection of them."""
+"""Methods on records that their own nodes randomize: the guarantee of an LDP report, and one collection."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ class Received:
 
     Args:
         records: the reports.
-        guarantee: that of the model which was fitted to them first; None for messages from devices.
+        guarantee: that of the model which was fitted to them first; None for LDP reports from devices.
         clipped: what that model counted; None where only the devices know.
     """
 
@@ -90,7 +90,7 @@ class LocalMethod(Method):
     # -- the guarantee -------------------------------------------------------------------------------------
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return what the reports of this graph's nodes promise."""
+        """Return the guarantee of the LDP reports of this graph's nodes."""
         if self.received is not None and self.received.guarantee is not None:
             return self.received.guarantee
         if not self.terms.protects:
@@ -111,7 +111,7 @@ class LocalMethod(Method):
             NodeFeatures(),
             compose(*parts),
             delta=sum(claim.delta for claim in claims.values()),
-            releases=len(parts),
+            releases=1,
             mode=self.terms.mode,
             deviations=self._deviations(*claims.values()),
         )
@@ -143,7 +143,7 @@ class LocalMethod(Method):
         return self.reporting.rows(sizes.width, sizes.classes) if self.terms.protects else ()
 
     def _deviations(self, *claims: Claim) -> tuple[str, ...]:
-        """Return why what a node tells keeps no promise; empty if it does."""
+        """Return why a node's LDP report has no valid guarantee; empty if it has."""
         paper = self.terms.paper_deviations if self.terms.paper else ()
         seeded = () if self.terms.unsafe_noise_seed is None else (SEEDED,)
         return (*(why for claim in claims for why in claim.deviations), *paper, *seeded)
@@ -181,6 +181,6 @@ class LocalMethod(Method):
 
 
 def deviations_of(graph: Graph) -> tuple[str, ...]:
-    """Return why a graph's records keep no promise: a recipe that scales columns reads everybody's data."""
+    """Return why records have no valid guarantee: a recipe that scales columns reads everybody's data."""
     ranges = (FROM_DATA,) if RANGES_PUBLIC in graph.notes else ()
     return (*graph.deviations, *ranges)

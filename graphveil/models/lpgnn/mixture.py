@@ -192,7 +192,7 @@ def guesses(
 ) -> Tensor:
     """Return what some of :data:`GUESSES` say, log probabilities float32 (K, N, C).
 
-    ``claimed`` is the share of messages that claim each class falsely, (C); None for none.
+    ``claimed`` is the share of LDP reports that claim each class falsely, (C); None for none.
     """
     heard = _Heard(noisy, transition, around, claimed)
     return torch.stack([GUESSES[name](heard) for name in names])

@@ -35,7 +35,7 @@ class MLP(NetworkKeywords, Estimator):
     three layers of 16 units). Paper mode trains it, and any keyword of the network that differs from its
     default asks for it.
 
-    Guarantee under node units: its training steps are one question to the training nodes' records, booked
+    Guarantee under node units: its training steps are one question to the training nodes' records, recorded
     before the first one. A record that is nulled moves each clipped sum by at most C, and the noise is the
     least whose exact accounting meets (epsilon, delta). The prediction for a node reads that node's features
     and the released weights, no other record. In paper mode (MLP-DP of Sajadmanesh et al.: GAP, 2023) the

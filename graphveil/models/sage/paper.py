@@ -85,7 +85,7 @@ class SagePaper(Method):
         return self.most**2 + 1 if self.clip_per == "row" else self.most
 
     def deviations(self, graph: Graph) -> tuple[str, ...]:
-        """Return why nothing is promised."""
+        """Return why there is no valid guarantee."""
         more = (CLIPPED_BY_ROW,) if self.clip_per == "row" else ()
         return (*super().deviations(graph), *more)
 

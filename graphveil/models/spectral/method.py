@@ -94,7 +94,7 @@ class SpectralOverLists(Method):
         return self.lists.plan(sizes)
 
     def guarantee(self, plan: ReleasePlan | None, graph: Graph) -> Guarantee:
-        """Return what the released graph promises, with all that follows from it."""
+        """Return the guarantee of the released graph, with all that follows from it."""
         return replace(super().guarantee(plan, graph), graph=plan is not None)
 
     def notes(self, graph: Graph) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class AccuracyCountQuery(RecordCountQuery):
         if correct.dtype != torch.bool or correct.ndim != 2 or correct.shape[1] != self.candidates:
             raise ReleaseError(
                 f"the plan's tally takes a table of bool with {self.candidates} columns, one for each "
-                "candidate; the release stays booked"
+                "candidate; the release stays charged"
             )
         return Prepared(public, (correct,))
 

@@ -96,7 +96,7 @@ class EdgeCountQuery(Query):
         if data.labels.shape != inside.shape or outside(data.labels[inside], self.classes):
             raise ReleaseError(
                 f"the counts take {len(inside)} labels, those of labelled groups from 0 to "
-                f"{self.classes - 1}; the release stays booked"
+                f"{self.classes - 1}; the release stays charged"
             )
         return Prepared(public, (data.labels,))
 

@@ -76,7 +76,7 @@ class OutcomeCountQuery(RecordCountQuery):
         if not known or any(table.dtype != torch.bool or table.ndim != 1 for table in tables):
             raise ReleaseError(
                 "the plan's counts take two columns of bool of one length, which records are classified "
-                "correctly and which wrongly; the release stays booked"
+                "correctly and which wrongly; the release stays charged"
             )
         return Prepared(public, tables)
 

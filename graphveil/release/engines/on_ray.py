@@ -94,7 +94,7 @@ class RayEngine(Engine):
             rows = list(ranges(adjacency, step, first))
             for result in crew.run(work, adjacency, rows, self.losses):
                 if isinstance(result, str):
-                    raise ReleaseError(f"a worker could not go on: {result}; the release stays booked")
+                    raise ReleaseError(f"a worker could not go on: {result}; the release stays charged")
                 yield torch.from_numpy(np.asarray(_Seen(result)))
 
     def _step(self, count: int, workers: int) -> int:

@@ -102,7 +102,7 @@ class BoundedQuery(Query):
         if len(data.domain.rank) != public.num_nodes:
             raise ReleaseError(
                 f"the slots are of {len(data.domain.rank)} nodes and the graph has {public.num_nodes}; the "
-                "release stays booked"
+                "release stays charged"
             )
         self.check_number(data.number)
         number = torch.tensor([data.number], dtype=torch.float64)

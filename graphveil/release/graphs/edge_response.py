@@ -49,7 +49,7 @@ class EdgeResponseQuery(BoundedQuery):
     def check_number(self, number: float) -> None:
         """Check the share."""
         if not 0 <= number <= 1:
-            raise ReleaseError("the share must lie in [0, 1]; the release stays booked")
+            raise ReleaseError("the share must lie in [0, 1]; the release stays charged")
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the slots that are edges afterwards."""

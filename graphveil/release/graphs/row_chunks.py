@@ -157,7 +157,7 @@ class ChunkResponseQuery(ChunkQuery):
         shares = tuple(data.shares.tolist())
         if len(shares) != math.ceil(public.num_nodes / self.chunk) or not all(0 <= s <= 1 for s in shares):
             raise ReleaseError(
-                "there must be one share in [0, 1] for each chunk of rows; the release stays booked"
+                "there must be one share in [0, 1] for each chunk of rows; the release stays charged"
             )
         return PreparedChunks(public, (*data.domain.arrays, data.shares), data.domain, 1.0, shares)
 

@@ -49,7 +49,7 @@ class TopSlotsQuery(BoundedQuery):
     def check_number(self, number: float) -> None:
         """Check the number of edges."""
         if number < 0 or number != int(number):
-            raise ReleaseError("the number of edges must be whole and not negative; the release stays booked")
+            raise ReleaseError("the number of edges must be a whole number >= 0; the release stays charged")
 
     def answer(self, private: PrivateEdges, data: PreparedSlots, key: bytes) -> Tensor:
         """Return the chosen slots."""

@@ -133,7 +133,7 @@ class NeighborCountQuery(Query):
         if not are_numbers(classes, public.num_nodes) or outside(classes - SILENT, self.classes + 1):
             raise ReleaseError(
                 f"the plan's counts take {public.num_nodes} classes, whole numbers from 0 to "
-                f"{self.classes - 1}, or -1 for a node that is not counted; the release stays booked"
+                f"{self.classes - 1}, or -1 for a node that is not counted; the release stays charged"
             )
         return Prepared(public, (classes,))
 

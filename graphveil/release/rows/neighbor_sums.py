@@ -204,7 +204,7 @@ class NeighborSumQuery(Query):
         """Return the tables of the query's similarity, made of its keys."""
         if self.similarity is None:
             if data.keys is not None:
-                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays booked")
+                raise ReleaseError("the plan's hop has no similarity to read keys; the release stays charged")
             return None
         pairs = self.similarity.prepare(data.vectors if data.keys is None else data.keys)
         check_trusted(pairs, num_nodes)

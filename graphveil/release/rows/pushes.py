@@ -166,7 +166,7 @@ class PushQuery(Query):
         if not are_numbers(chosen, nodes) or outside(chosen, count):
             raise ReleaseError(
                 f"the plan's push takes levels: whole numbers from 0 to {count - 1}, one for each of {nodes} "
-                "rows; the release stays booked"
+                "rows; the release stays charged"
             )
         return Prepared(public, (data.vectors, chosen.to(torch.int64)))
 

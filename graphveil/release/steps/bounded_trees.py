@@ -35,7 +35,7 @@ class BoundedTrees:
 
     Args:
         adjacency: the in-edges; a stored edge belongs to its source.
-        slots: D; None for all of a list, which only a promise about degrees bounds.
+        slots: D; None for all of a list, which only an assumption about degrees bounds.
         cap: M.
         depth: r.
         key: 32 bytes, which fix all coins; they may be public.

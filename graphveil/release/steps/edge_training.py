@@ -174,16 +174,16 @@ class EdgeAttentionQuery(Query):
         if not bool((data.rows.to(torch.float64).norm(dim=1) <= 1 + _ROUNDING).all()):
             raise ReleaseError(
                 "the rows of training have norms of at most one, and every number in them is finite; the "
-                "release stays booked"
+                "release stays charged"
             )
         targets, labels = data.targets, data.labels
         nodes = are_numbers(targets, len(targets)) and not outside(targets, public.num_nodes)
         if not nodes or not len(targets) or len(torch.unique(targets)) < len(targets):
-            raise ReleaseError("the targets of training are nodes, each once; the release stays booked")
+            raise ReleaseError("the targets of training are nodes, each once; the release stays charged")
         if not are_numbers(labels, public.num_nodes) or outside(labels[targets], self.classes):
             raise ReleaseError(
                 f"training takes {public.num_nodes} labels, those of targets from 0 to {self.classes - 1}; "
-                "the release stays booked"
+                "the release stays charged"
             )
         arrays = data.rows.to(torch.float64), targets, labels[targets], data.start
         return _Descending(public, arrays, data.descend)

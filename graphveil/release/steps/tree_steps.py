@@ -17,7 +17,7 @@ MOST_SHIFT = 4.0  # noise deviations that all roots of a record may shift a sum 
 class Reach:
     """How many roots one record can change, with D own slots and trees of depth r.
 
-    ``slots`` is None where lists are used whole, which a promised degree bounds.
+    ``slots`` is None where lists are used whole, which an asserted degree bounds.
 
     >>> from graphveil.privacy import NodeOwner
     >>> Reach.of(NodeOwner(), slots=2, depth=2), Reach.of(NodeOwner(replace_one=True), slots=2, depth=1)
@@ -29,7 +29,7 @@ class Reach:
 
     @classmethod
     def of(cls, unit: NodeUnit, *, slots: int, depth: int) -> "Reach":
-        """Return the reach under a unit; under a promise about degrees the smaller one of two mechanisms.
+        """Return the reach under a unit; under an assumption about degrees the smaller one of two mechanisms.
 
         ``node-owner``: 1 + D + ... + D^r. ``node-promise`` with a degree of at most M: lists used whole, the
         ball 1 + M (1 + (M - 1) + ... + (M - 1)^(r - 1)); or slots, of which a friend fills the one that was

@@ -60,7 +60,7 @@ class Office:
         waiting: how many questions may wait for a release in this process.
 
     Raises:
-        ConfigError: the run is of another unit or promises nothing, it is a release alone, or the ledger
+        ConfigError: the run is of another unit or has no guarantee, it is a release alone, or the ledger
             knows no such budget.
     """
 
@@ -179,9 +179,7 @@ def _check(folder: Path, run: ServedRun) -> None:
             "leave --allow-releases out"
         )
     if not guarantee.valid:
-        raise ConfigError(
-            "the run promises nothing, so it makes no fresh releases; leave --allow-releases out"
-        )
+        raise ConfigError("the run has no guarantee, so it makes no new releases; leave --allow-releases out")
     if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
         raise ConfigError(
             "fresh releases are kept in the internal part of the run; serve the run folder, not its release"

@@ -125,7 +125,7 @@ def _header_changed(rng: Rng, inside: bytes) -> bytes:
 
 
 def elements_changed(rng: Rng, content: bytes) -> bytes:
-    """Change words of a MATLAB file inside its compressed elements, which are packed anew."""
+    """Change words of a MATLAB file inside its compressed elements, which are packed again."""
     parts, place = [content[:128]], 128
     while place + 8 <= len(content):
         kind, size = struct.unpack_from("<II", content, place)

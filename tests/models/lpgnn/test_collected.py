@@ -233,7 +233,7 @@ def test_another_survey_other_nodes_and_too_few_answers_are_refused(edges) -> No
     other = Survey(features=MultiBit(epsilon=4.0, dim=DIM), label=LABEL)
     with pytest.raises(ConfigError, match=r"eps_x=1\.0 contradicts the survey"):
         model.fit_collected(collector(other), edges)
-    with pytest.raises(GraphError, match="the edges are of 30 nodes and the messages of 29"):
+    with pytest.raises(GraphError, match="the edges are of 30 nodes and the LDP reports of 29"):
         model.fit_collected(collector(nodes=29, silent=[]), edges)
     with pytest.raises(GraphError, match="fewer than two nodes have answered"):
         model.fit_collected(collector(silent=list(range(1, NODES))), edges)

@@ -170,7 +170,7 @@ class RayCrew:
         if not self._here and not tickets:
             if not self._coming or not self._admit(wait):
                 raise ReleaseError(
-                    f"every worker is lost and none came within {wait:g} seconds; the release stays booked: "
+                    f"every worker is lost and none came within {wait:g} seconds; the release stays charged: "
                     "resume the run where it had a folder, and it draws the same noise"
                 )
             return None
@@ -317,7 +317,7 @@ class Asked:
         if not self._crew.asks(self):
             raise ReleaseError(
                 "another query was begun on the cluster before all of this one was read, which ended it; the "
-                "release stays booked: resume the run where it had a folder, and it draws the same noise"
+                "release stays charged: resume the run where it had a folder, and it draws the same noise"
             )
         return self._crew.members(self._wanted.workers)
 

@@ -119,6 +119,6 @@ class Dealer(Generic[Member]):
         if self._losses < 0 or self._tries[block] == _TRIES:
             raise ReleaseError(
                 f"{'one block' if self._losses >= 0 else 'this query'} lost too many workers, perhaps for "
-                "want of memory; the release stays booked. Give workers more memory or smaller blocks "
+                "want of memory; the release stays charged. Give workers more memory or smaller blocks "
                 "(block_rows=), and resume the run where it had a folder: it draws the same noise"
             )
