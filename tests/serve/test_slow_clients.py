@@ -1,7 +1,7 @@
 """Clients that send or read slowly, against a started server with its default limits. All by its socket."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from graphveil.serve import Keys
 from serve.folders import run_of
 from serve.sockets import Client, request
-from serve.test_command import serving
+from serve.started import started
 
 GOOD = request({"ids": ["ann"]})
 MANY = request({"ids": ["ann"] * 10_000})
@@ -27,10 +27,11 @@ SLOW = {
 }
 
 
-@contextmanager
-def started(folder: Path, *flags: object) -> Iterator[int]:
-    with serving(run_of("undirected-edge", folder / "run"), *flags) as (_, address):
-        yield int(address.rpartition(":")[2])
+@pytest.fixture(scope="module", params=[(), ("--max-under-way", 1000)], ids=["default", "many places"])
+def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    run = run_of("undirected-edge", tmp_path_factory.mktemp("slow") / "run")
+    with started(run, *request.param) as server:
+        yield server.port
 
 
 def crowd(stack: ExitStack, port: int, kind: str, count: int) -> None:
@@ -48,10 +49,9 @@ def crowd(stack: ExitStack, port: int, kind: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", SLOW)
-@pytest.mark.parametrize("flags", [(), ("--max-under-way", 1000)], ids=["default", "many places"])
-def test_clients_that_are_slow_keep_nobody_out(tmp_path: Path, kind: str, flags: tuple[object, ...]) -> None:
+def test_clients_that_are_slow_keep_nobody_out(port: int, kind: str) -> None:
     """The slow ones are more than all places and connections of a server, and none of them goes away."""
-    with started(tmp_path, *flags) as port, ExitStack() as stack:
+    with ExitStack() as stack:
         for _ in range(4):
             crowd(stack, port, kind, 100)
             for _ in range(5):
@@ -62,9 +62,10 @@ def test_clients_that_are_slow_keep_nobody_out(tmp_path: Path, kind: str, flags:
 def test_clients_without_a_key_keep_nobody_out(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     key = f"Authorization: Bearer {Keys.add(file)}"
-    with started(tmp_path, "--keys", file) as port, ExitStack() as stack:
+    run = run_of("undirected-edge", tmp_path / "run")
+    with started(run, "--keys", file) as server, ExitStack() as stack:
         for _ in range(400):
-            client = stack.enter_context(Client(port)).say(GOOD[:-1])
+            client = stack.enter_context(Client(server.port)).say(GOOD[:-1])
             assert client.status() == 401
-        with Client(port) as client:
+        with Client(server.port) as client:
             assert client.say(request({"ids": ["ann"]}, key)).status() == 200
