@@ -379,3 +379,154 @@ def test_later_predictions_of_the_run_count_what_the_server_released(
     (earlier,) = earlier_predictions(tmp_path / "run")
     assert earlier.price.epsilon == pytest.approx(1.0, rel=1e-3)
     assert not earlier.disjoint
+
+
+# Graphs that an attacker sends who guesses the training graph, or who looks for a request that is free.
+def permuted(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records[::-1], "edges": [[b, a] for a, b in reversed(edges)]}
+
+
+def renumbered(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The nodes have other ids, so they stand in another order."""
+    last = len(records) - 1
+    moved = [{"id": last - record["id"], "x": record["x"]} for record in records]
+    return {"records": moved, "edges": [[last - a, last - b] for a, b in edges]}
+
+
+def rounded(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The features are equal in 32 bits, and not as they are written."""
+    near = [{"id": record["id"], "x": [value * (1 + 1e-12) for value in record["x"]]} for record in records]
+    return {"records": near, "edges": edges}
+
+
+def duplicated(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": [*edges, *edges, *([b, a] for a, b in edges)]}
+
+
+def with_loops(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": [*edges, *([one["id"]] * 2 for one in records)]}
+
+
+def as_text(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    texts = [{"id": f"{record['id']:05}", "x": record["x"]} for record in records]
+    return {"records": texts, "edges": [[f"{a:05}", f"{b:05}"] for a, b in edges]}
+
+
+def with_a_stranger(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The training graph is a part of it that nothing else touches."""
+    return {"records": [*records, {"id": len(records), "x": [0.0] * 16}], "edges": edges}
+
+
+def a_part(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    kept = {record["id"] for record in records[: len(records) // 2]}
+    return {
+        "records": records[: len(records) // 2],
+        "edges": [pair for pair in edges if kept.issuperset(pair)],
+    }
+
+
+def one_pair(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": [records[node] for node in edges[0]], "edges": edges[:1]}
+
+
+def no_edges(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": []}
+
+
+GUESSES = [
+    permuted,
+    renumbered,
+    rounded,
+    duplicated,
+    with_loops,
+    as_text,
+    with_a_stranger,
+    a_part,
+    one_pair,
+    no_edges,
+]
+
+
+def absent_pair(edges: list[list[int]], count: int) -> list[int]:
+    known = {frozenset(pair) for pair in edges}
+    return next([a, b] for a in range(count) for b in range(a + 1, count) if frozenset((a, b)) not in known)
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_of_the_training_graph_costs_what_a_wrong_one_costs(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    """A right guess, one edge less, and one edge in the place of another: all are charged alike."""
+    records, edges = training_graph(tmp_path / "run")
+    wrong = absent_pair(edges, len(records))
+    seen = []
+    for pairs in (edges, edges[1:] if len(edges) > 1 else [], [wrong, *edges[1:]]):
+        if guess is one_pair and not pairs:
+            continue
+        if guess is one_pair and pairs is not edges:
+            pairs = [wrong]
+        before = attacked.budget()
+        status, body = attacked.ask(guess(records, pairs))
+        after = attacked.budget()
+        rows = json.loads(body)["predictions"]
+        spent = round(after["spent"] - before["spent"], 3), after["releases"] - before["releases"]
+        seen.append((status, spent[1], len(rows), sorted(rows[0])))
+    assert seen[0][:2] == (200, 1)
+    if guess is not no_edges:  # the same request each time
+        assert seen == [seen[0]] * 3
+    assert len(attacked.ledger) == attacked.budget()["releases"] == (1 if guess is no_edges else 3)
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_of_the_training_graph_is_rejected_like_a_wrong_one(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    (tmp_path / "less").mkdir()
+    less = Served(tmp_path / "run", tmp_path / "less", epsilon="0.5", limit="90")
+    records, edges = training_graph(tmp_path / "run")
+    wrong = absent_pair(edges, len(records))
+    answers = {less.ask(guess(records, pairs)) for pairs in (edges, [wrong, *edges[1:]])}
+    assert len(answers) == 1
+    assert answers.pop()[0] == 409
+    assert len(less.ledger) == 0
+
+
+@pytest.mark.parametrize("guess", [permuted, rounded, duplicated])
+def test_another_caller_pays_for_the_same_graph_however_it_is_written(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    """Each caller is charged for a graph once, whatever others have sent."""
+    records, edges = training_graph(tmp_path / "run")
+    assert attacked.ask({"records": records, "edges": edges})[0] == 200
+    assert attacked.ask(guess(records, edges))[0] == 200
+    assert len(attacked.ledger) == 1  # the same graph of the same caller
+    other = attacked.caller()
+    for count in (2, 2):
+        assert other.post("/v1/predict", json=guess(records, edges)).status_code == 200
+        assert len(attacked.ledger) == count
+
+
+# -- features by name --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained from tables, whose columns have names."""
+    folder = tmp_path_factory.mktemp("named")
+    people = range(40)
+    nodes = ["id,age,income,city,since,member,label"]
+    for one in people:
+        city, since = ("Bonn", "Oslo", "Rome")[one % 3], f"20{10 + one % 9}-05-0{1 + one % 8}"
+        nodes.append(f"{one},{20 + one},{1000 * one},{city},{since},{one % 2 == 0},{'ab'[one % 2]}")
+    (folder / "nodes.csv").write_text("\n".join(nodes))
+    (folder / "edges.csv").write_text("\n".join(["source,target", *(f"{a},{(a + 2) % 40}" for a in people)]))
+    tables = ["--nodes", str(folder / "nodes.csv"), "--edges", str(folder / "edges.csv"), "--label", "label"]
+    flags = ["--unit", UNIT, "--epsilon", "1", "--delta", "1e-6", "--set", "epochs=2", "--undirected"]
+    quick = ["--set", "encoder_epochs=2", "--ledger", f"sqlite:///{folder}/own.db#own"]
+    Ledger(f"sqlite:///{folder}/own.db").init("own", UNIT, epsilon="100", delta="1e-6")
+    command = [sys.executable, "-m", "graphveil", "train", "gap", *tables, *flags, *quick]
+    done = subprocess.run(
+        [*command, "--out", str(folder / "run")], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
