@@ -255,9 +255,7 @@ def test_choices_that_name_nothing_are_misuse(
 def test_a_command_without_the_only_feature_passes_with_a_constant_one(
     invoke: Invoke, tmp_path: Path
 ) -> None:
-    nodes = pa.table(
-        {"user": range(12), "team": ["r", "b", "r"] * 4, "when": [[1, 2], [1], [2]] * 4}
-    )
+    nodes = pa.table({"user": range(12), "team": ["r", "b", "r"] * 4, "when": [[1, 2], [1], [2]] * 4})
     pa.parquet.write_table(nodes, tmp_path / "n.parquet")
     pa.parquet.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "e.parquet")
     tables = ["--nodes", tmp_path / "n.parquet", "--edges", tmp_path / "e.parquet"]

@@ -1,4 +1,4 @@
-"""Connections: one request at a time, each with a deadline, and no more of them than are taken on."""
+"""Connections: one request at a time, each with a deadline, and a bound on how many are open."""
 
 import asyncio
 from http import HTTPStatus
@@ -9,8 +9,8 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from graphveil.serve import refusals
-from graphveil.serve.counters import OTHER, QUESTIONS
-from graphveil.serve.gate import ADMITTED, Door
+from graphveil.serve.counters import OTHER
+from graphveil.serve.gate import Door
 from graphveil.serve.refusals import Refusal
 
 
@@ -19,8 +19,8 @@ class Connection(H11Protocol):
 
     * The head of a request has a deadline: otherwise a client that sends a byte a minute keeps a connection
       for ever. A client that does not read an answer is not waited for either.
-    * A question is counted when its head is there, and not when its turn comes: so what waits is bounded, and
-      one more is refused at once.
+    * Connections that wait for their client give way to new ones, the longest wait first. So clients that are
+      silent or slow, however many they are, cannot keep out a client that sends its request at once.
     * One request at a time. What comes before an answer is out is not read, and refused after it.
     * What is no HTTP is refused, counted and logged in the same words as everything else.
 
@@ -32,47 +32,34 @@ class Connection(H11Protocol):
     def __init__(self, config: Config, *rest: Any, door: Door, **more: Any) -> None:
         """Begin without a request."""
         super().__init__(config, *rest, **more)
-        self._door, self._early, self.waiting_since = door, False, 0.0
+        self._door, self._early, self._since = door, False, 0.0
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
-    @property
-    def app(self) -> Any:
-        """What answers the request whose head has just come; uvicorn reads it once for each."""
-        self._stop_clocks()
-        page = self.scope["path"]
-        if page in QUESTIONS:
-            self.scope["state"][ADMITTED] = self._door.arrive(page)
-        return self._app
-
-    @app.setter
-    def app(self, app: Any) -> None:
-        self._app = app
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection. Above the bound, close the one that has waited longest without a request.
-
-        Connections that send nothing, or send slowly, must not keep out those that send requests.
-        """
+        """Accept a connection. Above the bound, close the one that has waited longest for its client."""
         super().connection_made(transport)
         self._expect_head()
         if len(self.connections) > self._door.limits.connections:
-            known = (one for one in self.connections if isinstance(one, Connection))
-            others = [one for one in known if one is not self and one.is_waiting]
+            others = [one for one in self._others() if one.is_waiting]
             if others:
-                min(others, key=lambda one: one.waiting_since).give_way()
+                min(others, key=lambda one: one._since).give_way()
             else:
                 self._refuse(refusals.too_many())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the head of a request is expected, and no answer is under way."""
-        return self._head is not None
+        """Whether the rest of a request, or the reading of an answer, is up to the client."""
+        idle = self.cycle is None or self.cycle.response_complete
+        return idle or self._unread is not None or self.conn.their_state is h11.SEND_BODY
 
     def give_way(self) -> None:
-        """Close a connection that is waiting for a request."""
+        """Close a connection that waits for its client."""
         self._stop_clocks()
         self.transport.abort()
+
+    def _others(self) -> list["Connection"]:
+        return [one for one in self.connections if isinstance(one, Connection) and one is not self]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the deadlines."""
@@ -83,7 +70,11 @@ class Connection(H11Protocol):
         """Read on, if there is no answer to wait for."""
         if self.transport.is_closing():
             return
+        before = self.cycle
         super().data_received(data)
+        if self.cycle is not before and self._head is not None:  # the head of a request is there
+            self._head.cancel()
+            self._head = None
         if self.cycle is None or self.cycle.response_complete:
             self._expect_head()
         elif self.conn.their_state is h11.DONE and self.conn.trailing_data[0].strip():
@@ -94,6 +85,7 @@ class Connection(H11Protocol):
         if self._early and not self.transport.is_closing():
             self._refuse(refusals.no_request())
         else:
+            self._since = self.loop.time()
             super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -101,13 +93,23 @@ class Connection(H11Protocol):
         self._refuse(refusals.no_request())
 
     def pause_writing(self) -> None:
-        """Wait for who does not read, for a time."""
+        """Wait for a client that does not read, for a time, and while what all of them leave is bounded."""
         super().pause_writing()
+        self._since = self.loop.time()
         self._unread = self.loop.call_later(self._door.limits.grace_seconds, self.transport.abort)
+        unread = sorted((one for one in self._others() if one._unread), key=lambda one: one._since)
+        held = sum(one.transport.get_write_buffer_size() for one in (self, *unread))
+        for one in unread:
+            if held <= self._door.limits.held_bytes:
+                break
+            held -= one.transport.get_write_buffer_size()
+            one.give_way()
 
     def resume_writing(self) -> None:
         """Go on writing."""
-        self._stop_clocks()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
         super().resume_writing()
 
     def _stop_clocks(self) -> None:
@@ -118,7 +120,7 @@ class Connection(H11Protocol):
 
     def _expect_head(self) -> None:
         if self._head is None and not self.transport.is_closing():
-            self.waiting_since = self.loop.time()
+            self._since = self.loop.time()
             self._head = self.loop.call_later(self._door.limits.head_seconds, self._too_slow)
 
     def _too_slow(self) -> None:

@@ -59,9 +59,11 @@ class Desk:
         """
         if run.by_subject and (key is None or not key.entitled(within(ids, self._limits.ids))):
             raise refusals.not_entitled()
-        unknown = run.unknown(within(ids, self._limits.ids))
+        ids = run.spelled(within(ids, self._limits.ids))
+        unknown = run.unknown(ids)
         if unknown:
-            raise refusals.unknown_ids(unknown)
+            quoted = run.id_type is int and any(isinstance(ids[position], str) for position in unknown)
+            raise refusals.unknown_ids(unknown, quoted=quoted)
         return run.rows(ids)
 
     def _chosen(self, name: str | None) -> ServedRun:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphveil.serve import refusals
-from graphveil.serve.counters import GONE, OTHER, PAGES, QUESTIONS, Counters
+from graphveil.serve.counters import GONE, OTHER, PAGES, Counters
 from graphveil.serve.keys import Key, Keys
 from graphveil.serve.limits import Limits
 from graphveil.serve.rates import Rates
@@ -24,7 +24,6 @@ Answer = Callable[[bytes, Key | None, Scope], Awaitable[bytes]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 LOG = logging.getLogger("graphveil.serve")
-ADMITTED = "admitted"  # in a request's state: whether its socket took it on
 _JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
 _TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
 _NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be for its subject alone
@@ -47,10 +46,6 @@ class Door:
     limits: Limits
     counters: Counters = field(default_factory=Counters)
     rates: Rates | None = None
-
-    def arrive(self, page: str) -> bool | None:
-        """Take a question on, or not; None for a page that is not counted."""
-        return self.counters.arrive(self.limits.under_way) if page in QUESTIONS else None
 
     def note(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
         """Count a request, and write its line: page, status and time, and nothing that it holds."""
@@ -79,9 +74,11 @@ class Door:
 class Gate:
     """Lets a request in, answers what is a question, and writes one line about it.
 
-    A question is refused before its body is read where its key is unknown or enough is under way. Its body is
-    read here, whole, within its bounds, and answered here: what is done a thousand times a second needs no
-    framework. Whatever fails is 500, and the log has the name of the error's class: its text may quote data.
+    A request for predictions is rejected before its body is read where its key is unknown. Its body is read
+    here, whole, and answered here: what is done a thousand times a second needs no framework. It takes a
+    place among the requests under way only once its body is there and until its answer is computed. So
+    clients that send or read slowly take no places; what they hold is bounded in bytes, and the oldest gives
+    way. Whatever fails is 500, and the log has the name of the error's class: its text may quote data.
 
     Args:
         app: what answers everything that is no question.
@@ -92,6 +89,7 @@ class Gate:
     def __init__(self, app: App, door: Door, answers: Mapping[str, Answer]) -> None:
         """Stand before an application."""
         self._app, self._door, self._answers = app, door, answers
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each body in arrival, the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -100,16 +98,13 @@ class Gate:
             return
         page = scope["path"] if scope["path"] in PAGES else OTHER
         began, noted, fault = time.perf_counter(), _Noted(send), None
-        admitted = scope.get("state", {}).pop(ADMITTED, None)  # a socket has counted it when it came
-        if admitted is None:
-            admitted = self._door.arrive(page)
         try:
             if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
                 raise refusals.no_request()  # a proxy may have read the other one
             if _head_bytes(scope) > _HEAD_BYTES:
                 raise refusals.no_request()
             if page in self._answers:
-                await self._question(page, scope, receive, noted, admitted=bool(admitted))
+                await self._question(page, scope, receive, noted)
             else:
                 await self._app(scope, receive, noted)
         except Refusal as refusal:
@@ -117,23 +112,24 @@ class Gate:
         except Exception as error:
             fault = type(error).__name__
             await noted.refuse(refusals.failed())
-        finally:  # whatever ended the request, it no longer takes a place
-            if admitted:
-                self._door.counters.leave()
         self._door.note(page, noted.status or GONE, time.perf_counter() - began, fault)
 
-    async def _question(
-        self, page: str, scope: Scope, receive: Receive, noted: "_Noted", *, admitted: bool
-    ) -> None:
-        """Answer a question, if it is taken on."""
+    async def _question(self, page: str, scope: Scope, receive: Receive, noted: "_Noted") -> None:
+        """Answer a request for predictions, if there is a place for it."""
         if scope["method"] != "POST":
             raise refusals.of_status(405, {"Allow": "POST"})
         key = self._door.key_of(scope)
-        if not admitted:
-            raise refusals.too_many()
         body = await self._body(scope, receive)
-        if body is not None:
-            await noted.answer(200, await self._answers[page](body, key, scope), _NOT_KEPT)
+        if body is None:
+            return
+        counters = self._door.counters
+        if not counters.arrive(self._door.limits.under_way):
+            raise refusals.too_many()
+        try:
+            answer = await self._answers[page](body, key, scope)
+        finally:  # whatever ended the request, it no longer takes a place
+            counters.leave()
+        await noted.answer(200, answer, _NOT_KEPT)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the whole body; None if the caller has gone."""
@@ -141,35 +137,43 @@ class Gate:
         if any(int(value) > _HEARD * most for name, value in headers if name == b"content-length"):
             raise refusals.too_large(most)
         try:
-            async with asyncio.timeout(self._door.limits.body_seconds):
-                body = await _whole(receive, most)
+            async with asyncio.timeout(self._door.limits.body_seconds) as clock:
+                try:
+                    body = await self._whole(receive, clock)
+                finally:
+                    self._arriving.pop(clock, None)
         except TimeoutError:
             raise refusals.too_slow() from None
         if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
             raise refusals.no_json()  # no page of another site makes a browser send this type unasked
         return body
 
+    async def _whole(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
+        """Read a body of so many bytes at most."""
+        most, size, body, more = self._door.limits.body_bytes, 0, bytearray(), True
+        while more and size <= _HEARD * most:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            more, piece = message.get("more_body", False), message.get("body", b"")
+            size += len(piece)
+            if size <= most:
+                body += piece
+            if more:
+                self._arriving[clock] = len(body)
+                while sum(self._arriving.values()) > self._door.limits.held_bytes:
+                    oldest = next(iter(self._arriving))
+                    del self._arriving[oldest]
+                    oldest.reschedule(0.0)  # its deadline is now
+        if size > most:
+            raise refusals.too_large(most)
+        return bytes(body)
+
 
 def _head_bytes(scope: Scope) -> int:
     """Return the size of a request's first line and headers, with their separators."""
     line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") + 16
     return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-
-
-async def _whole(receive: Receive, most: int) -> bytes | None:
-    """Read a body of so many bytes at most."""
-    size, body, more = 0, bytearray(), True
-    while more and size <= _HEARD * most:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        more, piece = message.get("more_body", False), message.get("body", b"")
-        size += len(piece)
-        if size <= most:
-            body += piece
-    if size > most:
-        raise refusals.too_large(most)
-    return bytes(body)
 
 
 class _Noted:

@@ -13,9 +13,13 @@ class Limits:
     Args:
         body_bytes: of a question; a larger one is 413.
         ids: in a question; more are 413.
-        under_way: questions at a time; one more is 429.
-        connections: at a time. For one more, the connection that has waited longest without a request is
-            closed; if all are being answered, the new one gets 429.
+        under_way: requests for predictions that are answered at a time; one more is 429. A request counts
+            from when its body is there until its answer is computed.
+        connections: at a time, with or without a request. For one more, the connection that has waited
+            longest for its client is closed: for the rest of a request, or for an answer to be read. If all
+            are being answered, the new one gets 429.
+        held_bytes: of bodies in arrival, and as many of answers that are not read yet. Above it, the oldest
+            gives way: a body with 408, an answer with a closed connection.
         rate: questions a second that a key may ask in the long run, or, where there are no keys, everybody
             together; more are 429. None for no bound.
         burst: how many of them may come at once.
@@ -32,6 +36,7 @@ class Limits:
     ids: int = 10_000
     under_way: int = 64
     connections: int = 256
+    held_bytes: int = 64 << 20
     rate: float | None = None
     burst: int = 50
     releases: int = 4

@@ -18,6 +18,7 @@ from pydantic.json_schema import SkipJsonSchema
 from graphveil.serve.refusals import needs_a_release, too_many_ids, unreadable
 
 ID = "id"
+LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
 Identity = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)] | Annotated[StrictStr, Field(max_length=1000)]
 _Ids = Annotated[list[Identity], Field(min_length=1)]
 _IDS = TypeAdapter[list[int | str]](_Ids)
@@ -26,14 +27,28 @@ _IDS = TypeAdapter[list[int | str]](_Ids)
 _EXAMPLES: list[JsonValue] = [
     {"ids": ["u17", "u4"]},
     {"records": [{"id": "n1", "x": [0.5, 2]}, {"id": "n2", "x": [0, 1]}], "edges": [["n1", "n2"]]},
+    {"records": [{"id": "n1", "x": {"age": 41, "city": "Bonn"}}]},
 ]
 
-_ID: dict[str, JsonValue] = {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1000}]}
+_ID: dict[str, JsonValue] = {
+    "anyOf": [
+        {"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**64},
+        {"type": "string", "maxLength": 1000},
+    ]
+}
+_NUMBER: dict[str, JsonValue] = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
+_NUMBERS: dict[str, JsonValue] = {"type": "array", "items": _NUMBER}
+_VALUE: dict[str, JsonValue] = {
+    "anyOf": [{"type": "string"}, _NUMBER, {"type": "boolean"}, _NUMBERS, {"type": "null"}]
+}
 _RECORD: dict[str, JsonValue] = {
     "type": "object",
     "required": ["id"],
     "additionalProperties": False,
-    "properties": {"id": _ID, "x": {"type": "array", "items": {"type": "number"}}},
+    "properties": {
+        "id": _ID,
+        "x": {"anyOf": [_NUMBERS, {"type": "object", "additionalProperties": _VALUE}]},
+    },
 }
 _RECORDS: dict[str, JsonValue] = {"type": "array", "minItems": 1, "items": _RECORD}
 _EDGES: dict[str, JsonValue] = {
@@ -67,23 +82,29 @@ class PredictQuestion(_Question):
         json_schema_extra={
             "examples": _EXAMPLES,
             "oneOf": [
-                {"required": ["ids"], "not": {"required": ["edges"]}},
-                {"required": ["records"]},
+                {
+                    "required": ["ids"],
+                    "not": {"anyOf": [{"required": ["records"]}, {"required": ["edges"]}]},
+                },
+                {"required": ["records"], "not": {"required": ["ids"]}},
             ],
         }
     )
 
     ids: _Ids | SkipJsonSchema[None] = Field(
-        default=None, description="Ids as predictions.parquet has them: text or numbers."
+        default=None,
+        description="Ids of predictions.parquet. Where all of them are text, a number means the id that is "
+        'spelled like it: 7 means "7".',
     )
     run: str | SkipJsonSchema[None] = Field(
         default=None, description="The run's name; may be left out if there is one."
     )
     records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
         default=None,
-        description="New records instead of ids: id, and x, the features in the order of the training's "
-        "columns; no x if it had no feature columns. "
-        "They cost a fresh release, once, where the operator allowed a budget for it.",
+        description="New records instead of ids. x holds the features: an object of values by column name, "
+        "in any order, or a list of numbers in the order of the training's columns. Leave x out if the "
+        "training had no feature columns. Predicting them needs a new release, which is charged once, where "
+        "the operator allowed a budget for it.",
     )
     edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
         default=None, description="Of new records: pairs of their ids."

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 Headers = Mapping[str, str]
 _SHOWN = 20  # positions of unknown ids in a message
+_NAMES = 8  # of columns in a message
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
@@ -51,15 +52,27 @@ def needs_a_release() -> Refusal:
     )
 
 
-def unknown_ids(positions: Sequence[int]) -> Refusal:
+def unknown_ids(positions: Sequence[int], *, quoted: bool) -> Refusal:
     """Return that the run does not have some ids, by their positions in the request."""
     shown = ", ".join(str(position) for position in positions[:_SHOWN])
     more = f" and {len(positions) - _SHOWN:,} more" if len(positions) > _SHOWN else ""
+    numbers = ' The ids of this run are numbers: send 7 and not "7".' if quoted else ""
     return Refusal(
         409,
         "NeedsRelease",
-        f"the run does not know the ids at positions {shown}{more}, counted from 0. New records would need a "
-        "fresh release, which this server does not make: `graphveil predict RUN` makes one",
+        f"the run does not have the ids at positions {shown}{more}, counted from 0.{numbers} New records "
+        "would need a fresh release, which this server does not make: `graphveil predict RUN` makes one",
+    )
+
+
+def other_features(width: int, names: Sequence[str]) -> Refusal:
+    """Return that new records have other features than the run; its own are public."""
+    shown = ", ".join(map(repr, names[:_NAMES])) + (" ..." if len(names) > _NAMES else "")
+    named = f"an object with a value for each of the {len(names):,} columns {shown}, or " if names else ""
+    return Refusal(
+        422,
+        "Malformed",
+        f"each x must be {named}a list of {width:,} numbers in the order of the training's columns",
     )
 
 

@@ -14,6 +14,7 @@ from graphveil.artifacts.release_folder import find_release, read_release, withh
 from graphveil.artifacts.snapshot import Snapshot
 from graphveil.errors import ArtifactError, ConfigError
 from graphveil.privacy import Guarantee
+from graphveil.tables.encoding import Encoding
 
 Id = int | str
 Row = dict[str, Any]
@@ -28,7 +29,7 @@ class ServedRun:
         guarantee: its guarantee.
         class_names: by class number.
         features: how many a record has.
-        constant: whether the only feature is the constant 1, which a record may leave out.
+        encoding: names of the feature columns, and how each becomes features; None where they have none.
         proba: released probabilities (N, C).
         places: the row of each id.
     """
@@ -37,7 +38,7 @@ class ServedRun:
     guarantee: Guarantee
     class_names: tuple[str, ...]
     features: int
-    constant: bool
+    encoding: Encoding | None
     proba: npt.NDArray[np.float32]
     places: Mapping[Id, int]
 
@@ -50,6 +51,19 @@ class ServedRun:
     def columns(self) -> tuple[str, ...]:
         """What probabilities are called."""
         return tuple(f"p_{name}" for name in self.class_names)
+
+    @cached_property
+    def id_type(self) -> type | None:
+        """The type of all ids, or None where there are several."""
+        types = {type(one) for one in self.places}
+        return types.pop() if len(types) == 1 else None
+
+    def spelled(self, ids: Sequence[Id]) -> list[Id]:
+        """Return ids as the run has them: where all of its ids are text, 7 means "7".
+
+        JSON has numbers and text, a CSV file has only text. No other text is meant: 7 is not "007".
+        """
+        return [str(one) for one in ids] if self.id_type is str else list(ids)
 
     def unknown(self, ids: Sequence[Id]) -> list[int]:
         """Return the positions of the ids that the run does not have."""
@@ -87,7 +101,7 @@ def _read(folder: Path) -> ServedRun:
         guarantee=snapshot.guarantee,
         class_names=snapshot.named_classes,
         features=snapshot.features,
-        constant=snapshot.encoding is not None and snapshot.encoding.constant,
+        encoding=snapshot.encoding,
         proba=proba,
         places=_places(snapshot, len(proba)),
     )

@@ -87,12 +87,35 @@ def test_a_page_runs_no_script_and_an_answer_is_kept_nowhere(client: TestClient)
     assert answer.headers["cache-control"] == "no-store"  # a row may be for its subject alone
 
 
-def test_an_id_is_what_the_table_has(ask: Ask, tmp_path: Path) -> None:
-    numbers = ask(run_of("undirected-edge", tmp_path / "numbers", ids=None))
-    words = ask(run_of("undirected-edge", tmp_path / "words", ids=("0", "1", "2")))
-    for client, known, unknown in ((numbers, 0, "0"), (words, "0", 0)):
-        statuses = [client.post("/v1/predict", json={"ids": [one]}).status_code for one in (known, unknown)]
-        assert statuses == [200, 409]
+@pytest.mark.parametrize("page", ["/v1/predict", "/invocations"])
+@pytest.mark.parametrize(
+    ("ids", "asked", "found"),
+    [
+        (None, 1, 1),
+        (None, "1", None),
+        (("0", "1", "2"), "1", "1"),
+        (("0", "1", "2"), 1, "1"),
+        (("7", "007", "07"), 7, "7"),
+        (("7", "007", "07"), "007", "007"),
+        (("007", "07", "x"), 7, None),
+        (("7.0", " 7", "+7"), 7, None),
+        (("-7", "a", "b"), -7, "-7"),
+        ((f"{2**64 - 1}", "a", "b"), 2**64 - 1, f"{2**64 - 1}"),
+        (("1", "a", "b"), True, None),
+    ],
+)
+def test_a_number_means_the_id_that_is_spelled_like_it(
+    ask: Ask, tmp_path: Path, page: str, ids: tuple[str, ...] | None, asked: object, found: object
+) -> None:
+    """CSV files have only text, so whoever sends the number 7 means "7"; no other text is meant."""
+    client = ask(run_of("undirected-edge", tmp_path / "run", ids=ids))
+    body = {"ids": [asked]} if page == "/v1/predict" else {"dataframe_records": [{"id": asked}]}
+    answer = client.post(page, json=body)
+    if found is None:
+        assert answer.status_code == (422 if asked is True else 409)
+        assert ("The ids of this run are numbers" in answer.text) == (ids is None)
+    else:
+        assert answer.json()["predictions"][0]["node"] == found
 
 
 def test_of_several_runs_one_is_named(ask: Ask, folder: Path, tmp_path: Path) -> None:

@@ -412,3 +412,123 @@ def test_records_without_features_are_refused_by_a_run_with_some(served: Served)
     assert served.ask(PATH | {"records": [{"id": name} for name in "cab"]})[0] == 422
     assert served.ask(PATH | {"records": [{"id": name, "x": []} for name in "cab"]})[0] == 422
     assert len(served.ledger) == 0
+
+
+# Graphs that an attacker sends who guesses the training graph, or who looks for a request that is free.
+def permuted(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records[::-1], "edges": [[b, a] for a, b in reversed(edges)]}
+
+
+def renumbered(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The nodes have other ids, so they stand in another order."""
+    last = len(records) - 1
+    moved = [{"id": last - record["id"], "x": record["x"]} for record in records]
+    return {"records": moved, "edges": [[last - a, last - b] for a, b in edges]}
+
+
+def rounded(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The features are equal in 32 bits, and not as they are written."""
+    near = [{"id": record["id"], "x": [value * (1 + 1e-12) for value in record["x"]]} for record in records]
+    return {"records": near, "edges": edges}
+
+
+def duplicated(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": [*edges, *edges, *([b, a] for a, b in edges)]}
+
+
+def with_loops(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": records, "edges": [*edges, *([one["id"]] * 2 for one in records)]}
+
+
+def as_text(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    texts = [{"id": f"{record['id']:05}", "x": record["x"]} for record in records]
+    return {"records": texts, "edges": [[f"{a:05}", f"{b:05}"] for a, b in edges]}
+
+
+def with_a_stranger(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    """The training graph is a part of it that nothing else touches."""
+    return {"records": [*records, {"id": len(records), "x": [0.0] * 16}], "edges": edges}
+
+
+def a_part(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    kept = {record["id"] for record in records[: len(records) // 2]}
+    return {
+        "records": records[: len(records) // 2],
+        "edges": [pair for pair in edges if kept.issuperset(pair)],
+    }
+
+
+def one_pair(records: list[dict[str, Any]], edges: list[list[int]]) -> dict[str, Any]:
+    return {"records": [records[node] for node in edges[0]], "edges": edges[:1]}
+
+
+GUESSES = [
+    permuted,
+    renumbered,
+    rounded,
+    duplicated,
+    with_loops,
+    as_text,
+    with_a_stranger,
+    a_part,
+    one_pair,
+]
+
+
+def absent_pair(edges: list[list[int]], count: int) -> list[int]:
+    known = {frozenset(pair) for pair in edges}
+    return next([a, b] for a in range(count) for b in range(a + 1, count) if frozenset((a, b)) not in known)
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_of_the_training_graph_costs_what_a_wrong_one_costs(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    """A right guess, and one edge in the place of another: both are charged alike."""
+    records, edges = training_graph(tmp_path / "run")
+    wrong = absent_pair(edges, len(records))
+    seen = []
+    for count, pairs in enumerate((edges, [wrong, *edges[1:]]), 1):
+        status, body = attacked.ask(guess(records, pairs))
+        rows = json.loads(body)["predictions"]
+        seen.append((status, len(rows), sorted(rows[0])))
+        assert len(attacked.ledger) == attacked.budget()["releases"] == count
+    assert seen[0] == seen[1]
+    assert seen[0][0] == 200
+
+
+def test_a_graph_without_edges_is_charged(attacked: Served, tmp_path: Path) -> None:
+    """Otherwise the charge would tell whether a graph has edges at all."""
+    records, _ = training_graph(tmp_path / "run")
+    for count, some in enumerate((records, records[:1]), 1):
+        assert attacked.ask({"records": some})[0] == 200
+        assert len(attacked.ledger) == count
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_guess_of_the_training_graph_is_rejected_like_a_wrong_one(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    (tmp_path / "less").mkdir()
+    less = Served(tmp_path / "run", tmp_path / "less", epsilon="0.5", limit="90")
+    records, edges = training_graph(tmp_path / "run")
+    wrong = absent_pair(edges, len(records))
+    answers = {less.ask(guess(records, pairs)) for pairs in (edges, [wrong, *edges[1:]])}
+    assert len(answers) == 1
+    assert answers.pop()[0] == 409
+    assert len(less.ledger) == 0
+
+
+@pytest.mark.parametrize("guess", [permuted, rounded, duplicated])
+def test_another_caller_pays_for_the_same_graph_however_it_is_written(
+    attacked: Served, tmp_path: Path, guess: Any
+) -> None:
+    """Each caller is charged for a graph once, whatever others have sent."""
+    records, edges = training_graph(tmp_path / "run")
+    assert attacked.ask({"records": records, "edges": edges})[0] == 200
+    assert attacked.ask(guess(records, edges))[0] == 200
+    assert len(attacked.ledger) == 1  # the same graph of the same caller
+    other = attacked.caller()
+    for count in (2, 2):
+        assert other.post("/v1/predict", json=guess(records, edges)).status_code == 200
+        assert len(attacked.ledger) == count

@@ -15,7 +15,6 @@ from serve.folders import IDS, SECRET, run_of
 from serve.sockets import Client, listening, request, until
 
 ANN = {"ids": ["ann"]}
-HELD = request(ANN)[:-1]  # its last letter does not come
 SHORT = Limits(head_seconds=0.3, body_seconds=0.3, grace_seconds=0.5, under_way=2, connections=6)
 LARGE = Limits(body_bytes=2 << 20, ids=200_000, grace_seconds=0.3)
 
@@ -107,16 +106,22 @@ def test_what_is_no_request(port: int, lines: pytest.LogCaptureFixture, said: by
     assert [status for _, status in statuses(lines)] == [answer[0]]
 
 
-def test_overload_is_said_at_once_and_passes(tmp_path: Path) -> None:
-    run = run_of("undirected-edge", tmp_path / "run")
-    app = app_of(read_runs([run]), limits=replace(SHORT, body_seconds=60.0))
-    with listening(app) as port, Client(port) as other:
-        with Client(port).say(HELD), Client(port).say(HELD):
-            until(lambda: app.state.door.counters.under_way == 2)
-            refused = other.say(request(ANN)).response()
-            assert (refused[0], refused[1]["retry-after"]) == (429, "1")
-            assert other.say(request("", page="/healthz").replace(b"POST", b"GET")).status() == 200
-        until(lambda: other.say(request(ANN)).status() == 200)
+def test_the_bytes_of_bodies_in_arrival_are_bounded(tmp_path: Path) -> None:
+    """The oldest gives way at once, whatever time it has left."""
+    limits = replace(SHORT, connections=20, body_bytes=1000, held_bytes=2500, body_seconds=60.0)
+    app = app_of(read_runs([run_of("undirected-edge", tmp_path / "run")]), limits=limits)
+    body = json.dumps(ANN).encode().rjust(900)
+    whole = request(body.decode())
+    with listening(app) as port, ExitStack() as stack:
+        for _ in range(5):
+            old, *young = [stack.enter_context(Client(port)) for _ in range(3)]
+            for one in (old, *young):
+                one.say(whole[:-1])
+                with Client(port) as other:  # which is answered after what came before it was read
+                    assert other.say(request(ANN)).status() == 200
+            assert old.status() == 408
+            for one in young:
+                assert one.say(whole[-1:]).status() == 200
 
 
 def test_a_crowd_is_answered_or_refused_and_nothing_else(port: int) -> None:

@@ -109,7 +109,7 @@ class Office:
 
     def _rows(self, records: object, edges: object, caller: Key) -> list[dict[str, Any]]:
         directed = _UNITS[self._run.guarantee.unit]
-        asked = NewRecords.read(records, edges, run=self._run, directed=directed)
+        asked = NewRecords.read(records, edges, self._run, directed=directed)
         proba = self._answer(asked, caller, directed=directed).numpy()
         places = {one: place for place, one in enumerate(asked.features)}
         ids = [record["id"] for record in records] if isinstance(records, list) else []

@@ -2,30 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
-from graphveil.serve.questions import Identity
-from graphveil.serve.refusals import as_bytes, unreadable
+from graphveil.errors import GraphError
+from graphveil.serve.questions import LARGEST, Identity
+from graphveil.serve.refusals import as_bytes, other_features, unreadable
+from graphveil.tables.encoding import ColumnRule, encode
+from graphveil.tables.labels import text
 
 if TYPE_CHECKING:
     from graphveil.graph import Graph
     from graphveil.serve.runs import ServedRun
+    from graphveil.tables.files import Column
 
 Id = int | str
-_LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
 
-Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-_LARGEST, le=_LARGEST)]
+Feature = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
 
 
 class Record(BaseModel):
-    """One node: its id, and its features in the order of the training's columns; none if it had none."""
+    """One node: its id, and its features by column name, or in the order of the training's columns.
+
+    A run without feature columns needs none.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     id: Identity
-    x: list[Feature] | None = None
+    x: list[Feature] | dict[str, StrictBool | Feature | StrictStr | list[Feature] | None] | None = None
 
 
 _RECORDS = TypeAdapter(Annotated[list[Record], Field(min_length=1)])
@@ -45,24 +52,20 @@ class NewRecords:
     edges: Sequence[tuple[Id, Id]]
 
     @classmethod
-    def read(cls, records: object, edges: object, *, run: "ServedRun", directed: bool) -> "NewRecords":
+    def read(cls, records: object, edges: object, run: "ServedRun", *, directed: bool) -> "NewRecords":
         """Read both lists.
 
         Raises:
-            Refusal: they are no records of the run, an id is there twice, or an edge has another end.
+            Refusal: they are none, the features are not those of the run, an id is there twice, or an edge
+                has another end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
         except ValidationError:
             raise unreadable() from None
-        absent = [1.0] if run.constant else []
-        features = {one.id: one.x or absent for one in found}
+        features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
-        if len(features) < len(found) or not known or any(len(x) != run.features for x in features.values()):
-            raise unreadable()
-        if run.constant and any(x != [1.0] for x in features.values()):
-            raise unreadable()
-        if len({type(one) for one in features}) > 1:
+        if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:
             raise unreadable()
         ranks = {one: rank for rank, one in enumerate(sorted(features))}
         distinct = {pair if directed or ranks[pair[0]] < ranks[pair[1]] else pair[::-1] for pair in pairs}
@@ -90,3 +93,56 @@ class NewRecords:
             num_classes=len(classes),
             class_names=tuple(classes),
         )
+
+
+def _features(found: Sequence[Record], run: "ServedRun") -> list[list[float]]:
+    """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
+
+    Raises:
+        Refusal: they are not those of the run.
+    """
+    rules = () if run.encoding is None else run.encoding.rules
+    refused = other_features(run.features, [rule.name for rule in rules])
+    if run.encoding is not None and run.encoding.constant:
+        # A run without feature columns: the constant 1 may be left out, and means the same graph.
+        if any(one.x not in (None, [], [1.0]) for one in found):
+            raise refused
+        return [[1.0] for _ in found]
+    if any(one.x is None for one in found):
+        raise refused
+    listed = [one.x for one in found if isinstance(one.x, list)]
+    named = [one.x for one in found if isinstance(one.x, dict)]
+    if (listed and named) or any(len(x) != run.features for x in listed):
+        raise refused
+    try:
+        if listed:
+            matrix = np.array(listed, dtype=np.float32)
+        elif rules and all(x.keys() == {rule.name for rule in rules} for x in named):
+            columns = [_column(rule, [x[rule.name] for x in named]) for rule in rules]
+            matrix = encode(columns, rules, len(named))
+        else:
+            raise refused
+    except (GraphError, TypeError, ValueError):  # Arrow's own errors are among them
+        raise refused from None
+    if np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
+        raise refused
+    found_rows: list[list[float]] = matrix.tolist()
+    return found_rows
+
+
+def _column(rule: ColumnRule, values: Sequence[Any]) -> "Column":
+    """Return JSON values as a column that a rule can read; dates are text such as 2026-11-25."""
+    import pyarrow as pa
+
+    if rule.kind == "category":
+        array = pa.array([None if one is None else text(one) for one in values], pa.string())
+    elif rule.kind == "date":
+        array = pa.array(values, pa.string()).cast(pa.timestamp("us"))
+    elif rule.kind == "list":
+        array = pa.array(values, pa.list_(pa.float64()))
+    else:
+        kind = bool if rule.kind == "bool" else float
+        if not all(one is None or type(one) is kind for one in values):
+            raise TypeError
+        array = pa.array([None if one is None else float(one) for one in values], pa.float64())
+    return pa.chunked_array([array])

@@ -1,0 +1,88 @@
+"""Processes of a started server: how they stop, and that none of them is left behind."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from serve.folders import run_of
+from serve.sockets import Client, request, until
+from serve.started import Started, started, starting
+
+GOOD = request({"ids": ["ann"]})
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        return int(line.getsockname()[1])
+
+
+def can_listen(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def answers(server: Started) -> bool:
+    if not server.listens():
+        return False
+    with Client(server.port) as client:
+        return client.say(GOOD).status() == 200
+
+
+# Moments that a server passes, in order, whatever the load of the machine.
+MOMENTS: dict[str, Callable[[Started], bool]] = {
+    "at once": lambda server: True,
+    "it listens": Started.listens,
+    "a first worker is there": lambda server: len(server.members()) >= 2,
+    "a second worker is there": lambda server: len(server.members()) >= 4,  # and what tracks resources
+    "it answers": answers,
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, workers: int, moment: str) -> None:
+    """A worker that outlives its server would hold the port, and nobody would know whom to stop."""
+    if workers == 1 and "worker" in moment:
+        pytest.skip("one worker is the server itself")
+    port = free_port()
+    with starting(run_of("undirected-edge", tmp_path / "run"), "--workers", workers, port=port) as server:
+        until(lambda: MOMENTS[moment](server), 120)
+        server.process.kill()
+        server.process.wait(60)
+        until(lambda: not server.members(), 60)
+        assert can_listen(port)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["it listens", "it answers", "a request is under way"])
+@pytest.mark.parametrize("whole_group", [False, True], ids=["server", "group"])
+def test_a_server_that_is_told_to_stop_exits_with_0(
+    tmp_path: Path, workers: int, number: signal.Signals, moment: str, whole_group: bool
+) -> None:
+    """A terminal sends Ctrl-C to the whole group, and what stops services may do so with SIGTERM."""
+    run = run_of("undirected-edge", tmp_path / "run")
+    with started(run, "--workers", workers) as server:
+        if moment != "it listens":
+            until(lambda: answers(server), 120)
+        with Client(server.port) as half:
+            if moment == "a request is under way":
+                half.say(GOOD[:-1])
+                assert answers(server)
+            if whole_group:
+                os.killpg(server.process.pid, number)
+            else:
+                server.process.send_signal(number)
+            if moment == "a request is under way":
+                half.say(GOOD[-1:])
+            assert server.process.wait(60) == 0
+        until(lambda: not server.members(), 60)
+    assert not any("Traceback" in line for line in server.lines), server.lines
