@@ -256,6 +256,14 @@ def test_rounds_draw_other_trees_and_the_same_ones_again() -> None:
     assert len(set(drawn)) == 3 and drawn[1] == drawn[3]
 
 
+def test_noise_is_bound_to_whose_list_an_entry_is_on() -> None:
+    bound = [
+        BoundedTrees(graph_of(edges, 4), slots=1, cap=2, depth=1, key=bytes(32)).tensors
+        for edges in ([(0, 2), (0, 3)], [(0, 2), (1, 3)])
+    ]
+    assert any(not torch.equal(one, other) for one, other in zip(*bound, strict=True))
+
+
 def test_each_source_fills_its_slots_and_each_receiver_hears_no_more_than_its_cap() -> None:
     edges = with_hubs(3, 30)
     trees = trees_of(edges, 30, 2, 3, 1)
