@@ -137,6 +137,13 @@ def told(survey: Survey = BITS, **changes: Any) -> tuple[tuple[int, ...], int]:
     return tuple(back.features.values[0].tolist()), back.label
 
 
+def test_no_two_words_of_an_answer_are_the_same() -> None:
+    words = device.DeviceWords(SECRET, "features", BITS, ["ann", "bob"], [b"a", b"b"])
+    rows = np.array([0, 0, 0, 1])
+    drawn = [words.words(np.array([0, 1]), words_per_row=4), words.blocks(rows, np.array([0, 1, 256, 0]))]
+    assert len({word for part in drawn for word in part.reshape(-1).tolist()}) == 16
+
+
 def test_noise_is_another_for_another_question_record_node_or_device() -> None:
     # equal noise on two records would tell their difference; it depends on all that an answer is about
     again = replace(BITS, purpose="again")

@@ -79,6 +79,14 @@ def test_a_copy_under_another_id_is_refused(name: str) -> None:
             decode(survey, node, copy)
 
 
+@pytest.mark.parametrize("place", range(5, 37))
+def test_every_byte_says_which_survey_and_whose_message_it_is(place: int) -> None:
+    body = bytearray(answer(SMALL, **record(SMALL))[:-4])
+    body[place] ^= 1
+    with pytest.raises(MessageError, match="answers another survey" if place < 21 else "of another node"):
+        decode(SMALL, "ann", signed(bytes(body)))
+
+
 def test_nobody_chooses_what_to_tell_about() -> None:
     law = MultiBit(epsilon=1.0, dim=3, m=1)
     survey = Survey(features=law, purpose="who")

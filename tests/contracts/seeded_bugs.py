@@ -3912,4 +3912,170 @@ BUGS = [
         edits=[("graphveil.privacy.calibration:check_proved_delta", "DELTA_RANGE[0] <= delta", "0 <= delta")],
         test="tests/test_delta_range.py::test_a_delta_without_a_proof_is_rejected[1e-50-plan]",
     ),
+    # -- Faults that an independent review seeded and no test caught
+    dict(
+        name="coins_are_for_places_in_a_list",
+        edits=[
+            (
+                "graphveil.release.steps.bounded_lists:cut_lists",
+                "RowStream(key).blocks(owner[long], listed[long])",
+                "RowStream(key).blocks(owner[long], _places(owner[long]))",
+            )
+        ],
+        test="tests/release/test_bounded_trees.py::test_a_node_that_leaves_long_lists_moves_no_choice_among_the_others[1-5]",
+    ),
+    dict(
+        name="a_second_tier_of_cells_has_the_noise_of_the_first",
+        edits=[
+            (
+                "graphveil.release.graphs.top_slots:TopSlotsQuery.answer",
+                'hmac.new(key, b"second tier", "sha256").digest()',
+                "key",
+            )
+        ],
+        test="tests/release/test_top_slots.py::test_a_second_tier_has_noise_of_its_own[0]",
+    ),
+    dict(
+        name="a_strip_near_a_tie_has_the_noise_of_the_first_block",
+        edits=[
+            (
+                "graphveil.release.rows.noisy_sums:write_noisy_sums",
+                "np.arange(edges.start + first, edges.start + stop)",
+                "np.arange(first, stop)",
+            )
+        ],
+        test="tests/release/test_compact.py::test_what_comes_near_a_tie_is_drawn_again_and_summed_then[100]",
+        paths=("compiled",),
+    ),
+    dict(
+        name="a_strip_near_a_tie_has_the_noise_of_the_first_strip",
+        edits=[
+            (
+                "graphveil.release.rows.noisy_sums:write_noisy_sums",
+                "np.arange(edges.start + first, edges.start + stop)",
+                "np.arange(edges.start, edges.start + stop - first)",
+            )
+        ],
+        test="tests/release/test_compact.py::test_what_comes_near_a_tie_is_drawn_again_and_summed_then[300]",
+        paths=("compiled",),
+    ),
+    dict(
+        name="a_record_at_the_rate_itself_is_in_the_batch",
+        edits=[("graphveil.mechanisms.steps:StepNoise.batch", ">= low", "> low")],
+        test="tests/mechanisms/test_steps.py::test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on[0]",
+    ),
+    dict(
+        name="a_move_is_not_priced_for_edges_in_x_both_times",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:walk",
+                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
+                "larger(was_y + new_x, was_x + new_y)",
+            )
+        ],
+        test="tests/dendrogram/test_privacy.py::test_no_move_changes_by_more_than_kappa_where_the_public_part_makes_all_moves_rare",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_move_is_not_priced_for_edges_that_leave_y",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:walk",
+                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
+                "larger(was_x + new_y, was_x + new_x)",
+            )
+        ],
+        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes0-0]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="a_move_is_not_priced_for_edges_that_enter_y",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:walk",
+                "larger(larger(was_y + new_x, was_x + new_y), was_x + new_x)",
+                "larger(was_y + new_x, was_x + new_x)",
+            )
+        ],
+        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes2-1]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="the_price_of_a_move_follows_its_private_edges",
+        edits=[
+            (
+                "graphveil.dendrogram.moves:walk",
+                "step_bound(pairs_y - counts[2 * y])",
+                "step_bound(pairs_y - counts[2 * y] - counts[2 * y + 1])",
+            )
+        ],
+        test="tests/dendrogram/test_privacy.py::test_a_move_is_priced_by_all_three_kinds_of_edges[sizes0-0]",
+        paths=("torch", "compiled"),
+    ),
+    dict(
+        name="lazy_steps_spend_delta_twice",
+        edits=[
+            ("graphveil.dendrogram.accounting:step_loss", "math.log(2 / delta)", "math.log(1 / delta)"),
+            (
+                "graphveil.dendrogram.accounting:step_loss",
+                "touched_steps(steps, leaves, delta / 2)",
+                "touched_steps(steps, leaves, delta)",
+            ),
+        ],
+        test="tests/dendrogram/test_privacy.py::test_either_composition_of_lazy_steps_meets_epsilon_and_delta[1.0-1000]",
+    ),
+    dict(
+        name="plans_are_certified_on_the_coarse_grid",
+        edits=[
+            (
+                "graphveil.release.calibrate:_largest_scale",
+                "certified = cost(scale)",
+                "certified = cost(scale, interval=interval)",
+            )
+        ],
+        test="tests/release/test_calibrate.py::test_one_noise_multiplier_for_a_whole_pipeline[1-5.6202]",
+    ),
+    dict(
+        name="the_coarse_grid_forgets_the_number_of_steps",
+        edits=[
+            (
+                "graphveil.privacy.accountant:search_interval",
+                "_SEARCH_SHARE * mu / math.sqrt(max(1, count))",
+                "_SEARCH_SHARE * mu",
+            )
+        ],
+        test="tests/release/test_calibrate.py::test_small_epsilons_need_no_more_noise_than_dp_accounting_certifies[120-5880-0.02]",
+    ),
+    dict(
+        name="a_fingerprint_of_training_data_forgets_their_type",
+        edits=[
+            (
+                "graphveil.mechanisms.steps:StepNoise.fingerprint",
+                'f"{flat.dtype}{flat.shape}"',
+                'f"{flat.shape}"',
+            )
+        ],
+        test="tests/mechanisms/test_steps.py::test_a_fingerprint_tells_keys_and_data_apart",
+    ),
+    dict(
+        name="a_keyed_digest_forgets_the_types_of_arrays",
+        edits=[
+            ("graphveil.release.keys:keyed_digest", 'f"{flat.dtype}{flat.shape}"', 'f"{flat.shape}"'),
+        ],
+        test="tests/release/test_keys.py::test_digests_are_keyed_and_tell_shapes_and_types_apart",
+    ),
+    dict(
+        name="predictions_of_a_network_for_loud_records_are_not_finite",
+        edits=[
+            (
+                "graphveil.models.mlp.small:",
+                "return finite_rows(logits).softmax(dim=1).cpu()",
+                "return logits.softmax(dim=1).cpu()",
+            )
+        ],
+        test=[
+            "tests/models/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[sampled network-3e+38]",
+            "tests/models/test_null_record.py::test_every_prediction_is_finite_whatever_its_own_record_holds[network-3e+38]",
+        ],
+    ),
 ]

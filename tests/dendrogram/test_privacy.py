@@ -4,13 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dendrogram.laws import hockey_stick, loss
 from dendrogram.trees import all_trees, likelihoods, transitions
 from graphveil.dendrogram import moves
 from graphveil.dendrogram.accounting import sensitivity, step_loss, touched_steps
 from graphveil.dendrogram.blocks import Blocks
-from graphveil.dendrogram.chain import Schedule
+from graphveil.dendrogram.chain import Chain, Schedule, none
+from graphveil.dendrogram.tree import Dendrogram
 
 SLOTS = {5: 10, 6: 15}
 ONE_EDGE, PATH, DENSE = 0b1, 0b1000110001, 0b1111011111
@@ -33,6 +35,67 @@ def a_lazy_step_keeps_its_loss(kappa: float, graph: int = PATH, public: int = 0)
 )
 def test_no_lazy_step_loses_more_than_kappa(kappa: float, graph: int, public: int) -> None:
     assert a_lazy_step_keeps_its_loss(kappa, graph, public) > 0.3 * kappa
+
+
+def test_no_move_changes_by_more_than_kappa_where_the_public_part_makes_all_moves_rare() -> None:
+    # A chance of 1 hides half of a change of the private part; jointly with public edges it need not.
+    graph, public = 0b1001001100, 0b110010000
+    schedule = Schedule(public=3.0, every=1, kappa=0.4, joint=True)
+    law = transitions(5, graph, schedule, public)
+    losses = [
+        loss(law, transitions(5, graph ^ 1 << slot, schedule, public))
+        for slot in range(SLOTS[5])
+        if not public >> slot & 1
+    ]
+    assert 0.9 * 0.4 < max(losses) <= 0.4 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"), [((4, 4, 1), 0), ((1, 4, 4), 2), ((4, 1, 4), 1), ((1, 1, 1), 2), ((2, 3, 5), 2)]
+)
+def test_a_move_is_priced_by_all_three_kinds_of_edges(
+    sizes: tuple[int, int, int], kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edge i-j is in the old y and the new x, i-k in the old x and the new y, j-k in x both times."""
+    seen: list[float] = []
+    monkeypatch.setattr(moves, "exp", lambda ratio: seen.append(ratio) or 2.0)
+    rng, (i, j, k), tree = np.random.default_rng(0), sizes, _of_three(*sizes)
+    leaves, checked = sum(sizes), 0
+    turn = int(tree.size[tree.left[-2]] != i)  # which of its children y keeps
+    one, other = np.triu_indices(leaves, 1)
+    blocks = [(i * j, (i + k) * j), ((i + j) * k, i * k), ((i + j) * k, (i + k) * j)]
+    prices = [math.fsum(map(_most_of_one_edge, pair)) for pair in blocks]
+    assert np.argmax(prices) == kind
+    for _ in range(20):
+        kept = rng.random(len(one)) < 0.5
+        chain = Chain(tree, none(), (one[kept], other[kept]))
+        before, arrays = chain.likelihood[1], [array.tolist() for array in chain._arrays]
+        seen.clear()
+        moves.walk(1, 0, leaves, 1, 0, 1, [0.0, 0.0, 0.4], [leaves - 3], [turn], [0.0], *arrays)  # type: ignore[arg-type]
+        gain = math.fsum(arrays[5][1::2]) - before
+        assert seen == ([pytest.approx(0.4 * gain / max(prices), rel=1e-9)] if gain < 0 else [])
+        checked += gain < 0
+    assert checked >= 3
+
+
+def _of_three(*sizes: int) -> Dendrogram:
+    """Return ((i, j), k) for three subtrees of so many leaves."""
+    leaves = sum(sizes)
+    parents, made, tops, first = np.full(2 * leaves - 1, -1), leaves, [], 0
+    for size in sizes:
+        top = first
+        for leaf in range(first + 1, first + size):
+            parents[[top, leaf]] = made
+            top, made = made, made + 1
+        tops.append(top)
+        first += size
+    parents[[tops[0], tops[1]]], parents[[made, tops[2]]] = made, made + 1
+    return Dendrogram.from_parents(parents)
+
+
+def _most_of_one_edge(slots: int) -> float:
+    """Return how far the first edge moves the log-likelihood of a block of so many slots."""
+    return 0.0 if slots == 1 else -math.log(1 / slots) - (slots - 1) * math.log(1 - 1 / slots)
 
 
 @pytest.mark.parametrize("steps", [1, 4, 16])
@@ -116,6 +179,19 @@ def test_steps_lose_at_least_what_pure_composition_allows(steps: int, leaves: in
     assert step_loss(1.0, 1e-7, steps, leaves) >= kappa * 0.99
 
 
+@pytest.mark.parametrize("leaves", [100, 1000, 2708])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_either_composition_of_lazy_steps_meets_epsilon_and_delta(epsilon: float, leaves: int) -> None:
+    steps, delta = 20 * leaves, 1e-7
+    kappa = step_loss(epsilon, delta, steps, leaves)
+    at_most = np.arange(steps)
+    beyond = stats.binom.sf(at_most, steps, 3 / (leaves - 2))
+    pure = kappa * at_most[beyond <= delta].min()
+    rho = kappa**2 / 2 * at_most[beyond <= delta / 2].min()
+    spread = rho + 2 * math.sqrt(rho * math.log(2 / delta))
+    assert min(pure, spread) == pytest.approx(epsilon, rel=1e-4) and min(pure, spread) <= epsilon
+
+
 @pytest.mark.parametrize(("epsilon", "slots", "inside"), [(0.25, 80, 400), (0.5, 40, 200), (1.0, 20, 100)])
 def test_golden_thresholds_of_blocks(epsilon: float, slots: int, inside: int) -> None:
     for size in range(2, 60):
@@ -125,9 +201,7 @@ def test_golden_thresholds_of_blocks(epsilon: float, slots: int, inside: int) ->
         assert bool(blocks.collapsed[0]) == small
 
 
-def _caterpillar(leaves: int):  # type: ignore[no-untyped-def]
-    from graphveil.dendrogram.tree import Dendrogram
-
+def _caterpillar(leaves: int) -> Dendrogram:
     left, right = np.full(2 * leaves - 1, -1), np.full(2 * leaves - 1, -1)
     for place, node in enumerate(range(2 * leaves - 2, leaves - 1, -1)):
         left[node], right[node] = place, node - 1 if node > leaves else leaves - 1

@@ -117,6 +117,29 @@ def test_the_last_16_bits_decide_where_the_first_leave_it_open() -> None:
     assert sum(sizes) > 0
 
 
+@pytest.mark.parametrize("own", [0, 1, 0x7FFF, 0xFFFF])
+def test_a_record_is_in_from_the_next_multiple_above_its_own_bits_on(own: int) -> None:
+    # Bits of exactly q 2^32 are out. They come once in 2^32 coins, so the stream is given here.
+    first, step, record = 0x1234, 3, 7
+    noise, asked = noise_of(sampling_rate=0.5), list[tuple[int, int]]()
+
+    class Said:
+        def words(self, steps: np.ndarray, *, words_per_row: int) -> np.ndarray:
+            return np.full((len(steps), words_per_row), first * 0x0001_0001_0001_0001, dtype=np.uint64)
+
+        def blocks(self, steps: np.ndarray, places: np.ndarray) -> np.ndarray:
+            asked.extend(zip(steps.tolist(), places.tolist(), strict=True))
+            return np.full((len(places), 2), own << 48 | 0xFFFF, dtype=np.uint64)
+
+    noise._batch_stream = Said()  # type: ignore[assignment]
+    for multiple, is_in in ((-1, False), (0, False), (1, True), (2, True)):
+        noise.sampling_rate = ((first << 16 | own) + multiple) / 2**32
+        asked.clear()
+        assert (record in noise.batch(step, 10).tolist()) is is_in, f"multiple {multiple}"
+        # Of a block of its own, beyond those that first bits are drawn from.
+        assert asked in ([], [(step, 2**31 + record) for record in range(10)])
+
+
 def test_a_batch_is_a_function_of_key_and_step() -> None:
     rate = public_rate(64, 1000)
     forth, back = noise_of(sampling_rate=rate), noise_of(sampling_rate=rate)
@@ -130,6 +153,7 @@ def test_a_batch_is_a_function_of_key_and_step() -> None:
 def test_a_record_s_coin_does_not_depend_on_how_many_others_there_are() -> None:
     noise = noise_of(sampling_rate=0.25)
     few, many = noise.batch(3, 500), noise.batch(3, 90_000)
+    assert many[-1] > 89_000
     assert torch.equal(few, many[many < 500])
 
 
@@ -193,10 +217,11 @@ def test_a_fingerprint_tells_keys_and_data_apart() -> None:
         noise_of().fingerprint(data + 1),
         noise_of().fingerprint(data.reshape(2, 3)),
         noise_of().fingerprint(data.astype(np.float32)),
+        noise_of().fingerprint(data.view(np.int64)),  # the same bytes
         noise_of().fingerprint(),
         noise_of(key=KEY[::-1]).fingerprint(data),
     ]
-    assert len({one, *others}) == 6
+    assert len({one, *others}) == 7
 
 
 def test_more_parameters_than_a_row_holds_take_several_rows() -> None:
@@ -208,6 +233,12 @@ def test_more_parameters_than_a_row_holds_take_several_rows() -> None:
         laws.has_the_variance(samples, noise.sigma)
         laws.are_unrelated(samples[: count // 2], samples[count // 2 + 1 :])
     laws.are_unrelated(first, second)
+
+
+def test_no_row_of_a_step_is_one_of_another_step() -> None:
+    noise = noise_of(parameters=4 * MAX_DIM)
+    rows = np.concatenate([noise.noise(step) for step in range(3)]).reshape(12, -1)
+    assert len(np.unique(rows[:, :20], axis=0)) == 12
 
 
 @pytest.mark.parametrize("multiplier", [63.9, 64.0, 1000.0, 1e5])

@@ -34,6 +34,7 @@ def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None
         assert bool(model.predict_proba()[1:].isfinite().all())
 
 
+@pytest.mark.parametrize("scaling", ["auto", "none"])
 @pytest.mark.parametrize("loud", [3e38, -3.4e38, 1e30])
 @pytest.mark.parametrize(
     "build",
@@ -48,11 +49,12 @@ def test_a_record_whose_row_overflows_sends_nothing_and_raises_nothing() -> None
     ],
     ids=["softmax", "network", "sampled network", "gap", "classcode", "module", "gnn"],
 )
-def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: float) -> None:
+def test_every_prediction_is_finite_whatever_its_own_record_holds(build, loud: float, scaling: str) -> None:
     graph = data(loud)
     graph.x[2, 0], graph.x[2, 1] = loud, -loud
     graph = graph.replace(x=torch.cat([graph.x] * 8, dim=1))
-    proba = build(unit="node-owner", epsilon=8.0, delta=1e-3, seed=0).fit(graph).predict_proba()
+    model = build(unit="node-owner", epsilon=8.0, delta=1e-3, seed=0, feature_scaling=scaling)
+    proba = model.fit(graph).predict_proba()
     assert proba.isfinite().all() and torch.allclose(proba.sum(dim=1), torch.ones(N))
 
 

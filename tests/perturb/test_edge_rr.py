@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from graphveil import perturb
+from graphveil._random import RowStream
+from graphveil.dendrogram.accounting import step_loss
 from graphveil.dendrogram.blocks import Blocks
+from graphveil.dendrogram.chain import Chain, Schedule
 from graphveil.dendrogram.tree import Dendrogram
 from graphveil.errors import ConfigError, UnitError
 from graphveil.graph import Adjacency, Graph
@@ -83,6 +86,28 @@ def test_much_budget_keeps_the_counts_of_the_graph() -> None:
     perturbed = perturb.edge_rr(graph_of(*pairs), epsilon=36.0, **PRIVATE)  # type: ignore[arg-type]
     private = perturbed.num_edges - 9
     assert abs(private - len([p for p in pairs if p[0] - p[1] > 1 or p[0] > 9])) <= 12
+
+
+def test_no_more_private_steps_are_taken_than_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tuple[int, Schedule]] = []
+    run = Chain.run
+
+    def noted(chain: Chain, steps: int, schedule: Schedule, stream: RowStream) -> None:
+        taken.append((steps, schedule))
+        run(chain, steps, schedule, stream)
+
+    monkeypatch.setattr(Chain, "run", noted)
+    mechanism = EdgeRR(epsilon=2.0, structure="lazy_audited", rounds=20, private_rounds=4)
+    perturb.release_graph(graph_of((0, 5), (3, 9)), mechanism, **PRIVATE)  # type: ignore[arg-type]
+    ((steps, schedule),) = taken
+    assert schedule.kappa == step_loss(1.0, 1e-7, steps // schedule.every, NODES)
+    assert steps // schedule.every == 4 * NODES
+
+
+def test_a_released_graph_says_nothing_of_public_edges() -> None:
+    graph = graph_of((0, 5), (3, 9)).with_public(PUBLIC, ALL)
+    perturbed = perturb.edge_rr(graph, epsilon=2.0, unit="private-slot-edge")
+    assert graph.public is not None and perturbed.graph.public is None
 
 
 def test_all_private_is_a_case_of_its_own() -> None:

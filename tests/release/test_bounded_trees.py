@@ -110,6 +110,31 @@ def test_a_node_that_loses_all_its_edges_changes_no_more_trees_than_promised(
         assert most == degree
 
 
+@pytest.mark.parametrize(("slots", "degree"), [(1, 5), (2, 7)])
+def test_a_node_that_leaves_long_lists_moves_no_choice_among_the_others(slots: int, degree: int) -> None:
+    """Node 0 comes first in its friends' lists: coins for places in a list would all pass to the next one."""
+    edges = list(rooted(degree))
+    nodes = 1 + max(v for _, v in edges)
+    reach = Reach.of(NodePromise(degree), slots=slots, depth=2)
+    assert reach.slots == slots
+    before = trees_of(edges, nodes, slots, degree, 2)
+    after = trees_of([edge for edge in edges if 0 not in edge], nodes, slots, degree, 2)
+    assert changed(before, after, 0) <= reach.roots - 1
+
+
+def rooted(degree: int) -> Iterator[tuple[int, int]]:
+    """Yield both directions of a tree's edges: node 0, its friends, theirs and theirs again."""
+    above, made = [0], 1
+    for level in range(3):
+        new: list[int] = []
+        for node in above:
+            for child in range(made, made + degree - (level > 0)):
+                yield from ((node, child), (child, node))
+                new.append(child)
+            made += degree - (level > 0)
+        above = new
+
+
 def of_degree(seed: int, nodes: int, degree: int) -> Iterator[tuple[int, int]]:
     """Yield both directions of friendships, of which nobody has more than ``degree``."""
     rng, room = np.random.default_rng(seed), [degree] * nodes
@@ -229,6 +254,14 @@ def test_rounds_draw_other_trees_and_the_same_ones_again() -> None:
     edges = [(u, v) for u in range(9) for v in range(9) if u != v]
     drawn = [trees_of(edges, 9, 2, 3, 2, number).tobytes() for number in (0, 1, 2, 1)]
     assert len(set(drawn)) == 3 and drawn[1] == drawn[3]
+
+
+def test_noise_is_bound_to_whose_list_an_entry_is_on() -> None:
+    bound = [
+        BoundedTrees(graph_of(edges, 4), slots=1, cap=2, depth=1, key=bytes(32)).tensors
+        for edges in ([(0, 2), (0, 3)], [(0, 2), (1, 3)])
+    ]
+    assert any(not torch.equal(one, other) for one, other in zip(*bound, strict=True))
 
 
 def test_each_source_fills_its_slots_and_each_receiver_hears_no_more_than_its_cap() -> None:

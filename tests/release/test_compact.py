@@ -132,18 +132,26 @@ def test_any_number_of_threads_gives_the_same_bytes(threads: int, monkeypatch: p
     assert filled.plain.eq(250).all() and not filled.rows[-1].any() and not filled.rows[:, 9:].any()
 
 
-def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, edges = rows_of(9, copies=2), block(graph())
+@pytest.mark.parametrize("rows_of_a_block", [NODES, 100])
+def test_what_comes_near_a_tie_is_drawn_again_and_summed_then(
+    rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, parts = rows_of(9, copies=2), list(blocks(graph(), rows_of_a_block))
     kinds = torch.arange(NODES) % 2
-    sure = [noisy(rows, edges), noisy(rows, edges, kinds, NODES)]
+
+    def noisy_parts() -> Tensor:
+        return torch.cat([torch.cat([noisy(rows, part), noisy(rows, part, kinds, NODES)]) for part in parts])
+
+    sure = noisy_parts()
     again: list[int] = []
     plainly = _exact._drawn_plainly
     monkeypatch.setattr(_exact, "_drawn_plainly", lambda *args: again.append(len(args[2])) or plainly(*args))
     monkeypatch.setattr(_exact_compiled, "_STRIP", 256)
     monkeypatch.setattr(_exact, "AMBIGUOUS", 2.0**-9)
-    near = [noisy(rows, edges), noisy(rows, edges, kinds, NODES)]
-    assert 0 < len(again) < 2 * NODES // 16 and set(again) <= {16, NODES % 16}
-    assert all(torch.equal(one, other) for one, other in zip(sure, near, strict=True))
+    near = noisy_parts()
+    ends = {len(part) % 16 for part in parts} - {0}
+    assert 0 < len(again) < 2 * NODES // 16 and set(again) <= {16, *ends}
+    assert torch.equal(sure, near)
 
 
 def test_a_block_of_no_rows_and_one_of_no_edges() -> None:

@@ -1,9 +1,14 @@
 """A graph through the one release path: booked first, one slot an edge, the same bytes however it is cut."""
 
 from collections.abc import Iterator
+from itertools import product
 
+import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from graphveil.dendrogram.tree import Dendrogram
 from graphveil.errors import BudgetError, ConfigError, ReleaseError, UnitError
 from graphveil.graph import Adjacency
 from graphveil.graph.domain import Domain
@@ -13,17 +18,24 @@ from graphveil.privacy import (
     MemoryLedger,
     NodeOwner,
     NoUnit,
+    PrivateSlotEdge,
     UndirectedEdge,
     Unit,
 )
 from graphveil.release import (
+    BlockCountData,
+    BlockCountQuery,
     EdgeResponseData,
     EdgeResponseQuery,
     InMemoryEngine,
+    Query,
     Release,
     ReleaseKey,
     ReleasePlan,
+    TopSlotsData,
+    TopSlotsQuery,
 )
+from graphveil.release.graphs.bounded import SlotData
 
 NODES = 30
 UNITS: dict[str, tuple[Unit, bool]] = {
@@ -67,6 +79,40 @@ def test_blocks_of_any_size_draw_the_same(unit: Unit, directed: bool) -> None:
     whole = drawn(EDGES, unit, directed, key=KEY)
     assert drawn(EDGES, unit, directed, key=KEY, engine=InMemoryEngine(block_rows=7)) == whole
     assert len(whole) > 50  # of 435 slots, or 870
+
+
+def of_triangle(query: Query, data: SlotData, nodes: int = 3, key: ReleaseKey = KEY) -> Tensor:
+    adjacency = Adjacency.from_edges([0, 1], [1, 2], num_nodes=nodes, directed=False)
+    release = Release(
+        ReleasePlan(PrivateSlotEdge(), (query,), delta=0.0), adjacency, budget=MemoryLedger(), key=key
+    )
+    return release.ask(data)
+
+
+def test_noise_is_bound_to_the_slots_the_number_and_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    monkeypatch.setattr(ReleaseKey, "query_key", lambda self, asked: seen.append(asked) or bytes(32))
+    everybody, some = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, True, False])
+    none = Adjacency.from_edges([], [], num_nodes=4, directed=False)
+    public = Adjacency.from_edges([0], [1], num_nodes=4, directed=False)
+    domains = [Domain.within(none, everybody), Domain.within(none, some), Domain.within(public, everybody)]
+    for domain, number in product(domains, (0.5, 1.0)):
+        of_triangle(EdgeResponseQuery(1.0), EdgeResponseData(domain, number), nodes=4)
+    parents = [[4, 4, 5, 5, 6, 6, -1], [5, 5, 4, 4, 6, 6, -1], [5, 4, 5, 4, 6, 6, -1]]
+    for one in parents:
+        tree = Dendrogram.from_parents(np.array(one))
+        of_triangle(BlockCountQuery(1.0), BlockCountData(domains[0], tree=tree), nodes=4)
+    assert len(set(seen)) == 6 + len(parents)
+
+
+@pytest.mark.parametrize("kind", [EdgeResponseQuery, TopSlotsQuery])
+def test_no_public_edge_is_drawn(kind: type[EdgeResponseQuery] | type[TopSlotsQuery]) -> None:
+    public = Adjacency.from_edges([0, 0, 1], [1, 2, 3], num_nodes=4, directed=False)
+    domain = Domain.within(public, torch.ones(4, dtype=torch.bool))
+    data = EdgeResponseData(domain) if kind is EdgeResponseQuery else TopSlotsData(domain, 2)
+    for seed in range(5):
+        found = of_triangle(kind(0.1), data, nodes=4, key=ReleaseKey.from_seed(seed, "graph"))
+        assert domain.protects(found.numpy()).all()
 
 
 def test_a_release_is_booked_before_it_is_drawn() -> None:

@@ -84,8 +84,9 @@ def test_digests_are_keyed_and_tell_shapes_and_types_apart() -> None:
     x = torch.arange(4)
     assert key.digest(x) == key.digest(x.clone())
     assert key.digest(x) != other.digest(x)
-    different = [x.reshape(2, 2), x.to(torch.int32), x.flip(0), x[:3], x[:0]]
-    assert len({key.digest(y) for y in [x, *different]}) == 6
+    same_bytes = x.view(torch.float64)
+    different = [x.reshape(2, 2), x.to(torch.int32), same_bytes, x.flip(0), x[:3], x[:0]]
+    assert len({key.digest(y) for y in [x, *different]}) == 7
     assert key.digest(x) != hashlib.sha256(x.numpy().tobytes()).hexdigest()
     assert key.digest(x, x[:1]) != key.digest(x[:1], x)
 

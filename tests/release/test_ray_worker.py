@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import torch
 
 from graphveil._sealed import Box, seal_to
 from graphveil.errors import ConfigError, MissingDependencyError, ReleaseError
+from graphveil.graph import Adjacency
 from graphveil.graph.blocks import Edges, block_of
 from graphveil.graph.stored.checked import StoredEdges
 from graphveil.graph.stored.manifest import SOURCES, read_manifest
@@ -226,6 +228,20 @@ def test_each_worker_gets_as_many_blocks_neither_tiny_nor_huge(count: int, worke
     step = RayEngine()._step(count, workers)
     assert -(-count // step) == number
     assert 1 << 10 <= step <= 1 << 22
+
+
+def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Crew:
+        def members(self, workers: int | None) -> list[None]:
+            return [None]
+
+        def run(self, *asked: object) -> Iterator[str]:
+            yield "it failed with MemoryError"
+
+    monkeypatch.setattr(RayEngine, "_crew", lambda self: Crew())
+    adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
+    with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays booked"):
+        list(RayEngine().run(lambda edges: torch.zeros(0), adjacency))
 
 
 def test_the_first_process_of_another_cluster_is_not_taken_for_the_same() -> None:

@@ -84,6 +84,18 @@ def test_only_groups_that_pay_are_charged() -> None:
     assert ReleasePlan(NodeOwner(), (steps, everybody), delta=1e-5).mu == pytest.approx(math.sqrt(0.18))
 
 
+def test_a_record_that_others_read_pays_for_all_gradients_that_it_reaches() -> None:
+    steps = DPSGDQuery(parameters=3, steps=50, noise_multiplier=30.0, reach=3, pays=(True, False), clip=0.5)
+    whole = math.sqrt(50) / 30
+    assert steps.event(NodeOwner()) == ByGroup("records", (Gaussian(7 * whole), Gaussian(6 * whole)))
+    assert steps.sensitivity(NodeOwner()) == 3.5
+    assert steps.sensitivity(NodeOwner(replace_one=True)) == 7.0
+
+
+def test_the_coordinates_of_all_steps_count() -> None:
+    assert SAMPLED.changed(NodeOwner()) == 150
+
+
 def test_a_plan_with_sampled_steps_has_an_epsilon_and_no_mu() -> None:
     plan = ReleasePlan(NodeOwner(), (SAMPLED, TALLY), delta=1e-5)
     assert plan.mu == 0.0

@@ -9,7 +9,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from graphveil.graph import RECIPES, synthetic
 from graphveil.models.gnn.plan import StarPlan
+from graphveil.models.gnn.teaching import teachers
+from graphveil.models.membership import record_groups
 from graphveil.privacy import NodeOwner
 from graphveil.release import DPSGDQuery, PushQuery, calibrate_plan
 from graphveil.train import PrivateSchedule
@@ -88,6 +91,26 @@ def plan_of(seed: int) -> Any:
     )
     epsilon = float(rng.choice([0.5, 1, 2, 4, 8]))
     return calibrate_plan(asked.unit, epsilon, 1e-5, asked.queries, num_nodes=records), epsilon
+
+
+@pytest.mark.parametrize("metrics", [False, True])
+def test_whoever_teaches_pays(metrics: bool) -> None:
+    graph = RECIPES["gap"].split(synthetic("tiny"), seed=0)
+    plan = StarPlan(
+        unit=NodeOwner(),
+        features=9,
+        classes=3,
+        parameters=50,
+        records=500,
+        schedule=PrivateSchedule(batch_size=25),
+        shares=(0.1, 0.15),
+        metrics=metrics,
+    )
+    groups = record_groups(graph)
+    taught = set(groups[teachers(graph, metrics=metrics)].tolist())
+    assert taught == {group for group, pays in enumerate(plan.pays) if pays}
+    encoder, _, module = plan.queries(0.5)[:3]
+    assert encoder.pays == module.pays == plan.pays
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """PrivateGNN on exact neighbours: what one record moves, what it costs, what is covered, what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,71 @@ def test_an_interrupted_fit_is_not_resumed_with_other_code(graph: Graph, tmp_pat
         make().fit(graph, on_progress=kill, workspace=tmp_path)
     with pytest.raises(ReleaseError):
         make(module=Changed).fit(graph, workspace=tmp_path)
+
+
+def other_features(graph: Graph) -> Graph:
+    x = graph.x.clone()
+    x[5] += 1
+    return graph.replace(x=x)
+
+
+def other_labels(graph: Graph) -> Graph:
+    y = graph.y.clone()
+    taught = int(graph.mask("train").nonzero()[0, 0])
+    y[taught] = (y[taught] + 1) % graph.num_classes
+    return graph.replace(y=y)
+
+
+def other_teachers(graph: Graph) -> Graph:
+    masks = [graph.mask(part).clone() for part in ("train", "val", "test")]
+    learns, left_out = (int(mask.nonzero()[0, 0]) for mask in (masks[0], masks[2]))
+    masks[0][[learns, left_out]], masks[2][[learns, left_out]] = (
+        torch.tensor(held) for held in ([False, True], [True, False])
+    )
+    y = graph.y.clone()
+    y[left_out], features = y[learns], graph.x.clone()
+    return graph.replace(y=y, x=features).with_split(*masks)
+
+
+@pytest.mark.parametrize("changed", [other_features, other_labels, other_teachers])
+def test_an_interrupted_fit_is_not_resumed_with_other_data(
+    graph: Graph, changed: Callable[[Graph], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(now: str, done: int, total: int) -> None:
+        if now == "module" and done == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        make().fit(graph, on_progress=kill, workspace=tmp_path)
+    with pytest.raises(ReleaseError, match="different data"):
+        make().fit(changed(graph), workspace=tmp_path)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_node_is_in_no_more_trees_of_a_fit_than_are_paid_for(
+    graph: Graph, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most: list[int] = []
+
+    class Watched(BoundedTrees):
+        def of_roots(self, roots: Tensor) -> Tensor:
+            children = super().of_roots(torch.arange(graph.num_nodes))[:, 1:]
+            most.append(int(torch.bincount(children[children >= 0]).max()))
+            return super().of_roots(roots)
+
+    monkeypatch.setattr("graphveil.models.gnn.tree_method.BoundedTrees", Watched)
+    make(out_slots=slots, epochs=1).fit(graph)
+    assert max(most) == slots
+
+
+def test_places_without_a_node_hold_nobodys_record() -> None:
+    lonely = Adjacency.from_edges([1], [2], num_nodes=4, directed=True)
+    trees = BoundedTrees(lonely, slots=1, cap=2, depth=1, key=bytes(32))
+    x, _ = TreeInputs(torch.arange(1.0, 5.0)[:, None], torch.arange(4), trees).of(torch.tensor([2, 3]))
+    assert x[:, :, 0].tolist() == [[3.0, 2.0, 0.0, 0.0], [4.0, 0.0, 0.0, 0.0]]
 
 
 def test_an_interrupted_fit_resumes_to_the_same_bytes(graph: Graph, tmp_path: Path) -> None:
