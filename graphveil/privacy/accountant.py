@@ -39,10 +39,13 @@ from graphveil.privacy.events import (
 
 SEARCH_INTERVAL = 1e-3  # discretisation of the privacy loss while searching
 _ROUNDING = 1e-15  # of delta, for each step that is composed: four times the largest that was measured
-CERTIFY_INTERVAL = 1e-4  # the coarsest discretisation of any printed number
+CERTIFY_INTERVAL = 1e-4  # the coarsest discretization of any printed number, but for the widest losses
 _SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
 _LEAST_INTERVAL = 1e-12
 _MOST_POINTS = 1 << 20  # of one step's distribution
+_MOST_WIDE_POINTS = (
+    1 << 18
+)  # the same at CERTIFY_INTERVAL and above: a loss 26 wide, as of epsilon 20 and more
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
 MOST_KINDS = 8  # of training or pure releases that are composed one after the other
@@ -268,7 +271,9 @@ class PldCurve(Curve):
         left = delta - self.doubt
         if left <= 0:
             return math.inf
-        directions = [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
+        directions = (
+            [self.pld._pmf_remove] if self.pld._symmetric else [self.pld._pmf_remove, self.pld._pmf_add]
+        )
         return max(_epsilon_at(direction, left) for direction in directions)
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
@@ -352,7 +357,8 @@ def privacy_curve(event: Event, *, interval: float | None = None) -> Curve:
     Args:
         event: What was released.
         interval: Discretization of the privacy loss. By default 1e-4, or less if the losses of single steps
-            are so small that rounding them to multiples of 1e-4 would dominate their sum.
+            are so small that rounding them to multiples of 1e-4 would dominate their sum, or more if one step
+            may lose more than 26.
 
     >>> round(privacy_curve(Gaussian(0.5)).epsilon(1e-5), 6)
     1.993091
@@ -571,9 +577,14 @@ def _fitting(total: Total) -> float:
 
 
 def _widened(interval: float, total: Total) -> float:
-    """Return an interval, doubled until one step has at most so many points."""
+    """Return an interval, doubled until one step has at most so many points.
+
+    Any interval gives a pessimistic curve; where one step loses so much, doubling it hardly raises epsilon.
+    """
     longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
     while interval < CERTIFY_INTERVAL and longest > interval * _MOST_POINTS:
+        interval *= 2
+    while interval >= CERTIFY_INTERVAL and longest > interval * _MOST_WIDE_POINTS:
         interval *= 2
     return interval
 
