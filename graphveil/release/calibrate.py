@@ -83,8 +83,8 @@ def _spending(
         if scale is None:
             raise CalibrationError(
                 f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
-                "part of it costs more whatever the scale, none of it depends on the scale, or delta is too small "
-                "for so many training steps. Change that part, or use a larger epsilon or delta."
+                "part of it costs more whatever the scale, none of it depends on the scale, or delta is too "
+                "small for so many training steps. Change that part, or use a larger epsilon or delta."
             )
         final = queries(scale)
     return ReleasePlan(unit, final, delta, slack, sampler)
