@@ -9,7 +9,7 @@ from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import search_interval, total_mu
-from graphveil.privacy.calibration import check_proved_delta
+from graphveil.privacy.calibration import DELTA_RANGE, check_proved_delta, require_delta
 from graphveil.release.plan import ReleasePlan, slack_of
 from graphveil.release.query import Query
 
@@ -52,7 +52,10 @@ def calibrate_plan(
     (6.62, True)
     """
     _check.integer_at_least(0, num_nodes=num_nodes)
-    _check.positive(epsilon=epsilon, delta=delta)
+    _check.positive(epsilon=epsilon)
+    _check.non_negative(delta=delta)
+    if not delta:  # the queries of any scale: their noise is Gaussian, and so is what is searched
+        require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
     first = queries(calibrate_mu(epsilon, delta))
     sampler = _sampler(unit, first, epsilon, delta)
