@@ -4,8 +4,9 @@
 
 For 200 settings of batch size, number of steps and epsilon, this calibrates DP-SGD steps on 20,000 records at
 delta 1e-5 and checks with dp_accounting that a 1.02 times smaller noise multiplier would exceed the budget.
-It prints the settings that fail and the slowest search. It exits with 1 if one fails, a search takes more
-than 3 CPU seconds, or a budget is rejected.
+The ratio to the needed noise is interpolated between the epsilons of both. It prints the settings that fail,
+the largest ratio and the slowest search. It exits with 1 if one fails, a search takes more than 3 CPU
+seconds, or a budget is rejected.
 """
 
 import argparse
@@ -63,7 +64,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--every", type=int, default=1)
     settings = list(product(BATCHES, STEPS, EPSILONS))[:: parser.parse_args().every]
-    above, rejected, slowest = [], [], 0.0
+    above, rejected, slowest, largest = [], [], (0.0, ""), (0.0, "")
     for batch, steps, epsilon in settings:
         name = f"batch {batch}, {steps} steps, epsilon {epsilon:g}"
         try:
@@ -71,14 +72,21 @@ def main() -> int:
         except GraphveilError as error:
             rejected.append(f"{name}: {error}")
             continue
-        slowest = max(slowest, seconds)
-        less = query.noise_multiplier / MOST_NOISE
-        if independent_epsilon(query, less, epsilon) <= epsilon:
+        slowest = max(slowest, (seconds, name))
+        spent = independent_epsilon(query, query.noise_multiplier, epsilon)
+        more = independent_epsilon(query, query.noise_multiplier / MOST_NOISE, epsilon)
+        if more <= epsilon:
             above.append(name)
-        print(f"{name}: noise multiplier {query.noise_multiplier:.4f}, {seconds:.2f} s", flush=True)
+        ratio = MOST_NOISE ** (math.log(epsilon / spent) / math.log(more / spent))
+        largest = max(largest, (ratio, name))
+        print(
+            f"{name}: noise multiplier {query.noise_multiplier:.4f}, {ratio:.4f} times, {seconds:.2f} s",
+            flush=True,
+        )
     print(f"{len(settings)} settings; more than {MOST_NOISE} times the needed noise: {above or 'none'}")
-    print(f"slowest search: {slowest:.2f} CPU s; rejected: {rejected or 'none'}")
-    return int(bool(above or rejected or slowest > MOST_SECONDS))
+    print(f"largest ratio: {largest[0]:.4f} ({largest[1]})")
+    print(f"slowest search: {slowest[0]:.2f} CPU s ({slowest[1]}); rejected: {rejected or 'none'}")
+    return int(bool(above or rejected or slowest[0] > MOST_SECONDS))
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ def check_budget(**named: float) -> None:
 
 
 def check_delta(delta: float) -> None:
-    """Require a delta between 0 and 1, both excluded."""
-    _check.positive(delta=delta)
-    if delta >= 1:
-        raise ConfigError(f"delta={delta!r} must be below 1")
+    """Require a delta above 0 for which the guarantee is proved."""
+    _check.non_negative(delta=delta)
+    require_delta(delta, "the Gaussian mechanism")
+    check_proved_delta(delta)
 
 
 def coth(x: float) -> float:

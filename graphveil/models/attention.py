@@ -21,6 +21,7 @@ from graphveil.privacy import (
     privacy_curve,
     renyi,
 )
+from graphveil.privacy.calibration import require_delta
 from graphveil.privacy.figures import figure_up
 from graphveil.release import (
     EdgeAttentionData,
@@ -114,6 +115,7 @@ class AttentionTraining:
         Raises:
             CalibrationError: training alone costs the budget.
         """
+        require_delta(delta, "EdgeAttentionQuery")
         if self.paper:
             return self._paper_plan(epsilon, delta)
         multiplier = self.multiplier or self._multiplier(calibrate_mu(epsilon, delta) * math.sqrt(_SHARE))

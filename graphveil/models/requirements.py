@@ -209,7 +209,7 @@ def _refuse_directed(terms: Terms, graph: Graph) -> None:
     """Refuse a claim about stored edges where every friendship is stored as two of them."""
     if terms.epsilon is None:
         return
-    delta = terms.delta_for(graph.num_nodes)
+    delta = terms.delta_for(graph.num_nodes) or auto_delta(terms.unit, graph.num_nodes)  # to compare at
     actual = epsilon_of(2**0.5 * mu_of(terms.epsilon, delta), delta)
     raise UnitError(
         f"unit 'directed-edge' at epsilon {figure_up(terms.epsilon)} protects one stored edge, and this "

@@ -91,8 +91,11 @@ class EdgeRR(GraphMechanism):
         share_of(self.epsilon, self.tree_share, "tree_share")
         _check.integer_at_least(1, rounds=self.steps_a_node, private_rounds=self.private_rounds)
         _check.integer_at_least(0, seed=self.seed)
-        _check.positive(delta=self.delta)
-        _check.within(0, 0.1, delta=self.delta)
+        _check.non_negative(delta=self.delta)
+        if self.structure == "lazy_audited":
+            require_delta(self.delta, "the random walk of structure='lazy_audited'")
+        if self.delta:
+            check_proved_delta(self.delta)
 
     @property
     def steps_a_node(self) -> int:

@@ -27,6 +27,24 @@ delta in this range.
         )
 
 
+def require_delta(delta: float, what: str) -> None:
+    """Require a delta above 0 for noise that is not pure epsilon-DP.
+
+    Raises:
+        ConfigError: delta is 0.
+
+    >>> require_delta(0.0, "NeighborSumQuery")
+    Traceback (most recent call last):
+    graphveil.errors.ConfigError: delta=0 requires pure epsilon-DP noise, and NeighborSumQuery adds noise \
+that needs delta > 0. Use delta='auto', or a delta from 1e-15 to 1e-3.
+    """
+    if delta == 0:
+        raise ConfigError(
+            f"delta=0 requires pure epsilon-DP noise, and {what} adds noise that needs delta > 0. Use "
+            "delta='auto', or a delta from 1e-15 to 1e-3."
+        )
+
+
 @checked
 def calibrate_mu(epsilon: float, delta: float, *, slack: float = 0.0) -> float:
     """Return the total mu that a budget allows, after setting ``slack`` of delta aside.
@@ -74,10 +92,14 @@ allows publishing somebody's record outright; pass a smaller delta or delta='aut
     if isinstance(unit, NoUnit):
         return 0.0
     if delta == "auto":
-        return auto_delta(unit, bound)
+        found = auto_delta(unit, bound)
+        check_proved_delta(found)
+        return found
     if not isinstance(delta, int | float) or isinstance(delta, bool):
         raise ConfigError(f"delta={delta!r} must be a number or 'auto'")
-    _check.positive(delta=delta)
+    _check.non_negative(delta=delta)
+    if delta == 0:  # pure epsilon-DP: a plan whose noise needs a delta rejects it, see ReleasePlan
+        return 0.0
     if delta >= 1:
         raise ConfigError(
             f"delta={delta:g} must be far below 1, below 1/B for B protected units: a larger delta allows "

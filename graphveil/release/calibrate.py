@@ -9,7 +9,7 @@ from graphveil.errors import CalibrationError, ConfigError
 from graphveil.mechanisms import IntegerNoise, choose_sampler
 from graphveil.privacy import Unit, calibrate_mu, compose, privacy_curve
 from graphveil.privacy.accountant import search_interval, total_mu
-from graphveil.privacy.calibration import check_proved_delta
+from graphveil.privacy.calibration import DELTA_RANGE, check_proved_delta, require_delta
 from graphveil.release.plan import ReleasePlan, slack_of
 from graphveil.release.query import Query
 
@@ -52,7 +52,10 @@ def calibrate_plan(
     (6.62, True)
     """
     _check.integer_at_least(0, num_nodes=num_nodes)
-    _check.positive(epsilon=epsilon, delta=delta)
+    _check.positive(epsilon=epsilon)
+    _check.non_negative(delta=delta)
+    if not delta:  # the queries of any scale: their noise is Gaussian, and so is what is searched
+        require_delta(delta, type(queries(calibrate_mu(epsilon, DELTA_RANGE[1]))[0]).__name__)
     check_proved_delta(delta)
     first = queries(calibrate_mu(epsilon, delta))
     sampler = _sampler(unit, first, epsilon, delta)
@@ -79,7 +82,14 @@ def _spending(
     final = queries(mu)
     if not _costs(unit, final, mu):
         coarse = search_interval(compose(*(query.event(unit) for query in final)), mu)
-        final = queries(_largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse))
+        scale = _largest_scale(_cost_of(unit, queries, delta - slack), mu, epsilon, coarse)
+        if scale is None:
+            raise CalibrationError(
+                f"no scale of the noise makes the release cost epsilon {epsilon:g} at delta {delta:g}: a "
+                "part of it costs more whatever the scale, none of it depends on the scale, or delta is too "
+                "small for so many training steps. Change that part, or use a larger epsilon or delta."
+            )
+        final = queries(scale)
     return ReleasePlan(unit, final, delta, slack, sampler)
 
 
@@ -110,28 +120,33 @@ def _cost_of(unit: Unit, queries: Queries, delta: float) -> Callable[..., float]
     return cost
 
 
-def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float:
-    """Return the largest scale found whose certified cost is at most epsilon.
+def _largest_scale(cost: Callable[..., float], start: float, epsilon: float, interval: float) -> float | None:
+    """Return the largest scale found whose certified cost is at most epsilon, or None.
 
     A coarse cost differs from the certified one by a factor that hardly depends on the scale, so it is asked
     for the target times that factor.
     """
-    aim, scale, best, factor = epsilon, start, 0.0, 2.0
+    aim, near, best, factor = epsilon, start, 0.0, 2.0
     for _ in range(_ROUNDS):
-        scale = _search(partial(cost, interval=interval), scale, aim, factor)
+        scale = _search(partial(cost, interval=interval), near, aim, factor)
+        if scale is None:
+            break
         certified = cost(scale)
         if certified <= epsilon:
             best = max(best, scale)
-        if (1 - _CLOSE) * epsilon <= certified <= epsilon:
+        if (1 - _CLOSE) * epsilon <= certified <= epsilon or not certified:
             break
-        aim, factor = aim * (1 - _CLOSE / 4) * epsilon / certified, 1.02
-    if not best:
-        raise CalibrationError(f"no noise was found whose certified epsilon is at most {epsilon:g}")
-    return best
+        # An infinite cost says nothing about the factor.
+        aim = aim / 2 if math.isinf(certified) else aim * (1 - _CLOSE / 4) * epsilon / certified
+        near, factor = scale, 1.02
+    return best or None
 
 
-def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float:
-    """Return a scale that costs at most the aim, and all but 1e-5 of it unless the cost jumps there."""
+def _search(cost: Callable[[float], float], start: float, aim: float, factor: float) -> float | None:
+    """Return a scale that costs at most the aim, and all but 1e-5 of it unless the cost jumps there.
+
+    Return None if no scale costs the aim.
+    """
     low = high = math.log(start)
     least = most = found = _excess(cost, start, aim)
     for _ in range(_STRETCHES):
@@ -145,10 +160,7 @@ def _search(cost: Callable[[float], float], start: float, aim: float, factor: fl
             most = _excess(cost, math.exp(high), aim)
         else:
             return math.exp(_false_position(cost, aim, (low, least), (high, most)))
-    raise CalibrationError(
-        f"no scale of the noise makes the release cost epsilon {aim:g}: a part of it costs more whatever the "
-        "scale, or none of it depends on the scale; change that part, or ask for another epsilon"
-    )
+    return None
 
 
 def _false_position(cost: Callable[[float], float], aim: float, low: Point, high: Point) -> float:

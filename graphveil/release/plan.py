@@ -13,7 +13,8 @@ from graphveil.privacy import (
     compose,
     privacy_curve,
 )
-from graphveil.privacy.accountant import total_mu
+from graphveil.privacy.accountant import NoPrivacyCurve, total_mu
+from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.release.query import GRID_BITS
 from graphveil.release.query import Query as Query  # a plan's word, too
 from graphveil.release.rows.group_weights import GroupWeights
@@ -33,7 +34,7 @@ class ReleasePlan:
     (0.2, True)
 
     Raises:
-        ConfigError: the slack is no share.
+        ConfigError: the slack is no share, or delta is 0 and a query needs more.
         CalibrationError: the sampler's slack leaves nothing of delta, or the grid is too coarse for it.
     """
 
@@ -46,6 +47,13 @@ class ReleasePlan:
     def __post_init__(self) -> None:
         """Check that the sampler suits the grid, and set its slack aside."""
         _check.within(0, 1, slack=self.slack)
+        if self.delta:
+            check_proved_delta(self.delta)
+        else:
+            for query in self.queries:
+                curve = privacy_curve(query.event(self.unit))
+                if curve.epsilon(0.0) == math.inf and not isinstance(curve, NoPrivacyCurve):
+                    require_delta(self.delta, type(query).__name__)
         if not any(query.sampled for query in self.queries):
             return
         if self.sampler is RoundedGaussian and any(query.exact_noise for query in self.queries):
@@ -56,12 +64,13 @@ class ReleasePlan:
         if min(query.finest for query in self.queries) < self.sampler.min_steps:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_steps} grid steps in the largest "
-                "contribution; use a finer grid"
+                "contribution; raise grid_bits of the queries"
             )
         if min(query.narrowest for query in self.queries) < self.sampler.min_sigma:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
-                "standard deviation, and so little noise has fewer; take a smaller epsilon, or a finer grid"
+                "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise grid_bits of the "
+                "queries"
             )
         epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
         needed = slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)

@@ -115,13 +115,26 @@ def test_what_does_not_depend_on_the_scale_is_paid_first() -> None:
     fixed = AccuracyCountQuery(candidates=4, sigma=4.0)  # mu 0.5: epsilon 1.9931 alone
     plan = calibrate_plan(NodeOwner(), 2.0, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
     assert (1 - 1e-3) * 2 <= plan.epsilon <= 2
-    with pytest.raises(CalibrationError, match="whatever the scale"):
+    with pytest.raises(CalibrationError, match=r"epsilon 1\.9 at delta 1e-05: a part .* whatever the scale"):
         calibrate_plan(NodeOwner(), 1.9, 1e-5, lambda scale: (fixed, steps(1 / scale)), num_nodes=100)
 
 
 def test_a_plan_that_no_scale_changes_is_refused() -> None:
     with pytest.raises(CalibrationError, match="depends on the scale"):
         calibrate_plan(NodeOwner(), 5.0, 1e-5, lambda scale: (steps(3.0),), num_nodes=100)
+
+
+def test_a_delta_below_what_the_accounting_resolves_is_refused_with_that_reason() -> None:
+    with pytest.raises(CalibrationError, match=r"epsilon 1 at delta 1e-13.* delta is too small for so many"):
+        calibrate_plan(NodeOwner(), 1.0, 1e-13, lambda scale: (steps(1 / scale, 200),), num_nodes=100)
+
+
+def test_the_error_names_the_requested_epsilon_and_not_a_corrected_one() -> None:
+    # Coarse costs are twice the certified ones, so the aim is corrected; then nothing reaches it.
+    def cost(scale: float, *, interval: float | None = None) -> float:
+        return max(scale, 1.0) * (1.0 if interval else 1.4)
+
+    assert calibrate._largest_scale(cost, 1.0, 1.2, 1e-3) is None
 
 
 def test_a_grid_that_holds_too_little_noise_ends_the_search_below_the_target() -> None:

@@ -145,7 +145,7 @@ class _Cost:
         if total_mu(event) == 0:
             return cls()
         epsilon, mu = privacy_curve(event).epsilon(delta), total_mu(event)
-        if mu is None and any(isinstance(part, ApproximateDP) for part in event.events):
+        if mu is None and (not delta or any(isinstance(part, ApproximateDP) for part in event.events)):
             return cls(epsilon, epsilon, epsilon)  # such events add up, and have shares of epsilon
         if mu is None:
             mu = mu_of(epsilon, delta) if epsilon else 0.0

@@ -22,6 +22,7 @@ from graphveil.models.weighting import PAPER_WEIGHTED, charged_as_one
 from graphveil.networks.hops import Encoder
 from graphveil.networks.layers import batches_of
 from graphveil.privacy import renyi
+from graphveil.privacy.calibration import require_delta
 from graphveil.release import EdgeAttentionQuery, NeighborSumQuery, Release, ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops as equal_hops
 
@@ -69,6 +70,7 @@ class GapOnEdges(GapMethod):
             return equal_hops(mu, self.shape.hops, self.shape.width(sizes), unit, similarity)
 
         if terms.paper:
+            require_delta(delta, "NeighborSumQuery")
             mu = renyi.mu_of(terms.budget, delta)
             asked = queries(mu) if similarity is None else charged_as_one(queries(mu), mu)
             return ReleasePlan(unit, asked, delta)

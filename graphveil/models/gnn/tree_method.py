@@ -23,6 +23,7 @@ from graphveil.models.session import Session
 from graphveil.models.sizes import PublicSizes
 from graphveil.models.training.private import Training, fit_sums
 from graphveil.privacy import NodeUnit, PoissonRoots
+from graphveil.privacy.calibration import require_delta
 from graphveil.privacy.figures import counted
 from graphveil.privacy.wording import EdgeUse
 from graphveil.release import Query, Release, ReleasePlan, TreeStepsQuery, calibrate_plan
@@ -75,6 +76,7 @@ class TreeGnn(Method):
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps, calibrated by Theorem A, or with the least noise if that costs less."""
         terms, delta = self.terms, self.terms.delta_for(sizes.nodes)
+        require_delta(delta, "TreeStepsQuery")
         asked = self.asked(sizes)
         least = ReleasePlan(asked.unit, asked.queries(math.inf), delta)
         if least.epsilon <= terms.budget:

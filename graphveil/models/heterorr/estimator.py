@@ -135,7 +135,7 @@ class HeteroRR(FeatureKeywords, FullGraphKeywords, Estimator):
                 "leaves features as they are) beside epsilon, which is for private edges"
             )
         check_budget(eps_x=self.eps_x)
-        if self.delta != "auto" and self.features != "agm":
+        if self.delta not in ("auto", 0) and self.features != "agm":
             raise ConfigError(
                 f"delta={self.delta!r} is for features='agm'; that of a random walk is a setting of it, "
                 "perturb='edge-rr(structure=lazy_audited, delta=1e-7)'; drop it"

@@ -99,7 +99,7 @@ def _budget(epsilon: float | None) -> float:
 def _check_budgets(given: LocalKeywords, terms: Terms, name: str) -> None:
     """Require both budgets where records are randomised, and none elsewhere."""
     _check_terms({"eps_x": given.eps_x, "eps_y": given.eps_y}, terms, name)
-    if terms.protects and terms.delta != "auto" and given.features != "agm":
+    if terms.protects and terms.delta not in ("auto", 0) and given.features != "agm":
         raise ConfigError(f"delta={terms.delta!r} is for features='agm'; {given.features!r} needs none")
 
 

@@ -21,6 +21,7 @@ from graphveil.models.training.private import Training, count_parameters, fit_su
 from graphveil.networks.layers import batch_of
 from graphveil.networks.sage import SageNetwork, SageShape
 from graphveil.privacy import renyi
+from graphveil.privacy.calibration import require_delta
 from graphveil.release import PushData, PushQuery, Release, ReleasePlan
 from graphveil.train import PrivateSchedule
 
@@ -56,6 +57,7 @@ class SagePaper(Method):
     def plan(self, sizes: PublicSizes) -> ReleasePlan:
         """Return the steps and the one aggregation, by the paper's accounting."""
         training, delta = self.training(sizes), self.terms.delta_for(sizes.nodes)
+        require_delta(delta, "DPSGDQuery")
         z = renyi.subgraph_multiplier_of(
             self.terms.budget,
             delta,

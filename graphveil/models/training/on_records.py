@@ -14,6 +14,7 @@ from graphveil.models.terms import Terms
 from graphveil.models.training.private import Inputs, State, Trainable, Training, fit_records
 from graphveil.models.training.record_plan import RecordPlan, chosen_candidate
 from graphveil.privacy import Event, compose, renyi
+from graphveil.privacy.calibration import require_delta
 from graphveil.release import Release, ReleasePlan, calibrate_plan
 
 _CANDIDATES = 10  # weights that a private selection chooses from
@@ -26,6 +27,8 @@ def plan_on_records(terms: Terms, asked: RecordPlan, nodes: int) -> ReleasePlan:
     unit, delta = terms.unit, terms.delta_for(nodes)
     if not terms.paper:
         return calibrate_plan(unit, terms.budget, delta, asked.queries, num_nodes=nodes)
+
+    require_delta(delta, "DPSGDQuery")
 
     def event(multiplier: float) -> Event:
         return compose(*(query.event(unit) for query in asked.equal_queries(multiplier)))
