@@ -485,7 +485,6 @@ BAD_NODES = {
     "text feature": (cell(5, 2, SECRET), "'height' is of type"),
     "no nodes": (lambda rows: rows[:1], "no nodes"),
     "one class": (lambda rows: [rows[0], *([*row[:3], "t0"] for row in rows[1:])], "fewer than two classes"),
-    "no feature": (lambda rows: [[row[0], row[3]] for row in rows], "no feature column"),
     "unequal rows": (lambda rows: [*rows, ["u99"]], "cannot be read as CSV"),
 }
 BAD_EDGES = {

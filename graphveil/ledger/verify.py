@@ -144,7 +144,7 @@ class _Recount:
 
     def _end(self, kind: str, reference: str) -> str | None:
         if reference not in self._live:
-            return f"a release is {kind}ed that was not recorded"
+            return f"there is a {kind} entry for a release that was not recorded"
         if kind == COMMIT:
             self._drawn.add(reference)
         elif reference in self._drawn:

@@ -201,7 +201,7 @@ class TestPyg:
         with pytest.raises(GraphError, match=r"choose one: data.train_mask = data.train_mask\[:, 0\]"):
             Graph.from_pyg(data)
 
-    @pytest.mark.parametrize("part", ["x", "y", "edge_index"])
+    @pytest.mark.parametrize("part", ["y", "edge_index"])
     def test_missing_parts_are_named(self, part):
         data = path().to_pyg()
         del data[part]

@@ -248,7 +248,7 @@ REWRITINGS: dict[str, tuple[int, str, Callable[[list[Body]], object]]] = {
     ),
     "drawn, and never booked": (
         5,
-        "was not booked",
+        "commit entry for a release that was not recorded",
         lambda bodies: bodies.append(_said(5, "commit", reference="z")),
     ),
 }

@@ -33,7 +33,7 @@ def test_a_model_is_three_lines(fitted, graph):
     lines = str(fitted).splitlines()
     assert lines[0] == repr(fitted) and len(lines) == 3 and all(len(line) < 160 for line in lines)
     assert f"{graph.num_nodes:,} nodes" in lines[1]
-    assert lines[2].startswith("undirected-edge: epsilon") and "2 releases" in lines[2]
+    assert lines[2].startswith("undirected-edge: epsilon") and "1 release" in lines[2]
     reference = gv.MLP(unit="none", tuned=False, epochs=1).fit(graph)
     assert str(reference).endswith("no guarantee: nothing is protected")
     void = gv.GAP(**EDGES, **BRIEF, unsafe_noise_seed=1).fit(graph)
