@@ -1,12 +1,17 @@
 """A delta outside the range of the proofs is rejected wherever one is given."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import graphveil as gv
 from graphveil.errors import ConfigError
 from graphveil.ledger.rows import limit_of
+from graphveil.mechanisms.local.gaussian import AnalyticGaussian
+from graphveil.models.spectral import Spectral
+from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.privacy import MemoryLedger, UndirectedEdge, check_delta
 from graphveil.release import calibrate_plan
 from graphveil.release.plan import hops
@@ -44,3 +49,37 @@ def test_ledger_limits_of_pure_releases_may_have_delta_0() -> None:
 def test_a_pure_epsilon_that_is_0_at_delta_is_calibrated(epsilon: float) -> None:
     found = gv.calibrate("classcode", "undirected-edge", epsilon=epsilon, delta=1e-3)
     assert found.noise_std[0] > 0
+
+
+UNIT = "undirected-edge"
+PURE: dict[str, Callable[[gv.Graph], Any]] = {
+    "classcode": lambda graph: gv.ClassCode(unit=UNIT, epsilon=1.0, delta=0, seed=0).fit(graph).guarantee_,
+    "mlp": lambda graph: gv.MLP(unit=UNIT, epsilon=1.0, delta=0, seed=0, epochs=1).fit(graph).guarantee_,
+    "spectral": lambda graph: Spectral(unit=UNIT, epsilon=1.0, delta=0.0, seed=0).fit(graph).guarantee_,
+    "lpgnn": lambda graph: (
+        gv.LPGNN(unit="node-features", eps_x=1.0, eps_y=1.0, delta=0, seed=0, epochs=1).fit(graph).guarantee_
+    ),
+    "calibrate": lambda graph: gv.calibrate("classcode", UNIT, epsilon=1.0, delta=0),
+}
+GAUSSIAN: dict[str, Callable[[gv.Graph], object]] = {
+    "gap": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, seed=0).fit(graph),
+    "gap, paper mode": lambda graph: gv.GAP(unit=UNIT, epsilon=1.0, delta=0, mode="paper", seed=0).fit(graph),
+    "mlp on records": lambda graph: gv.MLP(unit="node-owner", epsilon=4.0, delta=0, seed=0).fit(graph),
+    "classcode on records": lambda graph: gv.calibrate("classcode", "node-owner", epsilon=4.0, delta=0),
+    "random walk": lambda graph: EdgeRR(epsilon=1.0, delta=0, structure="lazy_audited"),
+    "local Gaussian": lambda graph: AnalyticGaussian(epsilon=1.0, dim=4, delta=0),
+    "plan": lambda graph: calibrate_plan(UndirectedEdge(), 1.0, 0.0, lambda mu: hops(mu, 1, 4), num_nodes=10),
+}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_noise_is_accepted_at_delta_0(name: str) -> None:
+    found = PURE[name](gv.load_dataset("synthetic/tiny", seed=0))
+    assert found.delta == 0
+    assert 0 <= found.epsilon < math.inf
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_gaussian_noise_is_rejected_at_delta_0(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"delta=0 requires pure epsilon-DP noise, and .* needs delta > 0"):
+        GAUSSIAN[name](gv.load_dataset("synthetic/tiny", seed=0))

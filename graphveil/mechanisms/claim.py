@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from graphveil import _check
 from graphveil.errors import ConfigError
+from graphveil.privacy.calibration import check_proved_delta, require_delta
 
 REAL_VALUED = "real-valued sampler"
 _EXPONENT = 1023  # bits of whole numbers that still are floats

@@ -21,6 +21,7 @@ from graphveil.privacy import (
     UndirectedEdge,
     Unit,
 )
+from graphveil.privacy.calibration import auto_delta
 from graphveil.privacy.figures import counted, delta_up, figure_up
 from graphveil.privacy.gaussian import epsilon_of, mu_of
 from graphveil.tables.parts import LONE, refusal

@@ -19,6 +19,7 @@ from graphveil.perturb.block_edges import draw_edges
 from graphveil.perturb.mechanism import MAX_EDGES, Asked, GraphMechanism, release_graph, share_of
 from graphveil.perturb.released import Perturbed
 from graphveil.privacy import Unit
+from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.release import (
     BlockCountData,
     BlockCountQuery,

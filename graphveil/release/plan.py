@@ -70,8 +70,8 @@ class ReleasePlan:
         if min(query.narrowest for query in self.queries) < self.sampler.min_sigma:
             raise CalibrationError(
                 f"{self.sampler.__name__} needs {self.sampler.min_sigma:g} grid steps in the noise's "
-                "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise grid_bits of "
-                "the queries"
+                "standard deviation, and so little noise has fewer; use a smaller epsilon, or raise "
+                "grid_bits of the queries"
             )
         epsilon = privacy_curve(self.event).epsilon(MOST_DELTA * self.delta)
         needed = slack_of(self.sampler, self.queries, self.unit, epsilon, self.delta)

@@ -153,7 +153,8 @@ def calibrate(
 
 def _renyi_bound(guarantee: Guarantee) -> float:
     """Return the Renyi bound on everything; bounds that simply add up have none but their sum."""
-    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in compose(guarantee.event).events):
+    events = compose(guarantee.event).events
+    if not guarantee.delta or any(isinstance(part, ApproximateDP) for part in events):
         return guarantee.epsilon
     return renyi.epsilon_of_event(guarantee.event, guarantee.delta)
 
