@@ -252,7 +252,7 @@ def _count_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callab
     assert graph.mask("train")[pair[0]] and not (graph.mask("train") | graph.mask("val"))[pair[1]]
 
     def score(one: gv.Graph, number: int) -> float:
-        release = Release(plan, one.adjacency, groups, budget=ledger_of(one.edge_set))
+        release = Release.open(plan, one.adjacency, groups, budget=ledger_of(one.edge_set))
         rounds = rounds_for(plan.queries, one, groups, public_labels(one, groups), release)
         rounds.listen(public.log, public.log, torch.Generator())
         release.close()
@@ -273,7 +273,7 @@ def _row_score(graph: gv.Graph, cell: Record, pair: tuple[int, int]) -> Callable
     sent = safe_unit(graph.x)
 
     def score(one: gv.Graph, number: int) -> float:
-        release = Release(plan, one.adjacency, budget=ledger_of(one.edge_set))
+        release = Release.open(plan, one.adjacency, budget=ledger_of(one.edge_set))
         rows = release.ask(NeighborSumData(sent)).double()
         release.close()
         return float(rows[pair[1]] @ sent[pair[0]].double() + rows[pair[0]] @ sent[pair[1]].double())

@@ -191,7 +191,7 @@ def two_threads(graph: Adjacency, turns: int = 3, rounds: int = 6) -> float:
 def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Iterator[torch.Tensor]:
     """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
     queries = hops(MU, 1, DIM) * rounds  # what they cost together is not the question here
-    release = Release(
+    release = Release.open(
         ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler), graph, budget=MemoryLedger()
     )
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
@@ -203,7 +203,7 @@ def private(graph: Adjacency, sampler: type[IntegerNoise], rounds: int) -> Itera
 def pushes(graph: Adjacency, levels: tuple[int, ...], rounds: int) -> Iterator[torch.Tensor]:
     """Yield pushes in a row, whose weights share one budget a source; rows have levels at random."""
     queries = (PushQuery(dim=DIM, sigma=1 / MU, levels=levels),) * rounds
-    release = Release(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
+    release = Release.open(ReleasePlan(NodeOwner(), queries, delta=1e-3), graph, budget=MemoryLedger())
     rows, chosen = safe_unit(torch.rand(graph.num_nodes, DIM)), torch.randint(len(levels), (graph.num_nodes,))
     for query in queries:
         rows = shrink_unit(release.ask(PushData(rows, chosen)), query.sigma)

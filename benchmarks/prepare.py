@@ -192,7 +192,7 @@ def hopping(graph: Adjacency, engine: Engine, rows: torch.Tensor, rounds: int) -
     """Return private hops by an engine, of which one was made."""
     queries = hops(1.0, 1, DIM, DirectedEdge()) * (rounds + 2)
     plan = ReleasePlan(DirectedEdge(), queries, delta=1e-3)
-    release = Release(plan, graph, budget=MemoryLedger(), engine=engine)
+    release = Release.open(plan, graph, budget=MemoryLedger(), engine=engine)
     if graph.num_nodes < 10_000_000:  # a large one is long enough without
         release.ask(NeighborSumData(rows))
     return lambda: release.ask(NeighborSumData(rows)) is None

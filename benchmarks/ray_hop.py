@@ -109,7 +109,7 @@ def chain(graph: Adjacency, engine: Engine, rounds: int) -> Iterator[None]:
     """Start, and do hops, each from the rows of the one before."""
     query = hops(1.0, 1, DIM)[0]
     plan = ReleasePlan(UndirectedEdge(), (query,) * rounds, delta=1e-3, sampler=DiscreteGaussian)
-    release = Release(plan, graph, budget=MemoryLedger(), engine=engine)
+    release = Release.open(plan, graph, budget=MemoryLedger(), engine=engine)
     rows = safe_unit(torch.rand(graph.num_nodes, DIM))
     yield
     for _ in range(rounds):

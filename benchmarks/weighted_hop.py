@@ -79,7 +79,7 @@ def private(graph: Adjacency, name: str, rows: torch.Tensor, rounds: int) -> Ite
     """Yield private hops in a row, each from rows of norm at most one to the next hop's rows."""
     keys, similarity = keys_for(name, rows), parse_weight(name.split()[0])
     queries = hops(1.0, 1, DIM, UndirectedEdge(), similarity) * rounds
-    release = Release(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
+    release = Release.open(ReleasePlan(UndirectedEdge(), queries, delta=1e-3), graph, budget=MemoryLedger())
     for query in queries:
         asked = (
             release.ask(NeighborSumData(rows))

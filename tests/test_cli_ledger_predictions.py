@@ -97,7 +97,7 @@ def test_a_prediction_that_is_never_booked_is_not_remembered(
     invoke: Invoke, files: Files, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "__init__", _stop)
+        patch.setattr(Release, "open", _stop)
         assert invoke("predict", "a", *other(files, "first", 1)).code == 1
     assert not list(Path("a/internal/asked").iterdir())
     invoke("predict", "a", *other(files, "first", 1))

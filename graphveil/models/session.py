@@ -89,7 +89,7 @@ class Session:
         if self.plan is None:
             raise ConfigError("this session has no plan, so there is nothing that it could release")
         seeded = None if self.noise_seed is None else ReleaseKey.from_seed(self.noise_seed, self.label)
-        release = Release(
+        release = Release.open(
             self.plan,
             graph.adjacency,
             groups,

@@ -166,7 +166,7 @@ def release_graph(
     mechanism.check(graph, protected, domain)
     guarantee = mechanism.guarantee(graph, protected, domain, seeded=unsafe_noise_seed is not None)
     key = None if unsafe_noise_seed is None else ReleaseKey.from_seed(unsafe_noise_seed, mechanism.name)
-    release = Release(
+    release = Release.open(
         mechanism.plan(protected, domain),
         graph.adjacency,
         budget=ledger_of(graph.edge_set),

@@ -9,7 +9,7 @@ import hashlib
 import os
 import threading
 from dataclasses import asdict
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,35 +37,40 @@ class Release:
     It belongs to the process that opened it, and its threads ask one after the other: a query of the plan is
     answered once, and a forked copy answers none.
 
-    Args:
-        plan: the calibrated plan.
-        adjacency: the private in-edges.
-        groups: the public group of each node, when a query weighs or counts by group.
-        budget: the ledger that is charged before anything is computed.
-        key: fresh by default; a reproducible one voids the guarantee.
-        engine: how the destination blocks are scheduled; it does not change the result.
-        journal: where a killed run resumes from; by default nowhere.
-        label: what the privacy ledger calls it.
-
-    Raises:
-        ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is recorded.
-        BudgetError: the budget refuses, or has recorded another release under this key; nothing is
-            recorded or computed.
-        ReleaseError: the journal holds a release of another plan, or its key is lost.
-
     >>> import torch
     >>> from graphveil.release import NeighborSumData
     >>> from graphveil.release.plan import hops
     >>> from graphveil.privacy import MemoryLedger, UndirectedEdge
     >>> path = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=False)
     >>> plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 2), delta=1e-5)
-    >>> release = Release(plan, path, budget=MemoryLedger())
+    >>> release = Release.open(plan, path, budget=MemoryLedger())
     >>> release.ask(NeighborSumData(torch.eye(3)[:, :2])).shape
     torch.Size([3, 2])
     """
 
     def __init__(
         self,
+        plan: ReleasePlan,
+        private: PrivateEdges,
+        public: Public,
+        ledger: PrivacyLedger,
+        *,
+        key: ReleaseKey,
+        journal: Journal,
+        promise: dict[str, object],
+        alone: bool,
+    ) -> None:
+        """Store what :meth:`open` has read and recorded; nothing else makes a release."""
+        self._plan, self._private, self._public = plan, private, public
+        self._ledger, self._key, self._journal, self._alone = ledger, key, journal, alone
+        self._promise = {name: canonical(part) for name, part in promise.items()}
+        self._process, self._lock = os.getpid(), threading.RLock()
+        self._position = 0
+        self._edges_digest = ""
+
+    @classmethod
+    def open(
+        cls,
         plan: ReleasePlan,
         adjacency: Adjacency,
         groups: Tensor | None = None,
@@ -75,31 +80,50 @@ class Release:
         engine: Engine | None = None,
         journal: Journal | None = None,
         label: str = "rows",
-    ) -> None:
-        """Record the release, or resume the one in the journal."""
-        self._private = PrivateEdges(adjacency, engine)
-        _check_unit(plan, self._private)
+    ) -> Self:
+        """Record a new release, or resume the one in the journal.
+
+        Args:
+            plan: the calibrated plan.
+            adjacency: the private in-edges.
+            groups: the public group of each node, when a query weighs or counts by group.
+            budget: the ledger that is charged before anything is computed.
+            key: fresh by default; a reproducible one voids the guarantee.
+            engine: how the destination blocks are scheduled; it does not change the result.
+            journal: where a killed run resumes from; by default nowhere.
+            label: what the privacy ledger calls it.
+
+        Raises:
+            ConfigError, UnitError: the groups or the graph do not fit the plan; nothing is recorded.
+            BudgetError: the budget refuses, or has recorded another release under this key; nothing is
+                recorded or computed.
+            ReleaseError: the journal holds a release of another plan, or its key is lost.
+        """
+        private = PrivateEdges(adjacency, engine)
+        _check_unit(plan, private)
         check_weights(plan, adjacency)
-        self._plan = plan
         groups = _checked_groups(plan, groups, adjacency.num_nodes)
-        self._public = Public(adjacency.num_nodes, groups, plan.sampler)
-        self._journal = journal or MemoryJournal()
-        self._process, self._lock = os.getpid(), threading.RLock()
-        self._position = 0
+        kept = journal or MemoryJournal()
         promise = _promise(plan, adjacency)
-        self._promise = {name: canonical(part) for name, part in promise.items()}
-        resumed = self._journal.resume(promise)
-        self._key = resumed or key or ReleaseKey.fresh()
-        self._resumed = resumed is not None
-        self._ledger = budget
-        if self._resumed:
-            self._recognise_graph()
-            self._book_again(label)
+        resumed = kept.resume(promise)
+        release = cls(
+            plan,
+            private,
+            Public(adjacency.num_nodes, groups, plan.sampler),
+            budget,
+            key=resumed or key or ReleaseKey.fresh(),
+            journal=kept,
+            promise=promise,
+            alone=key is None and not kept.durable,
+        )
+        if resumed is None:
+            release._book(label, promise)
+            release._recognise_graph()
         else:
-            self._book(label, promise)
-            self._recognise_graph()
-        self._alone = key is None and not self._journal.durable
-        self._edges_digest = self._digest_of_edges()
+            release._recognise_graph()
+            release._book_again(label)
+        release._edges_digest = release._digest_of_edges()
+        return release
 
     def __repr__(self) -> str:
         """Show public facts only."""

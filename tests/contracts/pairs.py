@@ -86,7 +86,7 @@ def no_change_exceeds_its_price(
 def answer(weight: Similarity, unit: Unit, edges: Adjacency, vectors: Tensor, keys: Any) -> Tensor:
     """Run the shipped path with noise that is zero."""
     plan = unnoised(unit, hops(1.0, 1, DIM, unit, weight))
-    return Release(plan, edges, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys)).double()
+    return Release.open(plan, edges, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys)).double()
 
 
 def directed(nodes: int, edges: Iterable[tuple[int, int]]) -> Adjacency:
@@ -146,7 +146,7 @@ def keys_are_bound_to_the_noise() -> None:
     vectors = torch.zeros(40, DIM)
     for weight in WEIGHTS:
         first, second = (
-            Release(
+            Release.open(
                 ReleasePlan(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight), delta=1e-5),
                 empty,
                 budget=MemoryLedger(),
@@ -160,7 +160,7 @@ def keys_are_bound_to_the_noise() -> None:
 def _noisy(weight: Similarity, graph: Adjacency, vectors: Tensor, keys: Any, block_rows: int) -> Tensor:
     """Return noisy rows under a key that meets no other data here, whatever the order of the edges."""
     unit = DirectedEdge()
-    release = Release(
+    release = Release.open(
         ReleasePlan(unit, hops(1.0, 1, DIM, unit, weight), delta=1e-5),
         graph,
         budget=MemoryLedger(),
@@ -192,7 +192,7 @@ def a_hub_is_summed_exactly() -> None:
         into_first = np.arange(1, degree + 1), np.zeros(degree, dtype=np.int64)
         star = Adjacency.from_edges(*into_first, num_nodes=degree + 1, directed=True)
         plan = unnoised(DirectedEdge(), hops(1.0, 1, DIM, DirectedEdge(), weight))
-        got = Release(plan, star, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys))[0]
+        got = Release.open(plan, star, budget=MemoryLedger()).ask(NeighborSumData(vectors, keys))[0]
         (block,) = blocks(star, degree + 1)
         whole = weight.prepare(keys).of(block).numpy().astype(np.int64)
         total = whole @ np.trunc(vectors.numpy()[1:] * 512).astype(np.int64)

@@ -869,9 +869,9 @@ BUGS = [
         name="a_release_is_booked_after_it_is_computed",
         edits=[
             (
-                "graphveil.release.release:Release.__init__",
-                "self._book(label, promise)",
-                "self._late = label, promise",
+                "graphveil.release.release:Release.open",
+                "release._book(label, promise)",
+                "release._late = label, promise",
             ),
             (
                 "graphveil.release.release:Release._answer",

@@ -64,7 +64,7 @@ def pushes(edges: Edges, sent: Tensor, statistic: Callable[[Tensor], float]) -> 
     graph = directed(edges, len(sent))
     return np.array(
         [
-            statistic(Release(plan, graph, budget=MemoryLedger(), key=seeded(run)).ask(PushData(sent)))
+            statistic(Release.open(plan, graph, budget=MemoryLedger(), key=seeded(run)).ask(PushData(sent)))
             for run in range(RUNS)
         ]
     )
@@ -107,7 +107,7 @@ def test_a_hubs_own_record_moves_our_rows_by_one() -> None:
 def test_a_hub_breaks_a_promise_of_small_degrees() -> None:
     graph = directed([*PAIRS, *mutual(TO_HUB)], PEOPLE + 1)
     with pytest.raises(UnitError, match="promise"):
-        Release(
+        Release.open(
             ReleasePlan(NodePromise(max_degree=2), hops(MU, 1, 1), delta=DELTA), graph, budget=MemoryLedger()
         )
 
@@ -165,7 +165,7 @@ def promised(edges: Edges) -> Floats:
     graph, sent = directed(edges, FRIENDS + 1), torch.ones(FRIENDS + 1, 1)
     return np.stack(
         [
-            Release(plan, graph, budget=MemoryLedger(), key=seeded(run))
+            Release.open(plan, graph, budget=MemoryLedger(), key=seeded(run))
             .ask(NeighborSumData(sent))
             .double()
             .numpy()[:, 0]

@@ -48,7 +48,7 @@ def ratios(*, present: bool, seed: int) -> np.ndarray:
     graph = copies([*OWN, *OTHERS] if present else OTHERS)
     groups = (torch.arange(4 * COPIES) % 4 == Q).long()
     key = ReleaseKey.from_seed(seed, "push transcript")
-    release = Release(plan, graph, groups, budget=MemoryLedger(), key=key)
+    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key)
     bounds = torch.tensor([1.0, BOUND], dtype=torch.float64)[groups, None]
     sent = safe_unit(torch.from_numpy(np.random.default_rng(seed).normal(size=(4 * COPIES, DIM)))) * bounds
     levels = torch.zeros(4 * COPIES, dtype=torch.int64)

@@ -78,7 +78,7 @@ def moved_by(before: Adjacency, after: Adjacency, vectors: Tensor, **fields: obj
     query = PushQuery(dim=vectors.shape[1], sigma=1.0, grid_bits=FINE, **fields)  # type: ignore[arg-type]
     plan = unnoised(OWNER, (query,))
     answers = [
-        Release(plan, graph, budget=MemoryLedger()).ask(PushData(vectors)).double()
+        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors)).double()
         for graph in (before, after)
     ]
     return float((answers[0] - answers[1]).norm())
@@ -92,7 +92,7 @@ def test_a_source_of_sixteen_edges_and_budget_four() -> None:
     vectors = torch.zeros(18, 2, dtype=torch.float64)
     vectors[0, 0] = 1.0
     query = PushQuery(dim=2, sigma=1.0, degree_budget=4, grid_bits=FINE)
-    rows = Release(unnoised(OWNER, (query,)), star(16), budget=MemoryLedger()).ask(PushData(vectors))
+    rows = Release.open(unnoised(OWNER, (query,)), star(16), budget=MemoryLedger()).ask(PushData(vectors))
     assert rows[1:17, 0].tolist() == [0.25] * 16
     assert moved_by(star(16), star(0), vectors, degree_budget=4) == pytest.approx(1.0, abs=1e-9)
     assert moved_by(star(16), star(15), vectors, degree_budget=4) == pytest.approx(0.504017 / 2, abs=1e-5)
@@ -135,7 +135,8 @@ def test_ends_that_share_a_list_and_weigh_much_align(heavy: int) -> None:
     plan, vectors = unnoised(OWNER, (query,)), torch.ones(3, 1, dtype=torch.float64)
     index = torch.tensor([1, 1, 0])
     before, after = (
-        Release(plan, graph, budget=MemoryLedger()).ask(PushData(vectors, index)).double() for graph in graphs
+        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors, index)).double()
+        for graph in graphs
     )
     h = heavy / 16
     r = math.sqrt(1 / (1 + h))
@@ -160,7 +161,7 @@ def test_the_bound_covers_what_the_grid_adds_to_lists_just_above_the_budget() ->
         query = PushQuery(dim=dim, sigma=1.0, degree_budget=budget)
         plan = unnoised(OWNER, (query,))
         before, after = (
-            Release(plan, graph, budget=MemoryLedger()).ask(PushData(vectors * (1 - 1e-6))).double()
+            Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(vectors * (1 - 1e-6))).double()
             for graph in graphs
         )
         assert float((before - after).norm()) <= query.edge_shift(nodes)

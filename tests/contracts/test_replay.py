@@ -65,7 +65,7 @@ def test_every_row_of_every_hop_is_given_noise() -> None:
     sampler = Witness.fresh()
     queries = ONE.queries(UndirectedEdge(), MU, GRID_BITS)
     star = Adjacency.from_edges([0, 0], [1, 2], num_nodes=5, directed=False)  # two nodes without edges
-    release = Release(unnoised(UndirectedEdge(), queries, sampler), star, budget=MemoryLedger())
+    release = Release.open(unnoised(UndirectedEdge(), queries, sampler), star, budget=MemoryLedger())
     for query in queries:
         release.ask(NeighborSumData(torch.ones(5, 2) / 2))
         ((sigma, rows, dim),) = sampler.drawn
@@ -88,7 +88,7 @@ def test_one_toggled_edge_moves_the_release_by_the_golden_length(
     rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=torch.float64)
     query = NeighborSumQuery(GroupWeights("all", ((weight,),)), (1.0,), 2, grid_bits=FINE)
     answers = [
-        Release(
+        Release.open(
             unnoised(unit, (query,)),
             Adjacency.from_edges(*ends, num_nodes=3, directed=isinstance(unit, DirectedEdge)),
             budget=MemoryLedger(),

@@ -48,7 +48,7 @@ def ratios(
     queries = tuple(NeighborSumQuery(query.weights, query.sigma, DIM, BITS) for query in hops(MU, HOPS, DIM))
     plan = ReleasePlan(UndirectedEdge(), queries, delta=1e-3, sampler=sampler)
     assert plan.mu == pytest.approx(MU)
-    release = Release(
+    release = Release.open(
         plan,
         copies_of_the_path(with_edge),
         budget=MemoryLedger(),

@@ -47,7 +47,7 @@ class Replay:
         release._position += 1
         self.groups, plan, book = release._public.groups, unnoised(unit, (query,)), MemoryLedger()
         private = release._private
-        alone = Release(plan, private._adjacency, self.groups, budget=book, engine=private._engine)
+        alone = Release.open(plan, private._adjacency, self.groups, budget=book, engine=private._engine)
         answer = ask(alone, data)
         self.asked.append(tuple(vars(data).values()))
         self.queries.append(query)

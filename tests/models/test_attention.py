@@ -154,7 +154,7 @@ def test_attention_learns_whom_to_listen_to() -> None:
     )
     plan = config.plan(50.0, 1e-4, num_nodes=count)
     key = ReleaseKey.from_seed(0, "test")
-    release = Release(plan, adjacency, budget=MemoryLedger(), key=key)
+    release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
     network = trained(release, plan, rows, labels)
     noisy = release.ask(NeighborSumData(rows, attention_keys(network, rows)))
     assert told_apart(sum_in_neighbors(adjacency, rows), labels) < 0.75
@@ -185,7 +185,7 @@ def test_attention_starts_as_a_plain_sum_and_is_told_each_step() -> None:
     )
     plan = config.plan(1.0, 1e-5, num_nodes=3)
     rows, labels, told = torch.eye(3)[:, :2], torch.tensor([0, 1, 1]), list[int]()
-    release = Release(plan, path, budget=MemoryLedger())
+    release = Release.open(plan, path, budget=MemoryLedger())
     network = trained(release, plan, rows, labels, on_step=told.append)
     _, _, readout, offset = attention_keys(network, rows)
     assert readout.abs().max() < 1e-6

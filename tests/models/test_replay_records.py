@@ -110,7 +110,7 @@ class Replay:
             return ASK(release, data)
         query = release._plan.queries[release._position]
         plan = unnoised(release._plan.unit, (query,))
-        exact = Release(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
+        exact = Release.open(plan, release._private._adjacency, release._public.groups, budget=MemoryLedger())
         levels = data.levels if isinstance(data, PushData) else None
         self.seen.sent.append((data.vectors.clone(), None if levels is None else levels.clone()))
         self.seen.sums.append(ASK(exact, data).double())

@@ -142,7 +142,7 @@ def test_directed_edges_are_refused() -> None:
 def counted(graph: Graph, tree: Dendrogram, epsilon: float) -> np.ndarray:
     """Return the blocks' counts of one release."""
     plan = ReleasePlan(PrivateSlotEdge(), (BlockCountQuery(epsilon),), delta=0.0)
-    release = Release(plan, graph.adjacency, budget=MemoryLedger())
+    release = Release.open(plan, graph.adjacency, budget=MemoryLedger())
     return release.ask(BlockCountData(Domain.within(PUBLIC, ALL), tree=tree)).numpy()
 
 

@@ -137,7 +137,7 @@ def weights_of_private_steps(walk: str, monkeypatch: pytest.MonkeyPatch) -> set[
     seen = []
     monkeypatch.setattr(Chain, "run", lambda self, steps, schedule, stream: seen.append(schedule))
     graph, query = graph_of(RING), TreeSearchQuery(2.0, walk, 50, 1)  # type: ignore[arg-type]
-    release = Release(
+    release = Release.open(
         ReleasePlan(UndirectedEdge(), (query,), delta=0.0), graph.adjacency, budget=MemoryLedger()
     )
     release.ask(query.data(Domain.whole(NODES, directed=False)))
@@ -260,7 +260,7 @@ def test_15_a_density_for_every_chunk_costs_more_than_its_share(chunk: int) -> N
         """Return the densities, with next to no noise."""
         query = ChunkDensityQuery(1e9, chunk, nodes=NODES)
         plan = ReleasePlan(UndirectedEdge(), (query,), delta=0.0)
-        release = Release(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
+        release = Release.open(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
         return release.ask(ChunkDensityData(Domain.whole(NODES, directed=True))).numpy()
 
     claimed = 0.1
@@ -307,7 +307,7 @@ def test_16_two_numbers_of_edges_under_one_seed_differ_by_what_the_graphs_do() -
         found = []
         for pairs in (RING, COMPLETE):
             plan = ReleasePlan(UndirectedEdge(), (kind(0.05, **fields),), delta=0.0)
-            release = Release(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
+            release = Release.open(plan, graph_of(pairs).adjacency, budget=MemoryLedger())
             found.append(int(release.ask(kind.data(Domain.whole(NODES, directed=False)))))  # type: ignore[attr-defined]
         return found
 

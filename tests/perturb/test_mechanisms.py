@@ -219,7 +219,7 @@ def totals(epsilon: float, count: int) -> np.ndarray:
     domain = Domain.whole(NODES, directed=False)
     return np.array(
         [
-            int(Release(plan, adjacency, budget=MemoryLedger()).ask(EdgeTotalData(domain)))
+            int(Release.open(plan, adjacency, budget=MemoryLedger()).ask(EdgeTotalData(domain)))
             for _ in range(count)
         ]
     )

@@ -173,7 +173,7 @@ def test_what_densities_cost(unit: Unit, nodes: int, chunk: int, loss: float) ->
 def densities(graph: Graph, chunk: int, epsilon: float = 1e9, **more: object) -> np.ndarray:
     """Return the densities of one release."""
     plan = ReleasePlan(EDGES, (ChunkDensityQuery(epsilon, chunk, nodes=graph.num_nodes),), delta=0.0)
-    release = Release(plan, graph.adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+    release = Release.open(plan, graph.adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
     return release.ask(ChunkDensityData(Domain.whole(graph.num_nodes, directed=True))).numpy()
 
 
@@ -196,7 +196,7 @@ def responded(shares: list[float], epsilon: float, chunk: int, **more: object) -
     """Return the directed edges that a response of a path leaves, chunk by chunk."""
     plan = ReleasePlan(EDGES, (ChunkResponseQuery(epsilon, chunk),), delta=0.0)
     domain = Domain.whole(NODES, directed=True)
-    release = Release(plan, path().adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+    release = Release.open(plan, path().adjacency, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
     found = release.ask(ChunkResponseData(domain, torch.tensor(shares, dtype=torch.float64)))
     assert (found.diff() > 0).all()
     return set(zip(*(part.tolist() for part in domain.ends(found.numpy())), strict=True))

@@ -209,7 +209,7 @@ def test_a_release_has_the_same_bytes_with_and_without_a_compiler(weights: Group
 
     def asked() -> list[Tensor]:
         key = ReleaseKey.from_seed(0, "compact")
-        release = Release(plan, adjacency, groups, budget=MemoryLedger(), key=key)
+        release = Release.open(plan, adjacency, groups, budget=MemoryLedger(), key=key)
         return [release.ask(NeighborSumData(rows)), release.ask(NeighborSumData(safe_unit(rows[:, :5])))]
 
     fast = asked()
@@ -226,7 +226,7 @@ def test_a_plain_hop_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
         private_sums, "write_noisy_sums", lambda *args: calls.append(at_once(*args)) or calls[-1]
     )
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 4), delta=1e-3)
-    release = Release(
+    release = Release.open(
         plan, Adjacency.from_edges([0], [1], num_nodes=3, directed=False), budget=MemoryLedger()
     )
     release.ask(NeighborSumData(safe_unit(torch.ones(3, 4))))

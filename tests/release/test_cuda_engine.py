@@ -40,7 +40,7 @@ def hop(graph: Adjacency, mu: float, engine: InMemoryEngine | CudaEngine, dim: i
     rows = torch.ones(graph.num_nodes, dim)  # every entry of a sum is as large as it can be
     plan = ReleasePlan(UndirectedEdge(), hops(mu, 1, dim, UndirectedEdge()), delta=1e-3)
     key = ReleaseKey.from_seed(5, "cuda")
-    release = Release(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
+    release = Release.open(plan, graph, budget=MemoryLedger(), key=key, engine=engine)
     answer: torch.Tensor = release.ask(NeighborSumData(safe_unit(rows)))
     return answer
 

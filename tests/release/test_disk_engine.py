@@ -44,7 +44,7 @@ def test_every_query_answers_with_the_same_bytes(tmp_path: Path, name: str) -> N
 
     def asked(graph: Adjacency, engine: object) -> torch.Tensor:
         key = ReleaseKey.from_seed(5, "engines")
-        release = Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
+        release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
         answer: torch.Tensor = release.ask(data)
         return answer
 
@@ -107,12 +107,12 @@ def test_files_that_change_under_an_open_graph_are_refused_before_a_pass(
     list(InMemoryEngine().blocks(edges))
     unit, query, data = ASKED["push"]
     plan, ledgers = ReleasePlan(unit, (query, query), delta=1e-3), (MemoryLedger(), MemoryLedger())
-    release = Release(plan, edges, THREE, budget=ledgers[0])
+    release = Release.open(plan, edges, THREE, budget=ledgers[0])
     release.ask(data)
     changed(tmp_path / name, how)
     asks: list[Callable[[], object]] = [
         lambda: release.ask(data),
-        lambda: Release(plan, edges, THREE, budget=ledgers[1]),
+        lambda: Release.open(plan, edges, THREE, budget=ledgers[1]),
         lambda: list(DiskEngine().blocks(edges)),
         lambda: list(InMemoryEngine().blocks(edges)),
         lambda: InMemoryEngine().in_edges(edges, np.array([1, 2])),

@@ -51,7 +51,7 @@ def drawn(edges: list[tuple[int, int]], unit: Unit, directed: bool, **parts: obj
     source, target = zip(*edges, strict=True)
     adjacency = Adjacency.from_edges(source, target, num_nodes=NODES, directed=directed)
     plan = ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0)
-    release = Release(plan, adjacency, budget=MemoryLedger(), **parts)
+    release = Release.open(plan, adjacency, budget=MemoryLedger(), **parts)
     return set(release.ask(EdgeResponseData(Domain.whole(NODES, directed=directed))).tolist())
 
 
@@ -83,7 +83,7 @@ def test_blocks_of_any_size_draw_the_same(unit: Unit, directed: bool) -> None:
 
 def of_triangle(query: Query, data: SlotData, nodes: int = 3, key: ReleaseKey = KEY) -> Tensor:
     adjacency = Adjacency.from_edges([0, 1], [1, 2], num_nodes=nodes, directed=False)
-    release = Release(
+    release = Release.open(
         ReleasePlan(PrivateSlotEdge(), (query,), delta=0.0), adjacency, budget=MemoryLedger(), key=key
     )
     return release.ask(data)
@@ -119,15 +119,15 @@ def test_a_release_is_booked_before_it_is_drawn() -> None:
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
     plan = ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0)
     ledger = MemoryLedger(epsilon=1.5, delta=1e-7)
-    Release(plan, adjacency, budget=ledger)
+    Release.open(plan, adjacency, budget=ledger)
     assert [entry.event.events for entry in ledger.entries] == [(ApproximateDP(1.0),)]  # type: ignore[union-attr]
     with pytest.raises(BudgetError, match="total to epsilon 2 at delta 1e-07"):
-        Release(plan, adjacency, budget=ledger)
+        Release.open(plan, adjacency, budget=ledger)
 
 
 def test_a_graph_is_drawn_once() -> None:
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
-    release = Release(
+    release = Release.open(
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
     release.ask(EdgeResponseData(DOMAIN))
@@ -146,14 +146,14 @@ def test_a_unit_that_is_not_the_graphs_is_refused(unit: Unit, directed: bool) ->
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=directed)
     ledger = MemoryLedger()
     with pytest.raises(UnitError):
-        Release(ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=ledger)
+        Release.open(ReleasePlan(unit, (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=ledger)
     assert not ledger.entries
 
 
 def test_weights_of_edges_are_not_ignored() -> None:
     weighted = Adjacency.from_edges([0], [1], num_nodes=3, directed=False, weight=[1.0], max_weight=1.0)
     with pytest.raises(ConfigError, match="weights"):
-        Release(
+        Release.open(
             ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0),
             weighted,
             budget=MemoryLedger(),
@@ -162,7 +162,7 @@ def test_weights_of_edges_are_not_ignored() -> None:
 
 def test_a_share_out_of_range_is_refused() -> None:
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
-    release = Release(
+    release = Release.open(
         ReleasePlan(UndirectedEdge(), (EdgeResponseQuery(1.0),), delta=0.0), adjacency, budget=MemoryLedger()
     )
     with pytest.raises(ReleaseError, match="share"):

@@ -317,7 +317,7 @@ def opened(query: EdgeAttentionQuery = QUERY, **more: object) -> Release:
     plan = ReleasePlan(UndirectedEdge(), (query,), delta=1e-5)
     key = ReleaseKey.from_seed(0, "test")
     given = {"key": key, "budget": MemoryLedger(), **more}
-    return Release(plan, graph(random_pairs(0)), **given)  # type: ignore[arg-type]
+    return Release.open(plan, graph(random_pairs(0)), **given)  # type: ignore[arg-type]
 
 
 def walk(start: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:

@@ -203,7 +203,7 @@ def asked(name: str, engine: Engine) -> torch.Tensor:
     graph = Adjacency.from_edges(*ends, num_nodes=NODES, directed=False, **given)
     groups = THREE if query.needs_groups else None
     plan, key = ReleasePlan(unit, (query,), delta=1e-3), ReleaseKey.from_seed(5, "engines")
-    return Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine).ask(data)
+    return Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine).ask(data)
 
 
 @pytest.mark.parametrize("name", ASKED)

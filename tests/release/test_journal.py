@@ -31,7 +31,7 @@ def keys(tmp_path: Path) -> Path:
 def opened(run: Path, keys: Path, hops: int = 1, **more: object) -> Release:
     budget = more.pop("budget", None) or MemoryLedger()
     journal = FolderJournal(run, KeyStore(keys))
-    return Release(plan_of(hops), path(), budget=budget, journal=journal, **more)  # type: ignore[arg-type]
+    return Release.open(plan_of(hops), path(), budget=budget, journal=journal, **more)  # type: ignore[arg-type]
 
 
 def test_the_master_key_is_private_and_outside_the_run(run: Path, keys: Path) -> None:
@@ -51,13 +51,13 @@ def test_keys_live_in_the_users_state_directory_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    Release(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run))
+    Release.open(plan_of(), path(), budget=MemoryLedger(), journal=FolderJournal(run))
     assert len(list((tmp_path / "state" / "graphveil" / "keys").iterdir())) == 1
 
 
 def test_the_descriptor_is_on_disk_before_the_first_draw(run: Path, keys: Path) -> None:
     with pytest.raises(Killed):
-        Release(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).ask(
+        Release.open(plan_of(), path(), budget=MemoryLedger(), journal=DiesOnStore(run, KeyStore(keys))).ask(
             NeighborSumData(ROWS)
         )
     record = json.loads((run / "release.json").read_text())
@@ -192,14 +192,14 @@ def test_a_hostile_release_id_reaches_no_file(run: Path, keys: Path, release_id:
 
 def test_a_journal_in_memory_serves_one_release() -> None:
     journal = MemoryJournal()
-    Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
+    Release.open(plan_of(2), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
     with pytest.raises(ReleaseError, match="another release"):
-        Release(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
+        Release.open(plan_of(2), path(), budget=MemoryLedger(), journal=journal)
 
 
 def test_a_journals_repr_shows_no_descriptor() -> None:
     journal = MemoryJournal()
-    Release(plan_of(), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
+    Release.open(plan_of(), path(), budget=MemoryLedger(), journal=journal).ask(NeighborSumData(ROWS))
     assert repr(journal) == "MemoryJournal()"
 
 

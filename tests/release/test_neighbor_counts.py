@@ -36,7 +36,7 @@ def counts(
 ) -> torch.Tensor:
     nodes = len(groups)
     graph = Adjacency.from_edges(*zip(*edges, strict=True), num_nodes=nodes, directed=False)
-    release = Release(unnoised(UndirectedEdge(), (query,)), graph, groups, budget=MemoryLedger())
+    release = Release.open(unnoised(UndirectedEdge(), (query,)), graph, groups, budget=MemoryLedger())
     return release.ask(NeighborCountData(classes))
 
 
@@ -82,7 +82,7 @@ def noisy(adjacency: Adjacency, engine: Any = None, seed: int = 1) -> torch.Tens
     nodes = adjacency.num_nodes
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
     key = ReleaseKey.from_seed(seed, "counts")
-    release = Release(
+    release = Release.open(
         plan, adjacency, torch.zeros(nodes, dtype=torch.int64), budget=MemoryLedger(), key=key, engine=engine
     )
     return release.ask(NeighborCountData(torch.zeros(nodes, dtype=torch.int64)))
@@ -118,7 +118,7 @@ def test_it_costs_pure_epsilon_under_edges_and_is_refused_under_records() -> Non
     assert 0.999 < plan.epsilon <= 1.0
     directed = Adjacency.from_edges([0], [1], num_nodes=2, directed=True)
     with pytest.raises(UnitError, match="stores directed"):
-        Release(plan, directed, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
+        Release.open(plan, directed, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
 
 
 WRONG = (torch.tensor([0, 3]), torch.tensor([0, -2]), torch.zeros(2), torch.zeros(3, dtype=torch.int64))
@@ -128,7 +128,7 @@ WRONG = (torch.tensor([0, 3]), torch.tensor([0, -2]), torch.zeros(2), torch.zero
 def test_classes_out_of_range_are_refused(classes: torch.Tensor) -> None:
     pair = Adjacency.from_edges([0], [1], num_nodes=2, directed=False)
     plan = ReleasePlan(UndirectedEdge(), (QUERY,), delta=1e-7)
-    release = Release(plan, pair, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
+    release = Release.open(plan, pair, torch.zeros(2, dtype=torch.int64), budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="whole numbers"):
         release.ask(NeighborCountData(classes))
 

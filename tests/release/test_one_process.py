@@ -65,7 +65,7 @@ def at_once(act: Callable[[], object]) -> tuple[list[object], list[Exception]]:
 
 def test_threads_are_answered_a_planned_query_once() -> None:
     for planned in (1, 1, 1, 2, 3):
-        release = Release(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
+        release = Release.open(plan_of(planned), edgeless(NODES), budget=MemoryLedger())
         answers, refusals = at_once(lambda: release.ask(NeighborSumData(ROWS)))  # noqa: B023
         assert (len(answers), len(refusals)) == (planned, THREADS - planned)
 
@@ -82,7 +82,7 @@ def test_threads_take_each_step_on_the_edges_once() -> None:
 
     start, nodes = torch.zeros(ATTENTION.parameters), torch.arange(NODES)
     data = EdgeAttentionData(ROWS, torch.zeros(NODES, dtype=torch.int64), nodes, start, descend)
-    Release(plan, edgeless(NODES), budget=MemoryLedger()).ask(data)
+    Release.open(plan, edgeless(NODES), budget=MemoryLedger()).ask(data)
     assert len(taken) == ATTENTION.steps
     assert len({tuple(step.tolist()) for step in taken}) == ATTENTION.steps
 
@@ -128,7 +128,7 @@ def in_a_fork(act: Callable[[], object]) -> str:
 
 @forks
 def test_a_forked_copy_of_a_release_is_refused() -> None:
-    release = Release(plan_of(), edgeless(NODES), budget=MemoryLedger())
+    release = Release.open(plan_of(), edgeless(NODES), budget=MemoryLedger())
     assert "opened in another process" in in_a_fork(lambda: release.ask(NeighborSumData(ROWS)))
     assert release.ask(NeighborSumData(ROWS)).shape == (NODES, 2)
     assert "opened in another process" in in_a_fork(release.close)
@@ -137,7 +137,7 @@ def test_a_forked_copy_of_a_release_is_refused() -> None:
 @forks
 def test_forked_copies_of_training_noise_are_refused() -> None:
     plan = ReleasePlan(NodeOwner(), (STEPS,), delta=1e-5)
-    noise = Release(plan, edgeless(NODES), budget=MemoryLedger()).ask(DPSGDData(ROWS))
+    noise = Release.open(plan, edgeless(NODES), budget=MemoryLedger()).ask(DPSGDData(ROWS))
     noise.noise(0)
     assert "opened in another process" in in_a_fork(lambda: noise.noise(0))
     assert "opened in another process" in in_a_fork(lambda: noise.batch(0, NODES))

@@ -16,12 +16,12 @@ YES, NO = torch.tensor([True, True, False, False]), torch.tensor([False, False, 
 
 def opened(query: OutcomeCountQuery, seed: int | None = None) -> Release:
     key = None if seed is None else ReleaseKey.from_seed(seed, "counts")
-    return Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, budget=MemoryLedger(), key=key)
+    return Release.open(ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, budget=MemoryLedger(), key=key)
 
 
 def test_who_is_neither_is_not_counted_and_who_is_both_neither() -> None:
     plan = unnoised(NodeOwner(), (OutcomeCountQuery(sigma=2.0),) * 2)
-    release = Release(plan, EMPTY, budget=MemoryLedger())
+    release = Release.open(plan, EMPTY, budget=MemoryLedger())
     counts = release.ask(OutcomeCountData(YES, NO))
     assert (counts.dtype, counts.tolist()) == (torch.float64, [2, 1])
     assert release.ask(OutcomeCountData(YES, YES)).tolist() == [0, 0]

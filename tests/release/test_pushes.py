@@ -54,7 +54,7 @@ def pushed(
     """Return the rows of one push without noise."""
     query = PushQuery(dim=vectors.shape[1], sigma=1.0, **fields)  # type: ignore[arg-type]
     plan = unnoised(NodeOwner(), (query,))
-    return Release(plan, graph, groups, budget=MemoryLedger()).ask(PushData(vectors, chosen)).double()
+    return Release.open(plan, graph, groups, budget=MemoryLedger()).ask(PushData(vectors, chosen)).double()
 
 
 def oracle(
@@ -119,7 +119,7 @@ def test_rows_of_level_zero_are_plain_zeros_and_take_no_share_of_a_list() -> Non
     query = PushQuery(dim=1, sigma=5.0, levels=(0, 16))
     plan = ReleasePlan(NodeOwner(), (query,), delta=1e-5)
     levels = torch.tensor([0, 0, 1, 0])
-    answer = Release(plan, graph, budget=MemoryLedger()).ask(PushData(-torch.ones(4, 1), levels))
+    answer = Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(-torch.ones(4, 1), levels))
     assert bool((answer[[0, 1, 3]].view(torch.int32) == 0).all())  # not a negative zero either
     assert bool(answer[2] != 0)
     rows = pushed(graph, torch.ones(4, 1), levels, levels=(0, 16))
@@ -155,7 +155,9 @@ def test_noise_is_sigma_in_every_released_row() -> None:
     levels, nodes = (0, 1, 16, 200), 30_000
     query = PushQuery(dim=3, sigma=3.0, levels=levels)
     graph = Adjacency.from_edges([], [], num_nodes=nodes, directed=True)
-    release = Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY)
+    release = Release.open(
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), key=KEY
+    )
     chosen = torch.arange(nodes) % 4
     noise = release.ask(PushData(torch.zeros(nodes, 3), chosen)).double().numpy()
     assert not noise[chosen.numpy() == 0].any()
@@ -171,7 +173,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
     sums = pushed(graph, vectors).numpy()
     listed = pushes.own_sums(PrivateEdges(graph), np.array([16]))
     table = pushes.push_table(vectors, None, listed, query).numpy().copy()
-    release = Release(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
+    release = Release.open(ReleasePlan(NodeOwner(), (query, query), delta=1e-5), graph, budget=MemoryLedger())
     answer = release.ask(PushData(vectors)).double().numpy()
     secrets = [
         sums,
@@ -189,7 +191,7 @@ def test_no_object_in_memory_holds_a_degree_a_contribution_or_a_sum() -> None:
         for secret in secrets:
             assert array.shape != secret.shape or not np.allclose(array, secret, rtol=0.01)
     with pytest.raises(MemoryError):
-        broken = Release(
+        broken = Release.open(
             ReleasePlan(NodeOwner(), (query,), delta=1e-5), graph, budget=MemoryLedger(), engine=Broken()
         )
         broken.ask(PushData(vectors))
@@ -295,7 +297,7 @@ def test_a_field_outside_its_range_is_refused(fields: dict[str, object]) -> None
 def test_levels_that_fit_no_row_are_refused_and_may_be_corrected(levels: Tensor | None) -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0, levels=(0, 16)),), delta=1e-5)
-    release = Release(plan, graph, budget=MemoryLedger())
+    release = Release.open(plan, graph, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="from 0 to 1"):
         release.ask(PushData(torch.ones(3, 1), levels))
     assert release.ask(PushData(torch.ones(3, 1), torch.tensor([1, 1, 1]))).shape == (3, 1)
@@ -305,9 +307,9 @@ def test_a_push_and_a_hop_are_asked_for_by_name() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 2], num_nodes=3, directed=True)
     plan = ReleasePlan(NodeOwner(), (PushQuery(dim=1, sigma=1.0),), delta=1e-5)
     with pytest.raises(ReleaseError, match="ask it with PushData"):
-        Release(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(torch.ones(3, 1)))
+        Release.open(plan, graph, budget=MemoryLedger()).ask(NeighborSumData(torch.ones(3, 1)))
     with pytest.raises(ReleaseError, match=r"shape \(3, 1\)"):
-        Release(plan, graph, budget=MemoryLedger()).ask(PushData(torch.ones(3, 2)))
+        Release.open(plan, graph, budget=MemoryLedger()).ask(PushData(torch.ones(3, 2)))
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -319,9 +321,9 @@ def test_a_broken_promise_is_refused_before_it_is_booked_and_without_a_figure(di
             budget = MemoryLedger()
             plan = ReleasePlan(NodePromise(max_degree=most), hops(1.0, 1, 2), delta=1e-3)
             if kept:
-                Release(plan, graph, budget=budget)
+                Release.open(plan, graph, budget=budget)
                 continue
             with pytest.raises(UnitError, match="promise") as caught:
-                Release(plan, graph, budget=budget)
+                Release.open(plan, graph, budget=budget)
             assert not budget.entries
             assert not any(letter.isdigit() for letter in str(caught.value))

@@ -56,7 +56,7 @@ def _asked(name: str, graph: Adjacency, engine: object) -> torch.Tensor:
     unit, query, data = ASKED[name]
     plan, groups = ReleasePlan(unit, (query,), delta=1e-3), THREE if query.needs_groups else None
     key = ReleaseKey.from_seed(5, "engines")
-    release = Release(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
+    release = Release.open(plan, graph, groups, budget=MemoryLedger(), key=key, engine=engine)  # type: ignore[arg-type]
     return release.ask(data)
 
 
@@ -87,7 +87,7 @@ def test_a_block_that_nobody_survives_is_refused_and_stays_booked(
     ledger = MemoryLedger()
     engine = on_ray.DeadlyRay(**TWO, block_rows=5, losses=0)
     plan = ReleasePlan(unit, (query,), delta=1e-3)
-    release = Release(plan, drawn().adjacency, THREE, budget=ledger, engine=engine)
+    release = Release.open(plan, drawn().adjacency, THREE, budget=ledger, engine=engine)
     with pytest.raises(ReleaseError, match="stays charged"):
         release.ask(data)
     assert len(ledger.entries) == 1

@@ -94,7 +94,7 @@ def released(engine: Engine, edges: Adjacency, dim: int = DIM) -> torch.Tensor:
     vectors = rows / rows.norm(dim=1, keepdim=True).clamp(min=1) * 0.999
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, dim), delta=1e-5)
     key = ReleaseKey.from_seed(5, "nodes")
-    release = Release(plan, edges, budget=MemoryLedger(), key=key, engine=engine)
+    release = Release.open(plan, edges, budget=MemoryLedger(), key=key, engine=engine)
     return release.ask(NeighborSumData(vectors))
 
 

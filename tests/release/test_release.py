@@ -39,7 +39,7 @@ GROUPS = torch.tensor([0, 1, 2, 2, 0])  # path: Tr - V - T - T - Tr
 
 
 def opened(plan: ReleasePlan, graph: Adjacency | None = None, **more: Any) -> Release:
-    return Release(plan, graph or path(), more.pop("groups", None), budget=MemoryLedger(), **more)
+    return Release.open(plan, graph or path(), more.pop("groups", None), budget=MemoryLedger(), **more)
 
 
 # -- what is summed ----------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_labels_outside_the_labelled_groups_are_not_read() -> None:
 def test_a_node_without_a_group_would_go_without_noise_and_is_refused(groups: Tensor | None) -> None:
     budget = MemoryLedger()
     with pytest.raises(ConfigError, match="groups"):
-        Release(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
+        Release.open(ReleasePlan(UndirectedEdge(), (STEERED,), delta=1e-3), path(), groups, budget=budget)
     assert not budget.entries
 
 
@@ -184,7 +184,7 @@ def test_friendships_stored_as_directed_edges_are_not_counted() -> None:
     graph = Adjacency.from_edges([0, 1], [1, 0], num_nodes=5, directed=True)
     budget = MemoryLedger()
     with pytest.raises(UnitError, match="directed=False"):
-        Release(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), graph, GROUPS, budget=budget)
+        Release.open(ReleasePlan(UndirectedEdge(), (COUNTS,), delta=1e-3), graph, GROUPS, budget=budget)
     assert not budget.entries
 
 

@@ -27,9 +27,9 @@ def test_a_key_brought_twice_cannot_open_a_second_release_for_free() -> None:
     budget, key = MemoryLedger(), ReleaseKey.fresh()
     cheap = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5)
     dear = ReleasePlan(UndirectedEdge(), hops(5.0, 1, 2), delta=1e-5)
-    Release(cheap, PATH, budget=budget, key=key)
+    Release.open(cheap, PATH, budget=budget, key=key)
     with pytest.raises(BudgetError, match="already recorded"):
-        Release(dear, PATH, budget=budget, key=key)
+        Release.open(dear, PATH, budget=budget, key=key)
     assert len(budget.entries) == 1
 
 
@@ -38,9 +38,9 @@ def test_a_key_serves_one_release_also_where_equal_bookings_cost_once(tmp_path: 
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.init("friends", "undirected-edge")
     book = ledger.data_set("friends")
-    Release(plan, PATH, budget=book, key=key)
+    Release.open(plan, PATH, budget=book, key=key)
     with pytest.raises(BudgetError, match="a key serves one release"):
-        Release(plan, PATH, budget=book, key=key)
+        Release.open(plan, PATH, budget=book, key=key)
     ledger.close()
 
 
@@ -48,7 +48,7 @@ def test_what_a_closed_release_has_answered_is_not_given_back(tmp_path: Path) ->
     plan, keys = ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), KeyStore(tmp_path / "keys")
 
     def opened(budget: MemoryLedger) -> Release:
-        return Release(plan, PATH, budget=budget, journal=FolderJournal(tmp_path / "run", keys))
+        return Release.open(plan, PATH, budget=budget, journal=FolderJournal(tmp_path / "run", keys))
 
     first = opened(MemoryLedger())
     answer = first.ask(NeighborSumData(torch.eye(3, 2)))
@@ -68,9 +68,9 @@ def test_a_slack_that_is_no_share_is_refused(slack: float) -> None:
 
 def test_a_release_is_booked_for_its_unit_and_does_not_add_up_with_another_ones() -> None:
     budget = MemoryLedger(epsilon=10.0, delta=1e-5)
-    Release(ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), PATH, budget=budget)
+    Release.open(ReleasePlan(UndirectedEdge(), hops(0.1, 1, 2), delta=1e-5), PATH, budget=budget)
     assert [entry.unit for entry in budget.entries] == [UndirectedEdge()]
     promise = NodePromise(2)
     records = ReleasePlan(promise, hops(0.1, 1, 2, promise), delta=1e-5)
     with pytest.raises(BudgetError, match="different units"):
-        Release(records, PATH, budget=budget)
+        Release.open(records, PATH, budget=budget)

@@ -29,7 +29,7 @@ def test_a_second_tier_has_noise_of_its_own(seed: int) -> None:
     adjacency = Adjacency.from_edges(range(5), range(5, 10), num_nodes=NODES, directed=False)
     plan = ReleasePlan(UndirectedEdge(), (TopSlotsQuery(EPSILON),), delta=0.0)
     key = ReleaseKey.from_seed(seed, "tiers")
-    release = Release(plan, adjacency, budget=MemoryLedger(), key=key)
+    release = Release.open(plan, adjacency, budget=MemoryLedger(), key=key)
     found = release.ask(TopSlotsData(DOMAIN, WANTED))
     assert len(found) == WANTED and bool((torch.diff(found) > 0).all())
     assert int(found.min()) >= 0 and int(found.max()) < DOMAIN.size

@@ -50,7 +50,7 @@ DATA = torch.arange(12.0).reshape(4, 3)
 
 def opened(*queries: Query, groups: torch.Tensor | None = None, **more: object) -> Release:
     plan = ReleasePlan(NodeOwner(), queries, delta=1e-5)
-    return Release(plan, EMPTY, groups, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
+    return Release.open(plan, EMPTY, groups, budget=MemoryLedger(), **more)  # type: ignore[arg-type]
 
 
 # -- the price ---------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
 def test_a_tally_counts_each_candidates_hits() -> None:
     correct = torch.tensor([[True, False], [True, True], [True, False]])
     plan = unnoised(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0),))
-    counts = Release(plan, EMPTY, budget=MemoryLedger()).ask(AccuracyCountData(correct))
+    counts = Release.open(plan, EMPTY, budget=MemoryLedger()).ask(AccuracyCountData(correct))
     assert counts.dtype == torch.float64
     assert counts.tolist() == [3.0, 1.0]
 
@@ -221,7 +221,9 @@ def test_groups_must_fit_those_that_pay() -> None:
     with pytest.raises(ConfigError, match="groups"):
         opened(query)
     entry = MemoryLedger()
-    Release(ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, torch.tensor([0, 1, 1, 0]), budget=entry)
+    Release.open(
+        ReleasePlan(NodeOwner(), (query,), delta=1e-5), EMPTY, torch.tensor([0, 1, 1, 0]), budget=entry
+    )
     (part,) = entry.entries[0].event.events  # type: ignore[union-attr]
     assert part.partition.startswith("records/")  # which nodes form the groups is part of the name
 
@@ -276,7 +278,7 @@ def test_a_resume_under_another_unit_is_refused(tmp_path: Path, unit: Unit) -> N
     opened(SAMPLED, journal=FolderJournal(run, keys))
     with pytest.raises(ReleaseError, match="same noise for different data"):
         plan = ReleasePlan(unit, (SAMPLED,), delta=1e-5)
-        Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+        Release.open(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
 
 
 def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
@@ -285,10 +287,10 @@ def test_a_resume_under_another_promise_is_refused(tmp_path: Path) -> None:
     for degree, refused in ((4, False), (5, True)):
         plan = ReleasePlan(NodePromise(max_degree=degree), hop, delta=1e-3)
         if not refused:
-            Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+            Release.open(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
             continue
         with pytest.raises(ReleaseError, match="same noise for different data"):
-            Release(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
+            Release.open(plan, EMPTY, budget=MemoryLedger(), journal=FolderJournal(run, keys))
 
 
 def test_reproducible_steps_come_from_the_seed() -> None:

@@ -272,7 +272,7 @@ def test_a_release_has_the_same_bytes_either_way(weight: Similarity, monkeypatch
 
     def asked() -> Tensor:
         key = ReleaseKey.from_seed(0, "fused")
-        return Release(plan, adjacency, budget=MemoryLedger(), key=key).ask(NeighborSumData(rows, keys))
+        return Release.open(plan, adjacency, budget=MemoryLedger(), key=key).ask(NeighborSumData(rows, keys))
 
     fast = asked()
     monkeypatch.setattr(private_sums, "fused_sum", lambda table, pairs: None)

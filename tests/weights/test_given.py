@@ -81,7 +81,7 @@ def test_rows_are_weighted_sums_and_noise(unit: Unit) -> None:
     adjacency = edges(matrix, directed)
     vectors = torch.eye(NODES, DIM, dtype=torch.float64)
     plan = ReleasePlan(unit, hops(50.0, 1, DIM, unit, GivenWeight()), delta=1e-5)
-    rows = Release(plan, adjacency, budget=MemoryLedger()).ask(NeighborSumData(vectors))
+    rows = Release.open(plan, adjacency, budget=MemoryLedger()).ask(NeighborSumData(vectors))
     assert rows[1].tolist() == pytest.approx([1.0, 0.0, 0.5], abs=0.3)
     assert rows[1].tolist() == pytest.approx(exact(adjacency, vectors, unit)[1].tolist(), abs=0.3)
 
@@ -93,9 +93,9 @@ def test_weights_are_read_or_refused_before_anything_is_booked() -> None:
     counts = ReleasePlan(unit, (EdgeCountQuery("split", (True, False), 2, (9.0,)),), delta=1e-5)
     for plan in (plain, counts):
         with pytest.raises(ConfigError, match="this release would not read"):
-            Release(plan, adjacency, torch.zeros(NODES, dtype=torch.int64), budget=budget)
+            Release.open(plan, adjacency, torch.zeros(NODES, dtype=torch.int64), budget=budget)
     with pytest.raises(ConfigError, match="the graph's edges have none"):
-        Release(given, adjacency.without_weights(), budget=budget)
+        Release.open(given, adjacency.without_weights(), budget=budget)
     assert budget.entries == ()
     with pytest.raises(NotYetError, match="node-owner"):
         given.queries[0].event(NodeOwner())
@@ -105,6 +105,6 @@ def test_a_weight_and_its_bound_fix_the_noise() -> None:
     unit = UndirectedEdge()
     plan = ReleasePlan(unit, hops(0.5, 1, DIM, unit, GivenWeight()), delta=1e-5)
     one, two = (edges(np.triu(np.full((NODES, NODES), w), 1), False) for w in (1.0, 1.0001))
-    left, right = (Release(plan, a, budget=MemoryLedger()) for a in (one, two))
+    left, right = (Release.open(plan, a, budget=MemoryLedger()) for a in (one, two))
     assert left._promise == right._promise
     assert left._promise["max_weight"] == canonical(MOST.hex())

@@ -197,7 +197,7 @@ def test_a_users_weight_is_shown_nothing_that_depends_on_the_edges(edges: int) -
     source, target = rng.integers(40, size=(2, edges))
     graph = Adjacency.from_edges(source, target, num_nodes=40, directed=False)
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 2, 3, None, weight), delta=1e-5)
-    release = Release(plan, graph, budget=MemoryLedger())
+    release = Release.open(plan, graph, budget=MemoryLedger())
     for _ in plan.queries:
         release.ask(NeighborSumData(torch.zeros(40, 3), torch.ones(40, 3)))
     assert weight.seen == [(4097,), (40, 3), (40, 3), (40, 3), (40, 3)]
@@ -349,7 +349,7 @@ def ask(weight: Similarity, keys: object, sources: list[int] | None = None) -> T
     ends = [0] if sources is None else sources
     pair = Adjacency.from_edges(ends, [1 - end for end in ends], num_nodes=2, directed=False)
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 3, None, weight), delta=1e-5)
-    return Release(plan, pair, budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(2, 3), keys))
+    return Release.open(plan, pair, budget=MemoryLedger()).ask(NeighborSumData(torch.zeros(2, 3), keys))
 
 
 def test_keys_default_to_the_vectors() -> None:
@@ -376,7 +376,7 @@ def test_keys_that_do_not_fit_are_refused(weight: Similarity, keys: object, erro
 
 def test_a_hop_without_a_similarity_takes_no_keys() -> None:
     plan = ReleasePlan(UndirectedEdge(), hops(1.0, 1, 3), delta=1e-5)
-    release = Release(plan, COMPLETE, budget=MemoryLedger())
+    release = Release.open(plan, COMPLETE, budget=MemoryLedger())
     with pytest.raises(ReleaseError, match="no similarity"):
         release.ask(NeighborSumData(torch.zeros(NODES, 3), torch.zeros(NODES, 3)))
 

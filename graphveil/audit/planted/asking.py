@@ -103,7 +103,7 @@ class Asking:
 def _asked(
     plan: ReleasePlan, edges: Adjacency, groups: Tensor | None, data: Any, key: ReleaseKey | None
 ) -> Floats:
-    answer = Release(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit").ask(data)
+    answer = Release.open(plan, edges, groups, budget=MemoryLedger(), key=key, label="audit").ask(data)
     return np.asarray(answer.to(dtype=torch.float64).numpy())
 
 

@@ -178,7 +178,7 @@ class _Replay:
         self._sampler.drawn.clear()
         first = worlds[0]
         edges = adjacency(first.graph, first.public, weighted=self._weighted)
-        release = Release(self._plan, edges, first.groups, budget=MemoryLedger(), label="audit")
+        release = Release.open(self._plan, edges, first.groups, budget=MemoryLedger(), label="audit")
         return _Told([release.ask(one).double().numpy() for one in data], self._sampler.drawn.copy())
 
     def _judge(self, pair: "_Pair") -> None:
