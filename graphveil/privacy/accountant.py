@@ -584,7 +584,8 @@ def _widened(interval: float, total: Total) -> float:
     longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
     while interval < CERTIFY_INTERVAL and longest > interval * _MOST_POINTS:
         interval *= 2
-    while interval >= CERTIFY_INTERVAL and longest > interval * _MOST_WIDE_POINTS:
+    widest = max((loss.width(part) for part in total.rest if isinstance(part, PoissonGaussian)), default=0.0)
+    while interval >= CERTIFY_INTERVAL and widest > interval * _MOST_WIDE_POINTS:
         interval *= 2
     return interval
 
