@@ -316,7 +316,7 @@ def _epsilon_at(masses: Any, delta: float) -> float:
         revealed = np.flatnonzero((upper[1:] >= delta) & (lower[1:] == 0))
         if len(revealed):
             return max(0.0, float(losses[revealed[0]]))
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             reached = np.log((upper[:-1] - delta) / lower[:-1]) >= losses - 1e-9
         for i in np.flatnonzero(reached & (lower[:-1] > 0)).tolist():
             above, weighed = float(upper[i]), float(lower[i])

@@ -114,6 +114,7 @@ def test_the_divergence_of_a_step_with_several_roots(
         PoissonGaussian(1.0, 0.01, 1000),
         PoissonGaussian(0.15, 0.0016, 10),
         PoissonGaussian(0.06, 0.5, 1),
+        PoissonGaussian(0.35353603920224563, 0.0128, 1000),  # losses of up to 3,000: e^-loss underflows
         PoissonGaussian(0.5, 0.2, 3, "replace"),
         PoissonGaussian(200.0, 0.0016, 100),
         PoissonRoots(40.0, 0.1, 30, 3),
