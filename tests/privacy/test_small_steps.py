@@ -7,6 +7,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from graphveil.privacy import PoissonGaussian, PureDP, compose, privacy_curve
 from graphveil.privacy.accountant import PldCurve
@@ -131,3 +133,9 @@ def test_an_epsilon_is_that_of_dp_accounting_to_the_last_bit(event: Event, inter
     for delta in (1e-13, 1e-9, 1e-5, 1e-3, 0.5):
         left = delta - curve.doubt
         assert left <= 0 or curve.epsilon(delta) == curve.pld.get_epsilon_for_delta(left)
+
+
+def test_losses_whose_weight_nearly_underflows_are_summed_without_a_warning() -> None:
+    masses = np.array([0.5, *[0.0] * 60, 0.5 - 1e-5, *[0.0] * 12, 1e-5])
+    pld = PrivacyLossDistribution(DensePLDPmf(10.0, -1, masses, 0.0, True))  # losses of -10, 600 and 730
+    assert PldCurve(pld).epsilon(0.1) == pld.get_epsilon_for_delta(0.1) == pytest.approx(600, abs=1)
