@@ -13,7 +13,7 @@ from graphveil.mechanisms.local.gaussian import AnalyticGaussian
 from graphveil.models.spectral import Spectral
 from graphveil.perturb.edge_rr import EdgeRR
 from graphveil.privacy import MemoryLedger, UndirectedEdge, check_delta
-from graphveil.release import calibrate_plan
+from graphveil.release import ReleasePlan, calibrate_plan
 from graphveil.release.plan import hops
 
 TAKERS: dict[str, Callable[[float], object]] = {
@@ -24,6 +24,14 @@ TAKERS: dict[str, Callable[[float], object]] = {
     "unit": lambda delta: check_delta(UndirectedEdge(), delta, 10),
     "ledger in memory": lambda delta: MemoryLedger(epsilon=1.0, delta=delta),
     "ledger limit": lambda delta: limit_of(1.0, delta),
+    "estimator": lambda delta: gv.ClassCode(unit="undirected-edge", epsilon=1.0, delta=delta),
+    "paper mode": lambda delta: gv.GAP(unit="directed-edge", epsilon=1.0, delta=delta, mode="paper"),
+    "release plan": lambda delta: ReleasePlan(UndirectedEdge(), hops(0.1, 1, 4), delta=delta),
+    "random walk": lambda delta: EdgeRR(epsilon=1.0, delta=delta, structure="lazy_audited"),
+    "local Gaussian": lambda delta: AnalyticGaussian(epsilon=1.0, dim=4, delta=delta),
+    "local features": lambda delta: gv.LPGNN(
+        unit="node-features", eps_x=1.0, eps_y=1.0, features="agm", delta=delta
+    ),
 }
 
 
@@ -35,7 +43,7 @@ def test_a_delta_without_a_proof_is_rejected(name: str, delta: float) -> None:
 
 
 @pytest.mark.parametrize("name", TAKERS)
-@pytest.mark.parametrize("delta", [1e-12, 1e-7, 1e-3])
+@pytest.mark.parametrize("delta", [1e-15, 1e-12, 1e-7, 1e-3])
 def test_a_delta_with_a_proof_is_taken(name: str, delta: float) -> None:
     TAKERS[name](delta)
 

@@ -316,7 +316,7 @@ def _epsilon_at(masses: Any, delta: float) -> float:
         revealed = np.flatnonzero((upper[1:] >= delta) & (lower[1:] == 0))
         if len(revealed):
             return max(0.0, float(losses[revealed[0]]))
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             reached = np.log((upper[:-1] - delta) / lower[:-1]) >= losses - 1e-9
         for i in np.flatnonzero(reached & (lower[:-1] > 0)).tolist():
             above, weighed = float(upper[i]), float(lower[i])
@@ -584,7 +584,8 @@ def _widened(interval: float, total: Total) -> float:
     longest = max((_module_of(part).width(part) for part in _sampled(total)), default=0.0)
     while interval < CERTIFY_INTERVAL and longest > interval * _MOST_POINTS:
         interval *= 2
-    while interval >= CERTIFY_INTERVAL and longest > interval * _MOST_WIDE_POINTS:
+    widest = max((loss.width(part) for part in total.rest if isinstance(part, PoissonGaussian)), default=0.0)
+    while interval >= CERTIFY_INTERVAL and widest > interval * _MOST_WIDE_POINTS:
         interval *= 2
     return interval
 

@@ -122,7 +122,8 @@ def test_all_private_is_a_case_of_its_own() -> None:
         ({"structure": "best"}, "structure"),
         ({"tree_share": 1.0}, "tree_share"),
         ({"rounds": 0}, "rounds"),
-        ({"delta": 0.0}, "delta"),
+        ({"delta": 0.0, "structure": "lazy_audited"}, "delta"),
+        ({"delta": 0.01}, "delta"),
     ],
 )
 def test_fields_are_checked(wrong: dict[str, object], match: str) -> None:

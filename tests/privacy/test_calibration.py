@@ -62,8 +62,12 @@ def test_an_explicit_delta_is_refused_only_where_it_could_publish_somebody() -> 
         check_delta(UndirectedEdge(), 1e-3, 1000)
 
 
-@pytest.mark.parametrize("delta", ["automatic", None, True, -1e-5, 0])
-def test_a_delta_that_is_no_number_above_zero_is_refused(delta: object) -> None:
+def test_a_delta_of_0_is_left_to_the_plan_which_knows_its_noise() -> None:
+    assert check_delta(UndirectedEdge(), 0, 1000) == 0.0
+
+
+@pytest.mark.parametrize("delta", ["automatic", None, True, -1e-5, float("nan")])
+def test_a_delta_that_is_no_number_from_0_is_refused(delta: object) -> None:
     with pytest.raises(ConfigError, match="delta="):
         check_delta(UndirectedEdge(), delta, 1000)  # type: ignore[arg-type]
 

@@ -7,6 +7,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.pld.pld_pmf import DensePLDPmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from graphveil.privacy import PoissonGaussian, PureDP, compose, privacy_curve
 from graphveil.privacy.accountant import PldCurve
@@ -114,6 +116,7 @@ def test_the_divergence_of_a_step_with_several_roots(
         PoissonGaussian(1.0, 0.01, 1000),
         PoissonGaussian(0.15, 0.0016, 10),
         PoissonGaussian(0.06, 0.5, 1),
+        PoissonGaussian(0.35353603920224563, 0.0128, 1000),  # losses of up to 3,000: e^-loss underflows
         PoissonGaussian(0.5, 0.2, 3, "replace"),
         PoissonGaussian(200.0, 0.0016, 100),
         PoissonRoots(40.0, 0.1, 30, 3),
@@ -130,3 +133,9 @@ def test_an_epsilon_is_that_of_dp_accounting_to_the_last_bit(event: Event, inter
     for delta in (1e-13, 1e-9, 1e-5, 1e-3, 0.5):
         left = delta - curve.doubt
         assert left <= 0 or curve.epsilon(delta) == curve.pld.get_epsilon_for_delta(left)
+
+
+def test_losses_whose_weight_nearly_underflows_are_summed_without_a_warning() -> None:
+    masses = np.array([0.5, *[0.0] * 60, 0.5 - 1e-5, *[0.0] * 12, 1e-5])
+    pld = PrivacyLossDistribution(DensePLDPmf(10.0, -1, masses, 0.0, True))  # losses of -10, 600 and 730
+    assert PldCurve(pld).epsilon(0.1) == pld.get_epsilon_for_delta(0.1) == pytest.approx(600, abs=1)

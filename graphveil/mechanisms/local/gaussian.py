@@ -88,7 +88,10 @@ class AnalyticGaussian(FeatureMechanism):
 
     @cached_property
     def _wanted(self) -> float:
-        return analytic_sigma(self.epsilon, self.delta / 1.001, math.sqrt(self.dim))
+        # Not analytic_sigma, which would reject the smallest delta once its thousandth is set aside.
+        return (
+            0.0 if math.isinf(self.epsilon) else math.sqrt(self.dim) / mu_of(self.epsilon, self.delta / 1.001)
+        )
 
     @cached_property
     def _steps(self) -> int:
