@@ -23,41 +23,69 @@ def serve(
     ],
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", help="File of API keys; units of records need it.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--keys",
+            help="File of API keys. Required for node-level privacy units and for --allow-releases.",
+            rich_help_panel=_SERVER,
+        ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Address.", rich_help_panel=_SERVER)] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on.", rich_help_panel=_SERVER)
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.", rich_help_panel=_SERVER)
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 selects a free one.",
+            rich_help_panel=_SERVER,
+        ),
     ] = 8000,
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="Bytes of a question.", rich_help_panel=_SERVER)
+        int,
+        typer.Option(
+            "--max-body", min=1, help="Maximum size of a request body, in bytes.", rich_help_panel=_SERVER
+        ),
     ] = 1 << 20,
     max_under_way: Annotated[
         int,
         typer.Option(
-            "--max-under-way", min=1, help="Questions at a time, in each worker.", rich_help_panel=_SERVER
+            "--max-under-way",
+            min=1,
+            help="Maximum number of requests under way in each worker.",
+            rich_help_panel=_SERVER,
         ),
     ] = 64,
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", help="Questions a second and key.  [default: no bound]", rich_help_panel=_SERVER
+            "--rate",
+            help="Maximum number of requests per second and key.  [default: no limit]",
+            rich_help_panel=_SERVER,
         ),
     ] = None,
     burst: Annotated[
         int,
-        typer.Option("--burst", min=1, help="How many of them may come at once.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--burst",
+            min=1,
+            help="Number of requests that may arrive at once under --rate.",
+            rich_help_panel=_SERVER,
+        ),
     ] = 50,
     workers: Annotated[
         int,
-        typer.Option("--workers", min=1, max=256, help="Processes that answer.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--workers", min=1, max=256, help="Number of worker processes.", rich_help_panel=_SERVER
+        ),
     ] = 1,
     allow_releases: Annotated[
         str | None,
         typer.Option(
             "--allow-releases",
             metavar="EPSILON",
-            help="Release predictions of new records, for so much epsilon in all. Needs --ledger.",
+            help="Total epsilon for predictions of new records. Requires --keys and --ledger.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
@@ -103,11 +131,12 @@ def keys(
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            "--subject", help="An id whose row the key may read, under units of records; repeatable."
+            "--subject", help="Id whose row the key can read, under node-level privacy units; repeatable."
         ),
     ] = None,
     releases: Annotated[
-        bool, typer.Option("--releases", help="The key may ask for fresh releases, which spend a budget.")
+        bool,
+        typer.Option("--releases", help="Allow the key to make new releases, which spend privacy budget."),
     ] = False,
     json: options.Json = False,
 ) -> None:
