@@ -9,6 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from command import Invoke
 from fastapi.testclient import TestClient
@@ -532,3 +534,69 @@ def test_another_caller_pays_for_the_same_graph_however_it_is_written(
     for count in (2, 2):
         assert other.post("/v1/predict", json=guess(records, edges)).status_code == 200
         assert len(attacked.ledger) == count
+
+
+def with_names(folder: Path) -> None:
+    """Train on tables whose columns have names: two numbers, one category and one truth value."""
+    rng = np.random.default_rng(0)
+    count = 60
+    nodes = pd.DataFrame(
+        {
+            "id": [f"u{number}" for number in range(count)],
+            "age": rng.integers(18, 80, count),
+            "income": rng.normal(50.0, 10.0, count),
+            "city": rng.choice(["Bonn", "Ulm"], count),
+            "active": rng.random(count) < 0.5,
+            "label": rng.choice(["a", "b"], count),
+        }
+    )
+    ends = rng.integers(0, count, (150, 2))
+    edges = pd.DataFrame(
+        {"source": [f"u{a}" for a, b in ends if a != b], "target": [f"u{b}" for a, b in ends if a != b]}
+    )
+    graph = gv.Graph.from_frames(
+        nodes, edges, id="id", label="label", source="source", target="target", categories=["city"]
+    )
+    graph = gv.split(graph, 0.5, 0.25, unit=UNIT)
+    model = gv.GAP(unit=UNIT, epsilon=1.0, delta=1e-7, seed=1, epochs=1, encoder_epochs=1).fit(graph)
+    model.save(folder / "release")
+
+
+NAMED = {"age": 41, "income": 52.5, "city": "Bonn", "active": True}
+
+
+def test_features_by_column_name_are_one_request_in_any_order(tmp_path: Path) -> None:
+    with_names(tmp_path / "run")
+    served = Served(tmp_path / "run", tmp_path)
+    other = {**NAMED, "age": 29, "city": "Ulm"}
+    first = served.ask(
+        PATH | {"records": [{"id": one, "x": x} for one, x in zip("cab", (NAMED, other, NAMED), strict=True)]}
+    )
+    assert first[0] == 200, first
+    turned = [dict(reversed(x.items())) for x in (NAMED, other, NAMED)]
+    assert (
+        served.ask(PATH | {"records": [{"id": one, "x": x} for one, x in zip("cab", turned, strict=True)]})
+        == first
+    )
+    assert len(served.ledger) == 1
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        {name: value for name, value in NAMED.items() if name != "age"},
+        {**NAMED, "size": 1},
+        {**{name: value for name, value in NAMED.items() if name != "age"}, "Age": 41},
+        {**NAMED, "age": "forty"},
+        {**NAMED, "active": "yes"},
+        {**NAMED, "income": [1.0, 2.0]},
+        {},
+    ],
+)
+def test_other_columns_are_rejected_without_a_charge(tmp_path: Path, x: dict[str, Any]) -> None:
+    with_names(tmp_path / "run")
+    served = Served(tmp_path / "run", tmp_path)
+    status, body = served.ask(PATH | {"records": [{"id": one, "x": x} for one in "cab"]})
+    assert status == 422
+    assert all(name in str(body) for name in NAMED)
+    assert len(served.ledger) == 0
