@@ -506,7 +506,7 @@ BAD_FLAGS = {
     "large delta": ([*PRIVATE[:4], "--delta", 0.02], "is outside the range of the proofs"),
     "delta of one": ([*PRIVATE[:4], "--delta", 1], "delta=1 must be far below 1, below 1/B for B protected"),
     "text delta": ([*PRIVATE[:4], "--delta", "tiny"], "must be a number or 'auto'"),
-    "zero delta": ([*PRIVATE[:4], "--delta", 0], "above 0"),
+    "zero delta": ([*PRIVATE[:4], "--delta", 0], "delta > 0"),
     "undirected graph, directed unit": (["--unit", "directed-edge", *PRIVATE[2:]], "1.448"),
     "directed graph, undirected unit": ([*PRIVATE, "--directed"], "directed-edge"),
     "unknown key": ([*PRIVATE, "--set", "hoops=2"], "did you mean 'hops'"),

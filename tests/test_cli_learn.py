@@ -84,7 +84,7 @@ def test_a_node_that_only_edges_name_has_not_answered(
     write(files.edges, [*read(files.edges), ["u3", "guest", ""], ["u7", "u3", ""]])
     answer = invoke("collect", "learn", *flags, *QUICK, "--json")
     assert (answer.json["nodes"], answer.json["accepted"]) == (NODES + 1, NODES - 2)
-    assert "3 of them have no message" in answer.err
+    assert "3 of them have no LDP report" in answer.err
     model = gv.load_model("model")
     assert model.ids_ is not None
     assert set(model.ids_[NODES - 2 :]) == {"u3", "u7", "guest"}
@@ -97,7 +97,7 @@ def test_messages_that_are_refused(invoke: Invoke, flags: list[object]) -> None:
     write(Path("m.csv"), rows)
     answer = invoke("collect", "learn", *flags, *QUICK, "--json")
     assert (answer.code, answer.json["error"]["kind"]) == (2, "MessageError")
-    assert "messages refused: 2, the first in row 5" in answer.json["error"]["message"]
+    assert "LDP reports refused: 2, the first in row 5" in answer.json["error"]["message"]
     assert not Path("model").exists()
     answer = invoke("collect", "learn", *flags, *QUICK, "--skip-bad", "--json")
     assert (answer.json["nodes"], answer.json["accepted"]) == (NODES, NODES - 2)

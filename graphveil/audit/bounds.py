@@ -41,7 +41,7 @@ class LowerBound:
         mu: the lower bound on mu that epsilon follows from, or None.
 
     >>> print(repeated_runs(90, 100, 10, 100))
-    epsilon >= 1.374 at delta = 0 with confidence 99 % (repeated runs; it could not exceed 2.911)
+    epsilon >= 1.374 at delta = 0 with confidence 99 % (repeated runs; maximum certifiable 2.911)
     """
 
     epsilon: float

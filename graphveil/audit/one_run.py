@@ -37,7 +37,7 @@ def one_run(
         ConfigError: counts that cannot be.
 
     >>> print(one_run(1000, 100, 100))
-    epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; it could not exceed 3.055)
+    epsilon >= 3.055 at delta = 0 with confidence 99 % (one run; maximum certifiable 3.055)
     """
     _check_guesses(canaries, guesses, correct)
     _check.within(0, 1, delta=delta)

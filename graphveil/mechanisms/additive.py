@@ -151,7 +151,7 @@ def choose_sampler(sigma: float, *, epsilon: float, delta: float, changed: int, 
         return rounded
     raise CalibrationError(
         f"the grid gives the largest contribution {steps} steps, and exact noise needs "
-        f"{DiscreteGaussian.min_steps}; use a finer grid"
+        f"{DiscreteGaussian.min_steps}; raise grid_bits of the queries"
     )
 
 

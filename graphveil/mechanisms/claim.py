@@ -3,9 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from graphveil import _check
 from graphveil.errors import ConfigError
-from graphveil.privacy.calibration import check_proved_delta, require_delta
 
 REAL_VALUED = "real-valued sampler"
 _EXPONENT = 1023  # bits of whole numbers that still are floats
@@ -57,13 +55,6 @@ def check_budget(**named: float) -> None:
             raise ConfigError(f"{name}={value!r} must be a number above 0 (inf adds no noise)")
         if value < LEAST:
             raise ConfigError(f"{name}={value!r} is below 2^-30, which leaves nothing to learn; collect less")
-
-
-def check_delta(delta: float) -> None:
-    """Require a delta above 0 for which the guarantee is proved."""
-    _check.non_negative(delta=delta)
-    require_delta(delta, "the Gaussian mechanism")
-    check_proved_delta(delta)
 
 
 def coth(x: float) -> float:

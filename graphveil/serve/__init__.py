@@ -5,6 +5,7 @@ release, and the same question has the same bytes. Needs the extra ``serve``.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from graphveil._memory import check_room
@@ -74,8 +75,9 @@ def serve(
     app = service.app() if app is None else app
     with bound(host, port) as line:
         on_bound()
-        announce(line, host, service.workers)
+        # The first line of the log comes once signals are handled: one that follows it ends the server with 0.
+        ready = partial(announce, line, host, service.workers)
         if service.workers > 1:
-            supervise(service, line)
+            supervise(service, line, ready)
         else:
-            listen(app, line)
+            listen(app, line, on_ready=ready)

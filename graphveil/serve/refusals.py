@@ -65,15 +65,37 @@ def unknown_ids(positions: Sequence[int], *, quoted: bool) -> Refusal:
     )
 
 
-def other_features(width: int, names: Sequence[str]) -> Refusal:
-    """Return that new records have other features than the run; its own are public."""
-    shown = ", ".join(map(repr, names[:_NAMES])) + (" ..." if len(names) > _NAMES else "")
-    named = f"an object with a value for each of the {len(names):,} columns {shown}, or " if names else ""
+def other_features(width: int, names: Sequence[str], wrong: Sequence[str] = ()) -> Refusal:
+    """Return that new records have other features than the run; its own are public.
+
+    Args:
+        width: number of features of the run.
+        names: its feature columns.
+        wrong: those of them that are missing, or whose values cannot be read.
+    """
+    listed = f"a list of {width:,} numbers in the order of the training's columns"
+    named = f"an object with a value for each of the {len(names):,} columns {_quoted(names)} and no other"
+    bad = f" Missing or of a wrong type: {_quoted(wrong)}." if wrong else ""
+    return Refusal(422, "InvalidFeatures", f"Each x must be {f'{named}, or ' if names else ''}{listed}.{bad}")
+
+
+def no_features() -> Refusal:
+    """Return that new records have features, and the run has none."""
+    return Refusal(422, "InvalidFeatures", "The run has no feature columns. Send the records without x.")
+
+
+def no_graph() -> Refusal:
+    """Return that new records and their edges are no graph."""
     return Refusal(
         422,
-        "Malformed",
-        f"each x must be {named}a list of {width:,} numbers in the order of the training's columns",
+        "InvalidGraph",
+        "The ids of records must be all text or all numbers, each listed once, and both ends of every edge "
+        "must be ids of records.",
     )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_NAMES])) + (" ..." if len(names) > _NAMES else "")
 
 
 def no_budget() -> Refusal:

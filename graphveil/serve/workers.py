@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -23,7 +23,7 @@ _TRIES = 3  # of workers in a row that ended before they answered
 _PATIENCE = 5.0  # seconds beyond the grace, before a worker is killed
 
 
-def supervise(service: Service, line: socket.socket) -> None:
+def supervise(service: Service, line: socket.socket, on_ready: Callable[[], None]) -> None:
     """Answer on a socket with several workers until a signal.
 
     They are spawned, not forked: a forked copy of a process that has computed may wait for its threads for
@@ -37,6 +37,7 @@ def supervise(service: Service, line: socket.socket) -> None:
         crew = _Crew(service, line, Path(folder) / "shared")
         with _signals() as stopping:
             try:
+                on_ready()
                 crew.start()
                 while not stopping.told and not crew.failed:
                     wait([*crew.sentinels, stopping.fileno])

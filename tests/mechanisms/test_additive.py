@@ -172,5 +172,5 @@ def test_releases_are_exact_whenever_the_grid_is_fine_enough() -> None:
 def test_a_coarse_grid_is_rounded_while_that_costs_little_of_delta() -> None:
     law = choose_sampler(100.0, epsilon=1.0, delta=1e-7, changed=32, steps=63)
     assert isinstance(law, RoundedGaussian)
-    with pytest.raises(CalibrationError, match="finer grid"):
+    with pytest.raises(CalibrationError, match="raise grid_bits"):
         choose_sampler(100.0, epsilon=12.0, delta=1e-7, changed=32, steps=63)

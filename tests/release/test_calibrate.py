@@ -151,7 +151,7 @@ def test_coarse_grids_are_refused_where_only_exact_noise_has_a_proof() -> None:
     def coarse(scale: float) -> tuple[Query, ...]:
         return (PushQuery(dim=2, sigma=1 / scale, grid_bits=5),)
 
-    with pytest.raises(CalibrationError, match="finer grid"):
+    with pytest.raises(CalibrationError, match="raise grid_bits"):
         calibrate_plan(NodeOwner(), 0.1, 1e-5, coarse, num_nodes=100)
     with pytest.raises(CalibrationError, match="over a tenth"):
         ReleasePlan(NodeOwner(), (PushQuery(dim=2, sigma=9.0),), delta=1e-5, sampler=RoundedGaussian)

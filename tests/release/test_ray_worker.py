@@ -240,7 +240,7 @@ def test_words_of_a_worker_are_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(RayEngine, "_crew", lambda self: Crew())
     adjacency = Adjacency.from_edges([0], [1], num_nodes=3, directed=False)
-    with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays booked"):
+    with pytest.raises(ReleaseError, match="it failed with MemoryError; the release stays charged"):
         list(RayEngine().run(lambda edges: torch.zeros(0), adjacency))
 
 

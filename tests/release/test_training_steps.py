@@ -149,7 +149,7 @@ def test_a_tally_outside_its_range_is_refused(fields: dict[str, object]) -> None
 
 
 def test_a_tally_on_too_coarse_a_grid_is_refused() -> None:
-    with pytest.raises(CalibrationError, match="finer grid"):
+    with pytest.raises(CalibrationError, match="raise grid_bits"):
         ReleasePlan(NodeOwner(), (AccuracyCountQuery(candidates=2, sigma=3.0, grid_bits=5),), delta=1e-5)
 
 

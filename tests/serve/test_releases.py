@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 from command import Invoke
 from fastapi.testclient import TestClient
@@ -536,67 +538,154 @@ def test_another_caller_pays_for_the_same_graph_however_it_is_written(
         assert len(attacked.ledger) == count
 
 
-def with_names(folder: Path) -> None:
-    """Train on tables whose columns have names: two numbers, one category and one truth value."""
-    rng = np.random.default_rng(0)
-    count = 60
-    nodes = pd.DataFrame(
+# -- features by column name --------------------------------------------------------------------------------
+
+PEOPLE = 120
+NAMED = {"age": 41, "plan": "pro", "joined": "2011-03-17", "active": True, "score": 0.25, "level": 2}
+JOINED = (date(2011, 3, 17) - date(2000, 1, 1)).days / 365.25
+LISTED = [41, 0, 0, 1, JOINED, 0, 1, 0, 0.25, 0, 0, 1, 0]  # with 0 for what is not missing
+EMPTY = NAMED | {"age": None, "plan": None, "joined": None, "active": None, "score": None}
+EMPTY_LISTED = [0, 1, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0]
+NAMES = "'age', 'plan', 'joined', 'active', 'score', 'level'"
+
+
+@pytest.fixture(scope="module", params=["csv", "parquet"])
+def run_of_tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two tables with named columns: numbers, categories of text and of numbers, a date, a bool."""
+    place, kind = tmp_path_factory.mktemp("tables"), request.param
+    people = pa.table(
         {
-            "id": [f"u{number}" for number in range(count)],
-            "age": rng.integers(18, 80, count),
-            "income": rng.normal(50.0, 10.0, count),
-            "city": rng.choice(["Bonn", "Ulm"], count),
-            "active": rng.random(count) < 0.5,
-            "label": rng.choice(["a", "b"], count),
+            "id": [f"{number:03}" for number in range(PEOPLE)],
+            "team": [f"t{number % 2}" for number in range(PEOPLE)],
+            "age": [20 + number % 50 for number in range(PEOPLE)],
+            "plan": [("free", "pro")[number % 2] for number in range(PEOPLE)],
+            "joined": [date(2010 + number % 9, 3, 1 + number % 28) for number in range(PEOPLE)],
+            "active": [number % 3 == 0 for number in range(PEOPLE)],
+            "score": [None if number % 7 == 0 else number / PEOPLE for number in range(PEOPLE)],
+            "level": [1 + number % 3 for number in range(PEOPLE)],
         }
     )
-    ends = rng.integers(0, count, (150, 2))
-    edges = pd.DataFrame(
-        {"source": [f"u{a}" for a, b in ends if a != b], "target": [f"u{b}" for a, b in ends if a != b]}
+    ids = people["id"].to_pylist()
+    knows = pa.table({"a": ids[:-2], "b": ids[2:]})
+    write = pq.write_table if kind == "parquet" else pa_csv.write_csv
+    write(people, place / f"people.{kind}")
+    write(knows, place / f"knows.{kind}")
+    Ledger(f"sqlite:///{place}/own.db").init("own", UNIT, epsilon="100", delta="1e-6")
+    tables = f"--nodes people.{kind} --edges knows.{kind} --id id --label team --source a --target b"
+    columns = "--categories plan=free|pro,level=1|2|3 --missing indicator"
+    budget = f"--unit {UNIT} --epsilon 1 --delta 1e-6 --ledger sqlite:///{place}/own.db#own"
+    quick = "--set epochs=2 --set encoder_epochs=2 --out run"
+    words = " ".join(("train gap", tables, columns, budget, quick)).split()
+    done = subprocess.run(
+        [sys.executable, "-m", "graphveil", *words], capture_output=True, text=True, timeout=600, cwd=place
     )
-    graph = gv.Graph.from_frames(
-        nodes, edges, id="id", label="label", source="source", target="target", categories=["city"]
-    )
-    graph = gv.split(graph, 0.5, 0.25, unit=UNIT)
-    model = gv.GAP(unit=UNIT, epsilon=1.0, delta=1e-7, seed=1, epochs=1, encoder_epochs=1).fit(graph)
-    model.save(folder / "release")
+    assert done.returncode == 0, done.stderr
+    return place / "run"
 
 
-NAMED = {"age": 41, "income": 52.5, "city": "Bonn", "active": True}
+@pytest.fixture
+def of_tables(run_of_tables: Path, tmp_path: Path) -> Served:
+    shutil.copytree(run_of_tables, tmp_path / "run")
+    return Served(tmp_path / "run", tmp_path, epsilon="90", limit="90")
 
 
-def test_features_by_column_name_are_one_request_in_any_order(tmp_path: Path) -> None:
-    with_names(tmp_path / "run")
-    served = Served(tmp_path / "run", tmp_path)
-    other = {**NAMED, "age": 29, "city": "Ulm"}
-    first = served.ask(
-        PATH | {"records": [{"id": one, "x": x} for one, x in zip("cab", (NAMED, other, NAMED), strict=True)]}
-    )
-    assert first[0] == 200, first
-    turned = [dict(reversed(x.items())) for x in (NAMED, other, NAMED)]
-    assert (
-        served.ask(PATH | {"records": [{"id": one, "x": x} for one, x in zip("cab", turned, strict=True)]})
-        == first
-    )
-    assert len(served.ledger) == 1
+def graph_of(*xs: object) -> dict[str, Any]:
+    """Return two records, of the same features if only one is given, and an edge."""
+    return {"records": [{"id": "n1", "x": xs[0]}, {"id": "n2", "x": xs[-1]}], "edges": [["n1", "n2"]]}
 
 
 @pytest.mark.parametrize(
-    "x",
+    ("named", "listed"),
     [
-        {name: value for name, value in NAMED.items() if name != "age"},
-        {**NAMED, "size": 1},
-        {**{name: value for name, value in NAMED.items() if name != "age"}, "Age": 41},
-        {**NAMED, "age": "forty"},
-        {**NAMED, "active": "yes"},
-        {**NAMED, "income": [1.0, 2.0]},
-        {},
+        (NAMED, LISTED),
+        (EMPTY, EMPTY_LISTED),
+        (NAMED | {"plan": "another"}, [*LISTED[:2], 0, 0, *LISTED[4:]]),
+        (NAMED | {"level": "2", "age": 41.0}, LISTED),
+    ],
+    ids=["all", "missing values", "an unknown category", "other spellings"],
+)
+def test_columns_by_name_in_any_order_are_the_same_request_as_the_list(
+    of_tables: Served, named: dict[str, Any], listed: list[float]
+) -> None:
+    first = of_tables.ask(graph_of(named))
+    assert first[0] == 200, first
+    turned = dict(reversed(named.items()))
+    assert of_tables.ask(graph_of(named, turned)) == of_tables.ask(graph_of(turned)) == first
+    assert of_tables.ask(graph_of(listed)) == first
+    assert len(of_tables.ledger) == of_tables.budget()["releases"] == 1
+    assert of_tables.ask(graph_of(named, named | {"age": 42}))[0] == 200  # which is another graph
+    assert len(of_tables.ledger) == 2
+
+
+def without(*names: str) -> dict[str, Any]:
+    return {name: value for name, value in NAMED.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("x", "wrong"),
+    [
+        (without("joined"), "'joined'"),
+        (without("age", "level"), "'age', 'level'"),
+        ({}, NAMES),
+        (NAMED | {SECRET: 1}, ""),
+        (NAMED | {"id": "n1"}, ""),
+        (NAMED | {"team": "t1"}, ""),
+        (NAMED | {"(constant)": 1}, ""),
+        (without("plan") | {"Plan": "pro"}, "'plan'"),
+        (without("plan") | {"plan ": "pro"}, "'plan'"),
+        (without("plan") | {SECRET: "pro"}, "'plan'"),
+        (NAMED | {"age": SECRET}, "'age'"),
+        (NAMED | {"age": "41"}, "'age'"),
+        (NAMED | {"age": True}, "'age'"),
+        (NAMED | {"age": [41]}, "'age'"),
+        (NAMED | {"active": 1}, "'active'"),
+        (NAMED | {"active": "true"}, "'active'"),
+        (NAMED | {"joined": SECRET, "score": SECRET}, "'joined', 'score'"),
+        (NAMED | {"joined": "2011-02-30"}, "'joined'"),
+        (NAMED | {"joined": "17.3.2011"}, "'joined'"),
+        (NAMED | {"joined": 2011}, "'joined'"),
+        (NAMED | {"joined": ["2011-03-17"]}, None),
+        (NAMED | {"plan": ["pro"]}, None),
+        (NAMED | {"plan": [1]}, "'plan'"),
+        (NAMED | {"plan": {"pro": 1}}, None),
+        (LISTED[:-1], ""),
+        ([*LISTED, 0], ""),
+        (LISTED[:6], ""),
+        ([], ""),
+        (None, ""),
+        ([SECRET] * 13, None),
     ],
 )
-def test_other_columns_are_rejected_without_a_charge(tmp_path: Path, x: dict[str, Any]) -> None:
-    with_names(tmp_path / "run")
-    served = Served(tmp_path / "run", tmp_path)
-    status, body = served.ask(PATH | {"records": [{"id": one, "x": x} for one in "cab"]})
-    assert status == 422
-    assert all(name in str(body) for name in NAMED)
-    assert len(served.ledger) == 0
+@pytest.mark.parametrize("both", [True, False])
+def test_other_columns_are_rejected_with_the_names_of_the_run(
+    of_tables: Served, x: object, wrong: str | None, both: bool
+) -> None:
+    """None as wrong: no value of a column, which is malformed."""
+    status, body = of_tables.ask(graph_of(x) if both else graph_of(NAMED, x))
+    error = json.loads(body)["error"]
+    assert (status, SECRET in error["message"]) == (422, False)
+    if wrong is None:
+        assert error["kind"] == "Malformed"
+    else:
+        assert error["kind"] == "InvalidFeatures"
+        assert f"each of the 6 columns {NAMES}" in error["message"]
+        assert "a list of 13 numbers" in error["message"]
+        assert error["message"].partition("Missing or of a wrong type: ")[2] == (wrong and f"{wrong}.")
+    assert len(of_tables.ledger) == 0
+    assert of_tables.budget()["spent"] == 0.0
+
+
+@pytest.mark.parametrize("other", [LISTED, None])
+def test_records_of_one_request_have_features_in_one_way(of_tables: Served, other: object) -> None:
+    records = [{"id": "n1", "x": NAMED}, {"id": "n2", "x": other}]
+    assert of_tables.ask({"records": records})[0] == 422
+    assert len(of_tables.ledger) == 0
+
+
+def test_what_is_no_graph_is_said(of_tables: Served) -> None:
+    twice = {"records": [{"id": "n1", "x": LISTED}] * 2}
+    mixed = {"records": [{"id": "n1", "x": LISTED}, {"id": 1, "x": LISTED}]}
+    for question in (twice, mixed, graph_of(LISTED) | {"edges": [["n1", "n3"]]}):
+        status, body = of_tables.ask(question)
+        assert (status, json.loads(body)["error"]["kind"]) == (422, "InvalidGraph")
+    assert len(of_tables.ledger) == 0

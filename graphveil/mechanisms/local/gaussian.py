@@ -6,14 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
+from graphveil import _check
 from graphveil._random import RowStream
 from graphveil._typed import checked
 from graphveil.errors import ConfigError
 from graphveil.mechanisms._draws import Draws, Floats, Integers, Real
 from graphveil.mechanisms._exact import MAX_SIGMA
 from graphveil.mechanisms.additive import DiscreteGaussian
-from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget, check_delta
+from graphveil.mechanisms.claim import REAL_VALUED, Claim, check_budget
 from graphveil.mechanisms.local.features import FeatureMechanism, Reports, Single
+from graphveil.privacy.calibration import check_proved_delta, require_delta
 from graphveil.privacy.gaussian import mu_of
 
 _MOST_STEPS = 1 << 20
@@ -36,8 +38,15 @@ def analytic_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     3.730632
     """
     check_budget(epsilon=epsilon)
-    check_delta(delta)
+    _check_delta(delta)
     return 0.0 if math.isinf(epsilon) else sensitivity / mu_of(epsilon, delta)
+
+
+def _check_delta(delta: float) -> None:
+    """Require a delta above 0 for which the guarantee is proved."""
+    _check.non_negative(delta=delta)
+    require_delta(delta, "the Gaussian mechanism")
+    check_proved_delta(delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +114,7 @@ class AnalyticGaussian(FeatureMechanism):
         return small and self._noise.sigma >= _PROVED_STEPS
 
     def _check(self) -> None:
-        check_delta(self.delta)
+        _check_delta(self.delta)
         if not math.isinf(self.epsilon) and self._wanted > MAX_SIGMA:
             raise ConfigError(
                 f"epsilon={self.epsilon:g} over {self.dim} features needs more noise than the exact sampler "

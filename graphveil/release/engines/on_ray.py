@@ -85,7 +85,7 @@ class RayEngine(Engine):
         """Yield noisy rows as they arrive, in their order.
 
         Raises:
-            ReleaseError: workers failed, or were lost too often; the release stays booked.
+            ReleaseError: workers failed, or were lost too often; the release stays charged.
         """
         with _lock:
             crew = self._crew()

@@ -113,7 +113,7 @@ class PushQuery(Query):
         if self.sigma * self.steps / max(self.weights) < _LEAST_NOISE:
             raise ConfigError(
                 f"sigma={self.sigma:g} leaves rows of the largest level less than {_LEAST_NOISE} grid steps "
-                "of noise; use a finer grid (grid_bits)"
+                "of noise; raise grid_bits"
             )
 
     def event(self, unit: Unit) -> Event:

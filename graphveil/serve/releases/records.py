@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAd
 
 from graphveil.errors import GraphError
 from graphveil.serve.questions import LARGEST, Identity
-from graphveil.serve.refusals import as_bytes, other_features, unreadable
+from graphveil.serve.refusals import as_bytes, no_features, no_graph, other_features, unreadable
 from graphveil.tables.encoding import ColumnRule, encode
 from graphveil.tables.labels import text
 
@@ -66,7 +66,7 @@ class NewRecords:
         features = dict(zip((one.id for one in found), _features(found, run), strict=True))
         known = all(end in features for pair in pairs for end in pair)
         if len(features) < len(found) or not known or len({type(one) for one in features}) > 1:
-            raise unreadable()
+            raise no_graph()
         ranks = {one: rank for rank, one in enumerate(sorted(features))}
         distinct = {pair if directed or ranks[pair[0]] < ranks[pair[1]] else pair[::-1] for pair in pairs}
         edges = sorted(distinct, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
@@ -102,32 +102,35 @@ def _features(found: Sequence[Record], run: "ServedRun") -> list[list[float]]:
         Refusal: they are not those of the run.
     """
     rules = () if run.encoding is None else run.encoding.rules
-    refused = other_features(run.features, [rule.name for rule in rules])
+    names = [rule.name for rule in rules]
     if run.encoding is not None and run.encoding.constant:
         # A run without feature columns: the constant 1 may be left out, and means the same graph.
         if any(one.x not in (None, [], [1.0]) for one in found):
-            raise refused
+            raise no_features()
         return [[1.0] for _ in found]
-    if any(one.x is None for one in found):
-        raise refused
     listed = [one.x for one in found if isinstance(one.x, list)]
     named = [one.x for one in found if isinstance(one.x, dict)]
-    if (listed and named) or any(len(x) != run.features for x in listed):
-        raise refused
-    try:
-        if listed:
-            matrix = np.array(listed, dtype=np.float32)
-        elif rules and all(x.keys() == {rule.name for rule in rules} for x in named):
-            columns = [_column(rule, [x[rule.name] for x in named]) for rule in rules]
-            matrix = encode(columns, rules, len(named))
-        else:
-            raise refused
-    except (GraphError, TypeError, ValueError):  # Arrow's own errors are among them
-        raise refused from None
+    if len(listed) == len(found) and all(len(x) == run.features for x in listed):
+        matrix = np.array(listed, dtype=np.float32)
+    elif rules and len(named) == len(found):
+        wrong = [name for name in names if any(name not in x for x in named)]
+        if wrong or any(len(x) > len(names) for x in named):
+            raise other_features(run.features, names, wrong)
+        parts = []
+        for rule in rules:
+            try:
+                parts.append(encode([_column(rule, [x[rule.name] for x in named])], (rule,), len(named)))
+            except (GraphError, TypeError, ValueError):  # Arrow's own errors are among them
+                wrong.append(rule.name)
+        if wrong:
+            raise other_features(run.features, names, wrong)
+        matrix = np.concatenate(parts, axis=1)
+    else:
+        raise other_features(run.features, names)
     if np.abs(matrix).max(initial=0.0) > np.float32(LARGEST):
-        raise refused
-    found_rows: list[list[float]] = matrix.tolist()
-    return found_rows
+        raise other_features(run.features, names)
+    rows: list[list[float]] = matrix.tolist()
+    return rows
 
 
 def _column(rule: ColumnRule, values: Sequence[Any]) -> "Column":
@@ -135,6 +138,8 @@ def _column(rule: ColumnRule, values: Sequence[Any]) -> "Column":
     import pyarrow as pa
 
     if rule.kind == "category":
+        if any(isinstance(one, list) for one in values):
+            raise TypeError
         array = pa.array([None if one is None else text(one) for one in values], pa.string())
     elif rule.kind == "date":
         array = pa.array(values, pa.string()).cast(pa.timestamp("us"))
