@@ -241,7 +241,8 @@ def test_a_signal_ends_a_command_with_one_line_and_its_code(
 ) -> None:
     """The run stops itself once it has trained an epoch, so that no moment depends on the machine."""
     script = (
-        "import os, sys\n"
+        "import os, signal, sys\n"
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"  # a shell's nohup would leave it ignored
         "from graphveil import __main__, train\n"
         "from graphveil.ledger import DataSetLedger\n"
         "commit = DataSetLedger.commit\n"

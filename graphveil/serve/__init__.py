@@ -75,7 +75,7 @@ def serve(
     app = service.app() if app is None else app
     with bound(host, port) as line:
         on_bound()
-        # The first line of the log comes once signals are handled: one that follows it ends the server with 0.
+        # The line comes once signals are handled: any signal after it ends the server with exit code 0.
         ready = partial(announce, line, host, service.workers)
         if service.workers > 1:
             supervise(service, line, ready)
