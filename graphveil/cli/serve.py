@@ -1,4 +1,4 @@
-"""``serve`` and ``keys``: released predictions over HTTP, and who may ask."""
+"""``serve`` and ``keys``: released predictions over HTTP, and API keys."""
 
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -19,52 +19,80 @@ _SERVER = "Server"
 def serve(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, or their release parts.", show_default=False),
+        typer.Argument(metavar="RUN...", help="Run folders, or their release folders.", show_default=False),
     ],
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", help="File of API keys; units of records need it.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--keys",
+            help="File of API keys. Required for node-level privacy units and for --allow-releases.",
+            rich_help_panel=_SERVER,
+        ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Address.", rich_help_panel=_SERVER)] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on.", rich_help_panel=_SERVER)
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0 for a free one.", rich_help_panel=_SERVER)
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 for any free port.",
+            rich_help_panel=_SERVER,
+        ),
     ] = 8000,
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="Bytes of a question.", rich_help_panel=_SERVER)
+        int,
+        typer.Option(
+            "--max-body", min=1, help="Maximum size of a request body in bytes.", rich_help_panel=_SERVER
+        ),
     ] = 1 << 20,
     max_under_way: Annotated[
         int,
         typer.Option(
-            "--max-under-way", min=1, help="Questions at a time, in each worker.", rich_help_panel=_SERVER
+            "--max-under-way",
+            min=1,
+            help="Maximum number of requests being answered at a time in each worker.",
+            rich_help_panel=_SERVER,
         ),
     ] = 64,
     rate: Annotated[
         float | None,
         typer.Option(
-            "--rate", help="Questions a second and key.  [default: no bound]", rich_help_panel=_SERVER
+            "--rate",
+            help="Maximum number of requests per second and key.  [default: no limit]",
+            rich_help_panel=_SERVER,
         ),
     ] = None,
     burst: Annotated[
         int,
-        typer.Option("--burst", min=1, help="How many of them may come at once.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--burst",
+            min=1,
+            help="Maximum number of requests that may arrive at once under --rate.",
+            rich_help_panel=_SERVER,
+        ),
     ] = 50,
     workers: Annotated[
         int,
-        typer.Option("--workers", min=1, max=256, help="Processes that answer.", rich_help_panel=_SERVER),
+        typer.Option(
+            "--workers", min=1, max=256, help="Number of worker processes.", rich_help_panel=_SERVER
+        ),
     ] = 1,
     allow_releases: Annotated[
         str | None,
         typer.Option(
             "--allow-releases",
             metavar="EPSILON",
-            help="Release predictions of new records, for so much epsilon in all. Needs --ledger.",
+            help="Predict new records, for at most this epsilon in total. Requires --ledger and --keys.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
     ledger: options.CallersLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Answer questions about finished runs over HTTP, from what is released: it costs no budget."""
+    """Serve the released predictions of finished runs over HTTP."""
     from graphveil.serve import Limits, Service
     from graphveil.serve import serve as answer
 
@@ -85,38 +113,41 @@ def serve(
 
 
 def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":
-    """Return what may be spent: both flags, or neither."""
+    """Return the budget of new releases: both flags, or neither."""
     from graphveil.serve import Allowance
 
     if (epsilon is None) != (ledger is None):
-        raise ConfigError("--allow-releases EPSILON and --ledger NAME go together; give both or neither")
+        raise ConfigError(
+            "--allow-releases EPSILON and --ledger NAME must be given together. Add the other one."
+        )
     if epsilon is None or ledger is None:
         return None
     try:
         return Allowance(epsilon=Decimal(epsilon), ledger=ledger)
     except InvalidOperation:
-        raise ConfigError("--allow-releases takes an epsilon above 0, for example 1.0") from None
+        raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.") from None
 
 
 def keys(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of keys; made if it is not there.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of keys. Created if it does not exist.")],
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            "--subject", help="An id whose row the key may read, under units of records; repeatable."
+            "--subject", help="Id whose row the key may read, for node-level privacy units. Repeatable."
         ),
     ] = None,
     releases: Annotated[
-        bool, typer.Option("--releases", help="The key may ask for fresh releases, which spend a budget.")
+        bool,
+        typer.Option("--releases", help="Allow the key to make new releases, which spend privacy budget."),
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Make an API key for `serve` and add its hash to a file. The key is shown once and kept nowhere."""
+    """Make an API key for `serve`, print it once, and add its hash to a file."""
     from graphveil.serve import Keys
 
     screen = Screen(as_json=json)
     key = Keys.add(file, subject or (), releases=releases)
-    screen.note(f"Its hash is in {file}; a server reads the file when it starts.")
+    screen.note(f"The hash of the key is in {file}. Restart the server to use it.")
     screen.emit({"key": key})
     if not json:
         screen.write(key + "\n")

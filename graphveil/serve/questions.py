@@ -1,4 +1,4 @@
-"""What may be asked, and which ids a question is about."""
+"""Bodies of requests for predictions, and the ids that they name."""
 
 from typing import Annotated, Any, TypeVar
 
@@ -76,7 +76,7 @@ class _Question(BaseModel):
 
 
 class PredictQuestion(_Question):
-    """Ids of nodes of one run, or new records, which need a fresh release."""
+    """Ids of nodes of one run, or new records, which need a new release."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -97,7 +97,7 @@ class PredictQuestion(_Question):
         'spelled like it: 7 means "7".',
     )
     run: str | SkipJsonSchema[None] = Field(
-        default=None, description="The run's name; may be left out if there is one."
+        default=None, description="Name of the run. Optional if the server has only one."
     )
     records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
         default=None,
@@ -107,12 +107,12 @@ class PredictQuestion(_Question):
         "the operator allowed a budget for it.",
     )
     edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
-        default=None, description="Of new records: pairs of their ids."
+        default=None, description="Edges of new records, as pairs of their ids."
     )
 
     @property
     def fresh(self) -> bool:
-        """Whether it is about new records."""
+        """Whether it has new records."""
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
             raise unreadable()
         return self.records is not None
@@ -127,7 +127,7 @@ class SplitFrame(_Question):
 
 
 class Invocation(_Question):
-    """MLflow's shapes of a table, here of the one column ``id``."""
+    """A table in a format of MLflow, with the one column ``id``."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -141,7 +141,7 @@ class Invocation(_Question):
     )
     dataframe_records: (
         Annotated[list[dict[str, Any]], WithJsonSchema(_IDS_BY_COLUMN)] | SkipJsonSchema[None]
-    ) = Field(default=None, description="Or its rows by column.")
+    ) = Field(default=None, description="A table as a list of objects, one for each row.")
 
     def asked(self) -> list[int | str]:
         """Return the column of ids."""
@@ -169,7 +169,7 @@ Question = TypeVar("Question", bound=_Question)
 
 
 def parsed(kind: type[Question], body: bytes) -> Question:
-    """Return the question in a body of JSON."""
+    """Return the request in a JSON body."""
     try:
         return kind.model_validate_json(body)
     except ValidationError:
@@ -177,7 +177,7 @@ def parsed(kind: type[Question], body: bytes) -> Question:
 
 
 def within(ids: list[int | str], most: int) -> list[int | str]:
-    """Return ids that are not too many."""
+    """Return the ids, unless there are too many."""
     if len(ids) > most:
         raise too_many_ids(most)
     return ids
