@@ -96,7 +96,7 @@ class QuestionLedger:
         self._limit, self._unit = limit, unit
 
     def record(self, entry: Entry) -> None:
-        """Charge a release in all ledgers, or raise before noise is drawn. Repeated requests are charged once.
+        """Charge a release in all ledgers, or raise before noise is drawn. Repetitions are charged once.
 
         The ledger of the server comes last: a process that is killed in between leaves the datasets with less
         budget, and never with more.
