@@ -4,6 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -19,7 +20,15 @@ from graphveil.serve.refusals import needs_a_release, too_many_ids, unreadable
 
 ID = "id"
 LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
-Identity = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)] | Annotated[StrictStr, Field(max_length=1000)]
+
+
+def _whole(one: object) -> object:
+    """Return 7 for 7.0: JSON schemas count it as an integer."""
+    return int(one) if isinstance(one, float) and one.is_integer() else one
+
+
+_Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64), BeforeValidator(_whole)]
+Identity = _Whole | Annotated[StrictStr, Field(max_length=1000)]
 _Ids = Annotated[list[Identity], Field(min_length=1)]
 _IDS = TypeAdapter[list[int | str]](_Ids)
 

@@ -3860,8 +3860,8 @@ BUGS = [
     ),
     dict(
         name="a_request_keeps_its_place",
-        edits=[("graphveil.serve.gate:Gate.__call__", "self._door.counters.leave()", "pass")],
-        test="tests/serve/test_hostile_http.py::test_requests_that_fail_take_no_place_for_ever[two lengths]",
+        edits=[("graphveil.serve.gate:Gate._question", "counters.leave()", "pass")],
+        test="tests/serve/test_hostile_http.py::test_requests_that_fail_take_no_place_for_ever[malformed JSON]",
     ),
     dict(
         name="heads_have_no_bound",

@@ -111,9 +111,10 @@ class Office:
         directed = _UNITS[self._run.guarantee.unit]
         asked = NewRecords.read(records, edges, self._run, directed=directed)
         proba = self._answer(asked, caller, directed=directed).numpy()
-        places = {one: place for place, one in enumerate(asked.features)}
-        ids = [record["id"] for record in records] if isinstance(records, list) else []
-        return [self._run.row_of(one, proba[places[one]]) for one in ids]
+        known = list(asked.features)
+        places = {one: place for place, one in enumerate(known)}
+        sent = [places[record["id"]] for record in records] if isinstance(records, list) else []
+        return [self._run.row_of(known[place], proba[place]) for place in sent]
 
     def _answer(self, asked: NewRecords, caller: Key, *, directed: bool) -> "Tensor":
         """Return probabilities: stored ones, or those of a new release."""
