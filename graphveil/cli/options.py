@@ -283,7 +283,8 @@ CallersLedger = Annotated[
     typer.Option(
         "--ledger",
         metavar="NAME|URL|URL#NAME",
-        help="Who pays for --allow-releases: a name in your own ledger, or a database's URL and a name.",
+        help="Dataset whose budget is charged for --allow-releases: a name in your ledger, or a database URL "
+        "and a name.",
         rich_help_panel=_PRIVACY,
     ),
 ]

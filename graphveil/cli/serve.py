@@ -1,4 +1,4 @@
-"""``serve`` and ``keys``: released predictions over HTTP, and who may ask."""
+"""``serve`` and ``keys``: released predictions over HTTP, and API keys."""
 
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -19,7 +19,7 @@ _SERVER = "Server"
 def serve(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, or their release parts.", show_default=False),
+        typer.Argument(metavar="RUN...", help="Run folders, or their release folders.", show_default=False),
     ],
     keys: Annotated[
         Path | None,
@@ -38,14 +38,14 @@ def serve(
             "--port",
             min=0,
             max=65535,
-            help="Port to listen on; 0 selects a free one.",
+            help="Port to listen on; 0 for any free port.",
             rich_help_panel=_SERVER,
         ),
     ] = 8000,
     max_body: Annotated[
         int,
         typer.Option(
-            "--max-body", min=1, help="Maximum size of a request body, in bytes.", rich_help_panel=_SERVER
+            "--max-body", min=1, help="Maximum size of a request body in bytes.", rich_help_panel=_SERVER
         ),
     ] = 1 << 20,
     max_under_way: Annotated[
@@ -53,7 +53,7 @@ def serve(
         typer.Option(
             "--max-under-way",
             min=1,
-            help="Maximum number of requests under way in each worker.",
+            help="Maximum number of requests being answered at a time in each worker.",
             rich_help_panel=_SERVER,
         ),
     ] = 64,
@@ -70,7 +70,7 @@ def serve(
         typer.Option(
             "--burst",
             min=1,
-            help="Number of requests that may arrive at once under --rate.",
+            help="Maximum number of requests that may arrive at once under --rate.",
             rich_help_panel=_SERVER,
         ),
     ] = 50,
@@ -85,14 +85,14 @@ def serve(
         typer.Option(
             "--allow-releases",
             metavar="EPSILON",
-            help="Total epsilon for predictions of new records. Requires --keys and --ledger.",
+            help="Predict new records, for at most this epsilon in total. Requires --ledger and --keys.",
             rich_help_panel=_SERVER,
         ),
     ] = None,
     ledger: options.CallersLedger = None,
     json: options.Json = False,
 ) -> None:
-    """Answer questions about finished runs over HTTP, from what is released: it costs no budget."""
+    """Serve the released predictions of finished runs over HTTP."""
     from graphveil.serve import Limits, Service
     from graphveil.serve import serve as answer
 
@@ -113,25 +113,27 @@ def serve(
 
 
 def _allowance(epsilon: str | None, ledger: str | None) -> "Allowance | None":
-    """Return what may be spent: both flags, or neither."""
+    """Return the budget of new releases: both flags, or neither."""
     from graphveil.serve import Allowance
 
     if (epsilon is None) != (ledger is None):
-        raise ConfigError("--allow-releases EPSILON and --ledger NAME go together; give both or neither")
+        raise ConfigError(
+            "--allow-releases EPSILON and --ledger NAME must be given together. Add the other one."
+        )
     if epsilon is None or ledger is None:
         return None
     try:
         return Allowance(epsilon=Decimal(epsilon), ledger=ledger)
     except InvalidOperation:
-        raise ConfigError("--allow-releases takes an epsilon above 0, for example 1.0") from None
+        raise ConfigError("--allow-releases needs an epsilon above 0, for example 1.0.") from None
 
 
 def keys(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of keys; made if it is not there.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of keys. Created if it does not exist.")],
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            "--subject", help="Id whose row the key can read, under node-level privacy units; repeatable."
+            "--subject", help="Id whose row the key may read, for node-level privacy units. Repeatable."
         ),
     ] = None,
     releases: Annotated[
@@ -140,12 +142,12 @@ def keys(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Make an API key for `serve` and add its hash to a file. The key is shown once and kept nowhere."""
+    """Make an API key for `serve`, print it once, and add its hash to a file."""
     from graphveil.serve import Keys
 
     screen = Screen(as_json=json)
     key = Keys.add(file, subject or (), releases=releases)
-    screen.note(f"Its hash is in {file}; a server reads the file when it starts.")
+    screen.note(f"The hash of the key is in {file}. Restart the server to use it.")
     screen.emit({"key": key})
     if not json:
         screen.write(key + "\n")

@@ -1,7 +1,7 @@
-"""A server of predictions that are released already. Docs: ``docs/serve.md``.
+"""HTTP server of released predictions. Docs: ``docs/serve.md``.
 
-What it answers from are release folders: no estimator, no graph. So whatever it is asked, it cannot make a
-release, and the same question has the same bytes. Needs the extra ``serve``.
+By default it reads release folders only, and has no estimator and no graph, so it cannot make a
+release. The same request returns the same bytes. Needs the extra ``serve``.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,16 +25,15 @@ __all__ = ["Allowance", "Keys", "Limits", "ServedRun", "Service", "app_of", "rea
 
 
 def app_of(runs: Sequence[ServedRun], keys: Keys | None = None, limits: Limits | None = None) -> "FastAPI":
-    """Return the application that answers for some runs.
+    """Return the ASGI application that serves some runs.
 
     Args:
-        runs: what :func:`read_runs` read.
-        keys: who may ask. Without it everybody may, which units of records do not allow: there row v is only
-            for a key of subject v.
-        limits: how much is taken on at once. Deadlines of connections are for :func:`serve` to keep.
+        runs: runs from ``read_runs``.
+        keys: API keys. Required under node-level units, where a row is only returned to a key of its subject.
+        limits: limits of requests. Deadlines of connections only apply to ``serve``.
 
     Raises:
-        ConfigError: a run of a unit of records without keys, or beside another one.
+        ConfigError: a run under a node-level unit without keys, or together with another one.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
     numbers = Shared.alone(CELLS, max(1, len(keys or ())))
@@ -49,24 +48,24 @@ def serve(
     app: "FastAPI | None" = None,
     on_bound: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until a signal asks to stop; what is under way is finished first.
+    """Serve until SIGTERM or SIGINT, and finish the requests in progress.
 
-    Port 0 takes any that is free; the first line of the log says which.
+    Port 0 takes any free port; the first line of the log has its number.
 
     Args:
-        service: what is served.
-        host, port: where.
-        app: as ``service.app()`` made it, if that was done before: a single worker is this one.
-        on_bound: what is called once the address is this server's.
+        service: settings of the server.
+        host, port: address to listen on.
+        app: result of ``service.app()``, if that was called before. Used by a single worker.
+        on_bound: called once the server listens.
 
     Raises:
-        ConfigError, ArtifactError: what is to be served cannot be, or the address cannot be used.
-        GraphError: so many workers have no room in memory.
+        ConfigError, ArtifactError: the runs cannot be served, or the address cannot be used.
+        GraphError: there is not enough memory for the workers.
         MissingDependencyError: the extra ``serve`` is not installed.
     """
-    if service.workers > 1:  # a system that runs out kills whoever is there
-        what = f"{service.workers} workers, each with libraries of its own,"
-        check_room(_WORKER * service.workers, what, "ask for fewer (--workers)")
+    if service.workers > 1:  # a system without memory kills any process
+        what = f"{service.workers} workers"
+        check_room(_WORKER * service.workers, what, "use fewer (--workers)")
     try:
         from graphveil.serve.listen import announce, bound, listen
         from graphveil.serve.workers import supervise

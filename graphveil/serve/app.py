@@ -1,4 +1,4 @@
-"""The pages of the server."""
+"""The endpoints of the server."""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ _NO_SCRIPTS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe
 
 
 def application(runs: tuple[ServedRun, ...], door: Door, office: "Office | None" = None) -> FastAPI:
-    """Return the application; see :func:`graphveil.serve.app_of`."""
+    """Return the application; see ``graphveil.serve.app_of``."""
     _check(runs, door)
     app = FastAPI(
         title="graphveil",
@@ -42,28 +42,30 @@ def application(runs: tuple[ServedRun, ...], door: Door, office: "Office | None"
 
 
 def _check(runs: tuple[ServedRun, ...], door: Door) -> None:
-    """Refuse what would show a row to somebody else."""
+    """Reject a server that would show a row to another subject."""
     if not runs:
-        raise ConfigError("there is no run to serve; name at least one run folder")
+        raise ConfigError("There is no run to serve. Name at least one run folder.")
     personal = [run for run in runs if run.by_subject]
     if personal and door.keys is None:
         raise ConfigError(
-            f"under unit {personal[0].guarantee.unit!r} row v is only for somebody entitled to v's record, "
-            "so the server needs keys: make them with `graphveil keys FILE --subject ID` and pass --keys FILE"
+            f"Under unit {personal[0].guarantee.unit!r} a row is only returned to its own subject, so the "
+            "server needs keys. Make them with `graphveil keys FILE --subject ID` and pass --keys FILE."
         )
     if len(personal) > 1:
         raise ConfigError(
-            "two runs of units of records may call two people by one id, and a key is for an id; serve them "
-            "apart, each with a file of keys of its own"
+            "Two runs under node-level units may use one id for two people, and a key is for an id. Serve "
+            "each run with its own server and its own file of keys."
         )
 
 
 def _add_pages(app: FastAPI, runs: tuple[ServedRun, ...], door: Door, office: "Office | None") -> None:
-    """Add the pages that are for everybody."""
+    """Add the endpoints that need no key."""
     promises = [{"run": run.name, "guarantee": run.guarantee.as_dict()} for run in runs]
 
     @app.get(
-        "/v1/privacy", responses=description.PRIVACY, summary="The guarantee and the statement of each run"
+        "/v1/privacy",
+        responses=description.PRIVACY,
+        summary="Privacy guarantee of each run, and the remaining budget",
     )
     async def privacy(request: Request) -> Response:
         # The budget shows what other callers do, so only a key that may spend it can read it.
@@ -79,7 +81,7 @@ def _add_pages(app: FastAPI, runs: tuple[ServedRun, ...], door: Door, office: "O
 
     app.add_api_route("/healthz", healthz, methods=["HEAD"], include_in_schema=False)
 
-    @app.get("/metrics", responses=description.METRICS, summary="Counters in Prometheus' text format")
+    @app.get("/metrics", responses=description.METRICS, summary="Counters in the text format of Prometheus")
     async def metrics() -> Response:
         return Response(door.counters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -17,12 +17,12 @@ from graphveil.serve.refusals import Refusal
 class Connection(H11Protocol):
     """One connection as uvicorn keeps it, with bounds on what uvicorn leaves open.
 
-    * The head of a request has a deadline: otherwise a client that sends a byte a minute keeps a connection
-      for ever. A client that does not read an answer is not waited for either.
+    * The head of a request has a deadline: otherwise a client that sends a byte per minute keeps a connection
+      open without end. A client that does not read an answer has a deadline, too.
     * Connections that wait for their client give way to new ones, the longest wait first. So clients that are
       silent or slow, however many they are, cannot keep out a client that sends its request at once.
-    * One request at a time. What comes before an answer is out is not read, and refused after it.
-    * What is no HTTP is refused, counted and logged in the same words as everything else.
+    * One request at a time. Data that arrive before an answer is sent are not read, and rejected after it.
+    * Invalid HTTP is rejected, counted and logged like all other errors.
 
     Args:
         config, rest: uvicorn's own.
@@ -49,7 +49,7 @@ class Connection(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the rest of a request, or the reading of an answer, is up to the client."""
+        """Whether the client has to send the rest of a request, or to read an answer."""
         idle = self.cycle is None or self.cycle.response_complete
         return idle or self._unread is not None or self.conn.their_state is h11.SEND_BODY
 
@@ -62,12 +62,12 @@ class Connection(H11Protocol):
         return [one for one in self.connections if isinstance(one, Connection) and one is not self]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines."""
+        """Cancel the deadlines."""
         self._stop_clocks()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, if there is no answer to wait for."""
+        """Read, unless the connection is closing."""
         if self.transport.is_closing():
             return
         before = self.cycle
@@ -81,7 +81,7 @@ class Connection(H11Protocol):
             self._early = True
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, unless it came before this answer was out."""
+        """Continue with the next request, unless it arrived before this answer was sent."""
         if self._early and not self.transport.is_closing():
             self._refuse(refusals.no_request())
         else:
@@ -89,11 +89,11 @@ class Connection(H11Protocol):
             super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request; uvicorn's words are not ours."""
+        """Reject an invalid request, with the error of this server instead of uvicorn's."""
         self._refuse(refusals.no_request())
 
     def pause_writing(self) -> None:
-        """Wait for a client that does not read, for a time, and while what all of them leave is bounded."""
+        """Set a deadline for a client that does not read, and bound the bytes of all such clients."""
         super().pause_writing()
         self._since = self.loop.time()
         self._unread = self.loop.call_later(self._door.limits.grace_seconds, self.transport.abort)
@@ -106,7 +106,7 @@ class Connection(H11Protocol):
             one.give_way()
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Continue to write."""
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -127,10 +127,10 @@ class Connection(H11Protocol):
         if self.conn.trailing_data[0] or self.conn.their_state is not h11.IDLE:
             self._refuse(refusals.too_slow())
         else:
-            self.transport.close()  # it never said a word
+            self.transport.close()  # no data arrived
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse without an application, and close."""
+        """Send an error without the application, and close."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             self.transport.write(_response(refusal))
             self._door.note(OTHER, refusal.status, 0.0)

@@ -1,4 +1,4 @@
-"""What the server counts: requests by page and status, never by who asked or about whom."""
+"""Counters of requests by endpoint and status, never by caller or id."""
 
 from graphveil.serve.shared import Cells, Shared
 
@@ -19,7 +19,7 @@ CELLS = _UNDER_WAY + 1
 
 
 class Counters:
-    """Figures for ``/metrics``, in Prometheus' text format: those of one worker, and the sum of all.
+    """Counters for ``/metrics``, in the text format of Prometheus: of one worker, and the sum of all.
 
     Args:
         counts: of all workers, (workers, :data:`CELLS`).
@@ -38,7 +38,7 @@ class Counters:
         self._own[_SECONDS[page]] += seconds
 
     def arrive(self, most: int) -> bool:
-        """Take on a question, unless so many are under way in this worker."""
+        """Count a request as being answered, unless this worker has reached the limit."""
         if self.under_way >= most:
             return False
         self.under_way += 1
@@ -46,12 +46,12 @@ class Counters:
         return True
 
     def leave(self) -> None:
-        """A question is answered, or given up."""
+        """Count a request as no longer being answered."""
         self.under_way -= 1
         self._own[_UNDER_WAY] = self.under_way
 
     def text(self) -> str:
-        r"""Return the figures of all workers.
+        r"""Return the counters of all workers.
 
         >>> counters = Counters()
         >>> counters.answered("/healthz", 200, 0.5)
@@ -60,24 +60,24 @@ class Counters:
         """
         whole = self._all.sum(axis=0).tolist()
         lines = [
-            "# HELP graphveil_requests_total Requests that were answered, by page and status.",
+            "# HELP graphveil_requests_total Answered requests, by endpoint and status.",
             "# TYPE graphveil_requests_total counter",
             *(
                 f'graphveil_requests_total{{page="{page}",status="{status}"}} {whole[place]:.0f}'
                 for (page, status), place in _REQUESTS.items()
                 if whole[place]
             ),
-            "# HELP graphveil_request_seconds_total Time that answering took, by page.",
+            "# HELP graphveil_request_seconds_total Seconds to answer requests, by endpoint.",
             "# TYPE graphveil_request_seconds_total counter",
             *(
                 f'graphveil_request_seconds_total{{page="{page}"}} {whole[place]:.6f}'
                 for page, place in _SECONDS.items()
                 if whole[place]
             ),
-            "# HELP graphveil_requests_under_way Questions that are being read or answered.",
+            "# HELP graphveil_requests_under_way Requests for predictions that are being answered.",
             "# TYPE graphveil_requests_under_way gauge",
             f"graphveil_requests_under_way {whole[_UNDER_WAY]:.0f}",
-            "# HELP graphveil_workers Processes that answer.",
+            "# HELP graphveil_workers Worker processes.",
             "# TYPE graphveil_workers gauge",
             f"graphveil_workers {len(self._all)}",
         ]

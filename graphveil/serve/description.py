@@ -1,4 +1,4 @@
-"""The OpenAPI description: shapes of answers and refusals, by page."""
+"""The OpenAPI description: schemas of answers and errors, by endpoint."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from graphveil.serve.counters import INVOCATIONS, PREDICT
 from graphveil.serve.questions import Invocation, PredictQuestion
 
 ABOUT = (
-    "Predictions that are released already: the same question has the same bytes and costs no budget. What "
-    "would need a fresh release is refused, unless the operator allowed a budget for it."
+    "Released predictions. The same request returns the same bytes and does not spend privacy budget. "
+    "Requests that need a new release are rejected, unless the operator allowed a budget for them."
 )
 Responses = dict[int | str, dict[str, Any]]
 
 
 class Row(BaseModel):
-    """One row of predictions.parquet; beside it p_CLASS for each class, its probability."""
+    """One row of predictions.parquet, with a probability p_CLASS for each class."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -29,11 +29,11 @@ _ROW: dict[str, JsonValue] = {"node": "u17", "prediction": "t2", "p_t0": 0.125, 
 
 
 class Predictions(BaseModel):
-    """Rows in the order that was asked."""
+    """Rows in the order of the request."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"predictions": [_ROW]}]})
 
-    predictions: list[Row] = Field(description="The released rows, in the order that was asked.")
+    predictions: list[Row] = Field(description="The released rows, in the order of the request.")
 
 
 class RunPredictions(BaseModel):
@@ -41,14 +41,14 @@ class RunPredictions(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"run": "first", "predictions": [_ROW]}]})
 
-    run: str = Field(description="Its name.")
-    predictions: list[Row] = Field(description="The released rows, in the order that was asked.")
+    run: str = Field(description="The name of the run.")
+    predictions: list[Row] = Field(description="The released rows, in the order of the request.")
 
 
 class Health(BaseModel):
-    """That the server answers."""
+    """Status of the server."""
 
-    status: str = Field(description="ok, whenever there is an answer.")
+    status: str = Field(description="Always ok.")
 
 
 class PrivacyOfRun(BaseModel):
@@ -59,55 +59,55 @@ class PrivacyOfRun(BaseModel):
 
 
 class Privacy(BaseModel):
-    """The guarantee, and what may still be spent."""
+    """Privacy guarantees, and the remaining budget."""
 
-    fresh_releases: bool = Field(description="Whether new records are released at all.")
+    fresh_releases: bool = Field(description="Whether the server can make new releases.")
     budget: dict[str, Any] | None = Field(
-        description="Limit, spent and remaining epsilon of this server and of its data set. Null without a "
-        "key that may ask for releases."
+        description="Limit, spent and remaining epsilon of this server and of its dataset. Only shown to "
+        "keys that may make new releases; null for all others."
     )
-    runs: list[PrivacyOfRun] = Field(description="Each run's name and guarantee, with the statement.")
+    runs: list[PrivacyOfRun] = Field(description="Name and privacy guarantee of each run.")
 
 
 class Complaint(BaseModel):
-    """Fixed words, which repeat nothing of the question."""
+    """A fixed text, which repeats no value of the request."""
 
     kind: str
     message: str
 
 
 class Refused(BaseModel):
-    """Why there is no answer."""
+    """An error."""
 
     error: Complaint
 
 
 _ALL = {
-    400: "No request of HTTP/1.1, or more than one at a time over a connection.",
-    404: "No such page or run.",
-    405: "This page takes another method.",
-    500: "The server failed; its log says where.",
+    400: "Not a valid HTTP/1.1 request, or a second request before the first answer was sent.",
+    404: "Unknown endpoint or run.",
+    405: "Wrong method.",
+    500: "The server failed; its log has the class of the error.",
 }
 _QUESTION = {
-    401: "No key, or an unknown one.",
-    403: "A row of another subject, or a release that this key may not ask for.",
-    408: "The body came too slowly.",
-    409: "It would need a fresh release, for which there is no budget.",
-    413: "Too large.",
-    415: "The body does not say that it is JSON.",
-    422: "Not a question.",
-    503: "The ledger cannot be reached, or the run has changed: there is no fresh release.",
-    429: "Too many are under way, or this key asks too often; Retry-After says when to come back.",
+    401: "No key, or an unknown key.",
+    403: "A row of another subject, or a new release with a key that may not make one.",
+    408: "The request did not arrive in time.",
+    409: "Needs a new release: unknown ids, other columns, or new records without a sufficient budget.",
+    413: "The body is too large, or has too many ids.",
+    415: "The body is not declared as JSON.",
+    422: "The body does not match the schema, or new records have other features or are no graph.",
+    503: "The ledger cannot be reached, or the run folder has changed.",
+    429: "Too many requests; Retry-After states when to send it again.",
 }
 _FRAMEWORK: Responses = {status: {"model": Refused, "description": told} for status, told in _ALL.items()}
 PRIVACY: Responses = {
     200: {"model": Privacy, "description": "Guarantees and budgets."},
     401: {"model": Refused, "description": "An unknown key."},
-    429: {"model": Refused, "description": "This key asks too often; Retry-After says when to come back."},
-    503: {"model": Refused, "description": "The ledger cannot be reached, so nobody can say what is left."},
+    429: {"model": Refused, "description": "Too many requests; Retry-After states when to send it again."},
+    503: {"model": Refused, "description": "The ledger cannot be reached."},
     **_FRAMEWORK,
 }
-HEALTH: Responses = {200: {"model": Health, "description": "It does."}, **_FRAMEWORK}
+HEALTH: Responses = {200: {"model": Health, "description": "The server answers."}, **_FRAMEWORK}
 METRICS: Responses = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The counters."},
     **_FRAMEWORK,
@@ -118,14 +118,14 @@ _RUN = {
     "name": "run",
     "in": "query",
     "required": False,
-    "description": "The run's name; may be left out if there is one.",
+    "description": "Name of the run. Optional if the server has only one.",
     "schema": {"type": "string"},
 }
 
 
 @dataclass(frozen=True)
 class _Operation:
-    """A page that the gate answers, so that FastAPI does not know of it."""
+    """An endpoint that the gate answers, so that FastAPI has no route for it."""
 
     name: str
     summary: str
@@ -134,7 +134,7 @@ class _Operation:
     parameters: tuple[dict[str, Any], ...] = ()
 
     def told(self, parts: dict[str, Any], *, keyed: bool) -> dict[str, Any]:
-        """Return it as OpenAPI has it; the shapes that it names are added to ``parts``."""
+        """Return its OpenAPI description, and add the schemas that it uses to ``parts``."""
         said, refused = sorted((_QUESTION | _ALL).items()), _content(Refused, parts)
         responses = {str(status): {"description": told, "content": refused} for status, told in said}
         return {
@@ -151,13 +151,17 @@ class _Operation:
 
 
 _OPERATIONS = {
-    PREDICT: _Operation("predict", "Released rows of some ids", PredictQuestion, RunPredictions),
-    INVOCATIONS: _Operation("invocations", "The same in MLflow's shape", Invocation, Predictions, (_RUN,)),
+    PREDICT: _Operation(
+        "predict", "Rows of some ids, or predictions of new records", PredictQuestion, RunPredictions
+    ),
+    INVOCATIONS: _Operation(
+        "invocations", "Rows of some ids, in the formats of MLflow", Invocation, Predictions, (_RUN,)
+    ),
 }
 
 
 def complete(app: FastAPI, *, keyed: bool) -> dict[str, Any]:
-    """Add to an application's description the pages that its gate answers; return it."""
+    """Add the endpoints of the gate to an application's description, and return it."""
     described = app.openapi()
     parts = described["components"]["schemas"]
     questions = {path: {"post": one.told(parts, keyed=keyed)} for path, one in _OPERATIONS.items()}

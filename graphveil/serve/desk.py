@@ -1,4 +1,4 @@
-"""Who answers a question: whose row may be read, and which rows are released."""
+"""Answers to requests for predictions: which rows a caller may read, and which rows are released."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Answers questions about some runs, as JSON.
+    """Answers requests for predictions of some runs, as JSON.
 
     Args:
         runs: by name.
-        limits: how many ids a question may have.
-        office: makes fresh releases; None where none are made.
+        limits: how many ids a request may have.
+        office: makes new releases; None where none are made.
     """
 
     def __init__(self, runs: Mapping[str, ServedRun], limits: Limits, office: "Office | None" = None) -> None:
@@ -55,7 +55,7 @@ class Desk:
     def _rows(self, run: ServedRun, ids: list[Id], key: Key | None) -> list[Row]:
         """Return released rows to a caller who may read all of them.
 
-        Whether an id is known is looked at after that: a stranger's question about it has one answer.
+        Unknown ids are checked after that, so that other callers get one answer for known and unknown ids.
         """
         if run.by_subject and (key is None or not key.entitled(within(ids, self._limits.ids))):
             raise refusals.not_entitled()
@@ -70,5 +70,5 @@ class Desk:
         if name is None and len(self._runs) == 1:
             return next(iter(self._runs.values()))
         if name is None or name not in self._runs:
-            raise Refusal(404, "NotFound", "name one of the runs that /v1/privacy lists, as `run`")
+            raise Refusal(404, "NotFound", "Set `run` to one of the runs that GET /v1/privacy lists.")
         return self._runs[name]

@@ -1,4 +1,4 @@
-"""What stands before every page: keys, limits, counters and the log."""
+"""Keys, limits, counters and the log of every endpoint."""
 
 import asyncio
 import logging
@@ -26,20 +26,22 @@ Headers = Sequence[tuple[bytes, bytes]]
 LOG = logging.getLogger("graphveil.serve")
 _JSON = re.compile(rb"\s*application/json\s*(;|$)", re.IGNORECASE)
 _TWO_LENGTHS = {b"content-length", b"transfer-encoding"}
-_NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be for its subject alone
+_NOT_KEPT = [(b"cache-control", b"no-store")]  # a row may be private to its subject
 _HEAD_BYTES = 16 << 10  # of a request's first line and headers; the parser bounds incomplete heads alone
-_HEARD = 8  # times the bound of a body: read and dropped, as who still writes may miss the answer
+_HEARD = (
+    8  # times the limit of a body: read and dropped, because a client that still writes may miss the answer
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Door:
-    """Who is let in, how many at a time, and what is written down about it.
+    """Keys, limits, counters and log lines.
 
     Args:
-        keys: who may ask; None for everybody.
-        limits: how much at once.
+        keys: keys of callers; None for a server without keys.
+        limits: limits of requests.
         counters: where requests are counted.
-        rates: how often a key may ask; None for no bound.
+        rates: requests per second and key; None for no limit.
     """
 
     keys: Keys | None
@@ -48,15 +50,15 @@ class Door:
     rates: Rates | None = None
 
     def note(self, page: str, status: int, seconds: float, fault: str | None = None) -> None:
-        """Count a request, and write its line: page, status and time, and nothing that it holds."""
+        """Count a request, and log its endpoint, status and time, and nothing of its contents."""
         self.counters.answered(page, status, seconds)
         fault = f',"fault":"{fault}"' if fault else ""
-        if LOG.isEnabledFor(logging.INFO):  # without looking for who called, which takes longer than the rest
+        if LOG.isEnabledFor(logging.INFO):  # without the caller's frame, which takes longer than the rest
             line = f'{{"page":"{page}","status":{status},"seconds":{seconds:.6f}{fault}}}'
             LOG.handle(LOG.makeRecord(LOG.name, logging.INFO, __file__, 0, line, (), None))
 
     def key_of(self, scope: Scope) -> Key | None:
-        """Return the caller's key, or None where nobody needs one; refuse who has none, or asks too often."""
+        """Return the key of the caller, or None for a server without keys; reject unknown keys."""
         key, place = None, 0
         if self.keys is not None:
             given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -72,24 +74,24 @@ class Door:
 
 
 class Gate:
-    """Lets a request in, answers what is a question, and writes one line about it.
+    """Checks a request, answers requests for predictions, and logs each request.
 
     A request for predictions is rejected before its body is read where its key is unknown. Its body is read
-    here, whole, and answered here: what is done a thousand times a second needs no framework. It takes a
-    place among the requests under way only once its body is there and until its answer is computed. So
+    and answered here, without the web framework, because this is done thousands of times per second. It takes
+    a place among the requests under way only once its body is there and until its answer is computed. So
     clients that send or read slowly take no places; what they hold is bounded in bytes, and the oldest gives
-    way. Whatever fails is 500, and the log has the name of the error's class: its text may quote data.
+    way. A failure is 500, and the log only has the class of the error, because its text may quote data.
 
     Args:
-        app: what answers everything that is no question.
-        door: who is let in.
-        answers: what answers questions, by page.
+        app: answers all other requests.
+        door: keys, limits and counters.
+        answers: functions that answer requests for predictions, by path.
     """
 
     def __init__(self, app: App, door: Door, answers: Mapping[str, Answer]) -> None:
-        """Stand before an application."""
+        """Wrap an application."""
         self._app, self._door, self._answers = app, door, answers
-        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each body in arrival, the oldest first
+        self._arriving: dict[asyncio.Timeout, int] = {}  # bytes of each incomplete body, the oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -100,7 +102,7 @@ class Gate:
         began, noted, fault = time.perf_counter(), _Noted(send), None
         try:
             if {name for name, _ in scope["headers"]} >= _TWO_LENGTHS:
-                raise refusals.no_request()  # a proxy may have read the other one
+                raise refusals.no_request()  # a proxy may have used the other one
             if _head_bytes(scope) > _HEAD_BYTES:
                 raise refusals.no_request()
             if page in self._answers:
@@ -132,7 +134,7 @@ class Gate:
         await noted.answer(200, answer, _NOT_KEPT)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the whole body; None if the caller has gone."""
+        """Return the whole body; None if the client has disconnected."""
         most, headers = self._door.limits.body_bytes, scope["headers"]
         if any(int(value) > _HEARD * most for name, value in headers if name == b"content-length"):
             raise refusals.too_large(most)
@@ -145,11 +147,11 @@ class Gate:
         except TimeoutError:
             raise refusals.too_slow() from None
         if not any(name == b"content-type" and _JSON.match(value) for name, value in headers):
-            raise refusals.no_json()  # no page of another site makes a browser send this type unasked
+            raise refusals.no_json()  # browsers send this type to another site only after a preflight request
         return body
 
     async def _whole(self, receive: Receive, clock: asyncio.Timeout) -> bytes | None:
-        """Read a body of so many bytes at most."""
+        """Read a body up to the limit."""
         most, size, body, more = self._door.limits.body_bytes, 0, bytearray(), True
         while more and size <= _HEARD * most:
             message = await receive()
@@ -177,7 +179,7 @@ def _head_bytes(scope: Scope) -> int:
 
 
 class _Noted:
-    """Sends on, and remembers the status."""
+    """Forwards messages, and stores the status."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.status = send, 0
@@ -188,7 +190,7 @@ class _Noted:
         await self._send(message)
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Send a refusal, unless an answer has begun."""
+        """Send an error, unless an answer has begun."""
         if not self.status:
             headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
             await self.answer(refusal.status, refusal.body, headers)

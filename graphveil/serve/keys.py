@@ -25,8 +25,8 @@ class Key(Record):
     """One key: the hash of its text, and what it may do.
 
     Args:
-        subjects: ids that it may ask about under units of records, as text.
-        releases: whether it may ask for fresh releases, which spend a budget.
+        subjects: ids whose rows it may read under node-level units, as text.
+        releases: whether it may make new releases, which spend privacy budget.
     """
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -51,12 +51,12 @@ class _KeysFile(Record):
 class Keys:
     """The keys of a file.
 
-    A key is 256 random bits that are shown once and made here, so a plain hash cannot be searched; what
-    people choose themselves would need a slow one, and is not taken.
+    A key is 256 random bits that are made here, so a plain hash cannot be searched. Keys that people choose
+    would need a slow hash, and are not supported.
     """
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
-        """Take keys; without any nobody is let in."""
+        """Take keys; without any, every request is rejected."""
         self._by_hash = {key.sha256: key for key in keys}
         self._places = {hashed: place for place, hashed in enumerate(self._by_hash)}
 
@@ -77,21 +77,21 @@ class Keys:
         """Read a file of keys.
 
         Raises:
-            ConfigError: it is missing, or is no such file.
+            ConfigError: it is missing, or is not a file of keys.
         """
         return cls(_read(Path(path)).keys)
 
     @staticmethod
     def add(path: str | Path, subjects: Sequence[str | int] = (), *, releases: bool = False) -> str:
-        """Make a key, add its hash to a file, and return the key, which is written nowhere.
+        """Make a key, add its hash to a file, and return the key, which is not stored.
 
         Raises:
-            ConfigError: the file is there and is none of keys or cannot be made, or a subject is no id.
+            ConfigError: the file is not a file of keys or cannot be made, or a subject is not an id.
         """
         file, text = Path(path), secrets.token_urlsafe(_KEY_BYTES)
         key = Key(sha256=_hash(text), subjects=[_subject(one) for one in subjects], releases=releases)
         if not file.exists() and not can_be_made(file):
-            raise ConfigError(f"{file} cannot be made there; choose another place")
+            raise ConfigError(f"{file} cannot be created. Choose another place.")
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file.parent):
             known = _read(file).keys if file.exists() else []
@@ -101,7 +101,7 @@ class Keys:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep others from adding a key meanwhile, which would be lost: the file is read, and then replaced."""
+    """Hold a lock while a key is added: otherwise a key that is added concurrently would be lost."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -114,7 +114,7 @@ def _subject(one: str | int) -> str:
     """Return an id as the text that a file of keys holds."""
     text = str(one)
     if len(text) > _MAX_LETTERS:
-        raise ConfigError(f"a subject is longer than {_MAX_LETTERS:,} letters, which no id of a node is")
+        raise ConfigError(f"A subject has more than {_MAX_LETTERS:,} characters. Use the id of a node.")
     _check.letters(subject=text)
     return text
 
@@ -124,16 +124,16 @@ def _hash(text: str) -> str:
 
 
 def _read(path: Path) -> _KeysFile:
-    """Read and check the file; a complaint names the field, never its value."""
+    """Read and check the file; an error names the field, never its value."""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder; name a file of keys, or a new one for `graphveil keys FILE`")
+        raise ConfigError(f"{path} is a folder. Name a file of keys, or make one with `graphveil keys FILE`.")
     if not path.is_file():
-        raise ConfigError("there is no such file of keys; make one with `graphveil keys FILE`")
+        raise ConfigError("There is no such file of keys. Make one with `graphveil keys FILE`.")
     if path.stat().st_size > _MAX_BYTES:
-        raise ConfigError(f"the file of keys is larger than {_MAX_BYTES >> 20} MiB")
+        raise ConfigError(f"The file of keys is larger than {_MAX_BYTES >> 20} MiB.")
     try:
         return _KeysFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ConfigError(
-            f"the file of keys: {first_complaint(error)}; make a new one with `graphveil keys FILE`"
+            f"The file of keys: {first_complaint(error)}. Make a new one with `graphveil keys FILE`."
         ) from None

@@ -23,24 +23,26 @@ _FOREIGN = ("uvicorn.error", "asyncio")
 
 
 def _unheard() -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; connections wait there until somebody answers.
+    """Return a socket that listens; connections wait there until a worker answers.
 
     Raises:
-        ConfigError: the address cannot be used, or is empty, which would be every address of the machine.
+        ConfigError: the address cannot be used, or is empty, which would mean all addresses of the machine.
     """
     if not host:
-        raise ConfigError("the host is empty; name an address (--host), 0.0.0.0 for all of this machine's")
+        raise ConfigError(
+            "The host is empty. Set --host to an address, or to 0.0.0.0 for all addresses of this machine."
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         line = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no name of a host"
+        why = error.strerror if isinstance(error, OSError) else "not a host name"
         raise ConfigError(
-            f"cannot listen at {host}, port {port} ({why}); choose another --host or --port"
+            f"Cannot listen on {host}, port {port} ({why}). Choose another --host or --port."
         ) from None
     # Named as TCP: asyncio sends small packets at once only on sockets that say so, and else every answer
     # would wait 40 ms for the acknowledgement of its head.
@@ -48,7 +50,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def announce(line: socket.socket, host: str, workers: int) -> None:
-    """Begin the log, with a line that says where."""
+    """Begin the log, with a line that has the address and the port."""
     log_lines()
     LOG.info(json.dumps({"listening": host, "port": line.getsockname()[1], "workers": workers}))
 
@@ -56,7 +58,7 @@ def announce(line: socket.socket, host: str, workers: int) -> None:
 def listen(
     app: FastAPI, line: socket.socket, parent: int | None = None, on_ready: Callable[[], None] = _unheard
 ) -> None:
-    """Answer on a socket until a signal, or until whoever holds the other end of ``parent`` is gone."""
+    """Answer on a socket until a signal, or until the process at the other end of ``parent`` exits."""
     server_of(app, parent, on_ready).run(sockets=[line])
 
 
@@ -81,7 +83,7 @@ def server_of(
 
 
 class _Server(uvicorn.Server):
-    """A server that does not outlive its parent: it would hold the port, and nobody could stop it."""
+    """A server that exits with its parent: otherwise it would keep the port."""
 
     def __init__(self, config: uvicorn.Config, parent: int | None, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -95,7 +97,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and Ctrl-C without raising them again: a server that was told to stop exits with 0.
+        """Stop on SIGTERM and SIGINT without raising them again, so that the exit code is 0.
 
         With several workers the supervisor does the same.
         """
@@ -115,7 +117,7 @@ class _Server(uvicorn.Server):
 
 
 def log_lines() -> None:
-    """Write JSON on standard error: our own lines, and of other parts' errors the class alone."""
+    """Write JSON on standard error: lines of the server, and only the class of errors of other parts."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines())
     LOG.handlers, LOG.propagate = [handler], False
@@ -127,7 +129,7 @@ def log_lines() -> None:
 
 
 class _Lines(logging.Formatter):
-    """Our lines as they are; of others no text, which may quote data."""
+    """Lines of the server as they are, and no text of other parts, which may quote data."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == LOG.name:

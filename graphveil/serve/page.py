@@ -1,4 +1,4 @@
-"""The OpenAPI description as a page for people. It loads nothing, from nowhere, and runs no script."""
+"""The OpenAPI description as an HTML page. It loads nothing from other sites and runs no script."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ td:first-child { white-space: nowrap; width: 11em; }
 
 
 def page_of(described: dict[str, Any]) -> str:
-    """Return the page: one section for each of what the server answers, and one for what it refuses."""
+    """Return the page: one section for each endpoint, and one for errors."""
     told = [(path, *one) for path, methods in described["paths"].items() for one in methods.items()]
     links = "".join(
         f'<a href="#{html(one["operationId"])}"><code>{html(path)}</code></a>' for path, _, one in told
@@ -42,8 +42,8 @@ def page_of(described: dict[str, Any]) -> str:
         f"<title>{html(about['title'])}</title><style>{_STYLE}</style>"
         f"<h1>{html(about['title'])} <small>{html(about['version'])}</small></h1>"
         f"<p>{html(about['description'])}</p>"
-        f'<nav>{links}<a href="#refusals">refusals</a><a href="openapi.json">openapi.json</a></nav>{sections}'
-        f'<section id="refusals"><h2>Refusals</h2>{_pre({"error": {"kind": "..", "message": ".."}})}'
+        f'<nav>{links}<a href="#errors">errors</a><a href="openapi.json">openapi.json</a></nav>{sections}'
+        f'<section id="errors"><h2>Errors</h2>{_pre({"error": {"kind": "..", "message": ".."}})}'
         f"{_table(_refusals(described))}</section></html>"
     )
 
@@ -59,14 +59,14 @@ def _section(described: dict[str, Any], path: str, method: str, told: dict[str, 
         parts.append("<h3>Parameters</h3>")
         parts.append(_table((one["name"], one["description"]) for one in told["parameters"]))
     if "requestBody" in told:
-        parts.append("<h3>Question</h3>" + _shape(described, told["requestBody"]))
+        parts.append("<h3>Request</h3>" + _shape(described, told["requestBody"]))
     answer = told["responses"]["200"]
-    parts.append("<h3>Answer</h3>" + (_shape(described, answer) or f"<p>{html(answer['description'])}</p>"))
+    parts.append("<h3>Response</h3>" + (_shape(described, answer) or f"<p>{html(answer['description'])}</p>"))
     return "".join(parts) + "</section>"
 
 
 def _shape(described: dict[str, Any], body: dict[str, Any]) -> str:
-    """Return the fields of a JSON body, after examples of the whole; nothing for another body."""
+    """Return examples and the fields of a JSON body; nothing for another body."""
     reference = body["content"].get("application/json", {}).get("schema", {}).get("$ref")
     if reference is None:
         return ""
@@ -76,7 +76,7 @@ def _shape(described: dict[str, Any], body: dict[str, Any]) -> str:
 
 
 def _refusals(described: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each status that some page refuses with, and what for."""
+    """Yield each error status of some endpoint, and its reason."""
     found = dict[str, str]()
     for methods in described["paths"].values():
         for told in methods.values():

@@ -1,9 +1,10 @@
-"""What may be asked, and which ids a question is about."""
+"""Bodies of requests for predictions, and the ids that they name."""
 
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -19,7 +20,15 @@ from graphveil.serve.refusals import needs_a_release, too_many_ids, unreadable
 
 ID = "id"
 LARGEST = 1e15  # of a feature: a network's sums of squares stay finite in 32 bits, and so does its answer
-Identity = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64)] | Annotated[StrictStr, Field(max_length=1000)]
+
+
+def _whole(one: object) -> object:
+    """Return 7 for 7.0: JSON schemas count it as an integer."""
+    return int(one) if isinstance(one, float) and one.is_integer() else one
+
+
+_Whole = Annotated[StrictInt, Field(ge=-(2**63), lt=2**64), BeforeValidator(_whole)]
+Identity = _Whole | Annotated[StrictStr, Field(max_length=1000)]
 _Ids = Annotated[list[Identity], Field(min_length=1)]
 _IDS = TypeAdapter[list[int | str]](_Ids)
 
@@ -76,7 +85,7 @@ class _Question(BaseModel):
 
 
 class PredictQuestion(_Question):
-    """Ids of nodes of one run, or new records, which need a fresh release."""
+    """Ids of nodes of one run, or new records, which need a new release."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -97,7 +106,7 @@ class PredictQuestion(_Question):
         'spelled like it: 7 means "7".',
     )
     run: str | SkipJsonSchema[None] = Field(
-        default=None, description="The run's name; may be left out if there is one."
+        default=None, description="Name of the run. Optional if the server has only one."
     )
     records: Annotated[list[Any], WithJsonSchema(_RECORDS)] | SkipJsonSchema[None] = Field(
         default=None,
@@ -107,12 +116,12 @@ class PredictQuestion(_Question):
         "the operator allowed a budget for it.",
     )
     edges: Annotated[list[Any], WithJsonSchema(_EDGES)] | SkipJsonSchema[None] = Field(
-        default=None, description="Of new records: pairs of their ids."
+        default=None, description="Edges of new records, as pairs of their ids."
     )
 
     @property
     def fresh(self) -> bool:
-        """Whether it is about new records."""
+        """Whether it has new records."""
         if (self.ids is None) == (self.records is None) or (self.ids is not None and self.edges is not None):
             raise unreadable()
         return self.records is not None
@@ -127,7 +136,7 @@ class SplitFrame(_Question):
 
 
 class Invocation(_Question):
-    """MLflow's shapes of a table, here of the one column ``id``."""
+    """A table in a format of MLflow, with the one column ``id``."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -141,7 +150,7 @@ class Invocation(_Question):
     )
     dataframe_records: (
         Annotated[list[dict[str, Any]], WithJsonSchema(_IDS_BY_COLUMN)] | SkipJsonSchema[None]
-    ) = Field(default=None, description="Or its rows by column.")
+    ) = Field(default=None, description="A table as a list of objects, one for each row.")
 
     def asked(self) -> list[int | str]:
         """Return the column of ids."""
@@ -169,7 +178,7 @@ Question = TypeVar("Question", bound=_Question)
 
 
 def parsed(kind: type[Question], body: bytes) -> Question:
-    """Return the question in a body of JSON."""
+    """Return the request in a JSON body."""
     try:
         return kind.model_validate_json(body)
     except ValidationError:
@@ -177,7 +186,7 @@ def parsed(kind: type[Question], body: bytes) -> Question:
 
 
 def within(ids: list[int | str], most: int) -> list[int | str]:
-    """Return ids that are not too many."""
+    """Return the ids, unless there are too many."""
     if len(ids) > most:
         raise too_many_ids(most)
     return ids

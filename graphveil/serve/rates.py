@@ -1,4 +1,4 @@
-"""How often a key may ask."""
+"""Rate limits of keys."""
 
 import time
 
@@ -6,16 +6,16 @@ from graphveil.serve.shared import Shared
 
 
 class Rates:
-    """A bound on questions per second and key, which all workers keep together.
+    """A limit of requests per second and key, shared by all workers.
 
-    The generic cell rate algorithm: one instant per key, the time at which its next question would be due if
-    they came evenly. A question moves it on by 1 / rate, and is refused while it lies further ahead than a
-    burst of questions does. No history is kept.
+    The generic cell rate algorithm: one instant per key, the time at which its next request would be due if
+    they arrived evenly. A request moves it by 1 / rate, and is rejected while it is further ahead than a
+    burst of requests. No history is stored.
 
     Args:
-        per_second: questions, in the long run.
-        burst: how many may come at once.
-        shared: the instants; place 0 is for everybody where there are no keys.
+        per_second: requests per second, on average.
+        burst: how many may arrive at once.
+        shared: the instants; a server without keys uses place 0.
 
     >>> rates = Rates(2.0, 2, Shared.alone(0, 1))
     >>> [rates.wait(0, now=now) for now in (10.0, 10.0, 10.0, 10.5)]
@@ -23,11 +23,11 @@ class Rates:
     """
 
     def __init__(self, per_second: float, burst: int, shared: Shared) -> None:
-        """Begin with what the instants say."""
+        """Begin with the shared instants."""
         self._step, self._ahead, self._shared = 1 / per_second, (burst - 1) / per_second, shared
 
     def wait(self, place: int, now: float | None = None) -> float:
-        """Return 0 and count a question, or the seconds until one may be asked."""
+        """Return 0 and count a request, or the seconds until the next one is allowed."""
         now = time.monotonic() if now is None else now  # one clock for all processes of a machine
         with self._shared.locked():
             due = max(now, float(self._shared.instants[place]))

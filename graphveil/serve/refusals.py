@@ -1,4 +1,4 @@
-"""Why a question is not answered: fixed words by status, which repeat nothing of what was asked."""
+"""Error responses: fixed texts by status, which repeat no value of the request."""
 
 import json
 import math
@@ -10,12 +10,12 @@ _NAMES = 8  # of columns in a message
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault
-    """An answer that says no.
+    """An error response.
 
     Args:
         status: of the response.
         kind: a word for programs.
-        message: what, why and what to do; never a value of the question.
+        message: what is wrong, why, and what to do; never a value of the request.
         headers: of the response.
     """
 
@@ -37,18 +37,17 @@ def as_bytes(record: object) -> bytes:
 
 
 def unreadable() -> Refusal:
-    """Return that a question is none that this page takes."""
-    return Refusal(422, "Malformed", "the body is not a question that this page takes; /docs shows its shape")
+    """Return that a body does not match the schema."""
+    return Refusal(422, "Malformed", "The body does not match the schema of this endpoint, see /docs.")
 
 
 def needs_a_release() -> Refusal:
-    """Return that an answer would read private data anew."""
+    """Return that an answer would query private data."""
     return Refusal(
         409,
         "NeedsRelease",
-        "only predictions that are released already are served. New records, columns besides id, and ids "
-        "that the run does not know would need a fresh release, which this server does not make of this: "
-        "`graphveil predict RUN --nodes .. --edges ..` prices and books one",
+        "New records, columns other than id, and unknown ids need a new release, which this server does not "
+        "make for this request. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
     )
 
 
@@ -60,8 +59,8 @@ def unknown_ids(positions: Sequence[int], *, quoted: bool) -> Refusal:
     return Refusal(
         409,
         "NeedsRelease",
-        f"the run does not have the ids at positions {shown}{more}, counted from 0.{numbers} New records "
-        "would need a fresh release, which this server does not make: `graphveil predict RUN` makes one",
+        f"The run does not have the ids at positions {shown}{more}, counted from 0.{numbers} New records "
+        "need a new release. Run `graphveil predict RUN --nodes FILE --edges FILE` to make one.",
     )
 
 
@@ -99,36 +98,38 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def no_budget() -> Refusal:
-    """Return that the books refuse."""
+    """Return that a ledger rejects the release."""
     return Refusal(
         409,
         "NoBudget",
-        "what is left of the budget does not suffice for this release; /v1/privacy shows it to your key",
+        "The remaining privacy budget is too small for this release. GET /v1/privacy shows it to your key.",
     )
 
 
 def no_ledger() -> Refusal:
-    """Return that the ledger cannot be asked, so nothing is released."""
+    """Return that the ledger cannot be reached, so nothing is released."""
     return Refusal(
-        503, "NoLedger", "the ledger cannot be reached, so nothing is released now", {"Retry-After": "5"}
+        503, "NoLedger", "The privacy ledger cannot be reached. Try again later.", {"Retry-After": "5"}
     )
 
 
 def changed() -> Refusal:
     """Return that the run is not the one whose guarantee is shown."""
-    return Refusal(
-        503, "Changed", "the run has changed since the server started, so nothing is released; start it anew"
-    )
+    return Refusal(503, "Changed", "The run folder has changed since the server started. Restart the server.")
 
 
 def may_not_release() -> Refusal:
-    """Return that a key is not for fresh releases."""
-    return Refusal(403, "Forbidden", "this key may not ask for fresh releases")
+    """Return that a key may not make new releases."""
+    return Refusal(
+        403,
+        "Forbidden",
+        "This key may not make new releases. Use one that was made with `graphveil keys FILE --releases`.",
+    )
 
 
 def too_many_ids(most: int) -> Refusal:
-    """Return that a question is about too many."""
-    return Refusal(413, "TooLarge", f"a question may name {most:,} ids; ask in several")
+    """Return that a request has too many ids."""
+    return Refusal(413, "TooLarge", f"A request may have {most:,} ids. Send several requests.")
 
 
 def no_key() -> Refusal:
@@ -136,37 +137,43 @@ def no_key() -> Refusal:
     return Refusal(
         401,
         "Unauthorized",
-        "this server answers to its keys only; send the header `Authorization: Bearer KEY`",
+        "A valid API key is required. Send the header `Authorization: Bearer KEY`.",
         {"WWW-Authenticate": "Bearer"},
     )
 
 
 def not_entitled() -> Refusal:
-    """Return that a row belongs to somebody else, or to nobody: the two are not told apart."""
+    """Return that a row belongs to another subject or does not exist; both have the same text."""
     return Refusal(
-        403, "Forbidden", "a row is only for its own subject, and this key is not that of all that were asked"
+        403,
+        "Forbidden",
+        "A row is only returned to its own subject, and this key is not valid for all rows of the request.",
     )
 
 
 def too_large(most: int) -> Refusal:
     """Return that a body is too large."""
-    return Refusal(413, "TooLarge", f"a body may have {most:,} bytes; ask in several", _CLOSE)
+    return Refusal(413, "TooLarge", f"A body may have {most:,} bytes. Send several requests.", _CLOSE)
 
 
 def too_slow() -> Refusal:
     """Return that a body did not arrive in time."""
-    return Refusal(408, "TooSlow", "the body did not arrive in time", _CLOSE)
+    return Refusal(408, "TooSlow", "The request did not arrive in time.", _CLOSE)
 
 
 def too_many() -> Refusal:
-    """Return that enough is under way."""
-    return Refusal(429, "Overload", "too many questions are under way; ask again later", {"Retry-After": "1"})
+    """Return that too many requests are being answered."""
+    return Refusal(
+        429, "Overload", "Too many requests are being answered. Try again later.", {"Retry-After": "1"}
+    )
 
 
 def too_often(wait: float) -> Refusal:
-    """Return that a key has asked too much lately."""
+    """Return that a key has sent too many requests."""
     seconds = str(max(1, math.ceil(wait)))
-    return Refusal(429, "RateLimit", "this key asks too often; ask again later", {"Retry-After": seconds})
+    return Refusal(
+        429, "RateLimit", "Too many requests with this key. Try again later.", {"Retry-After": seconds}
+    )
 
 
 def no_request() -> Refusal:
@@ -174,26 +181,28 @@ def no_request() -> Refusal:
     return Refusal(
         400,
         "BadRequest",
-        "this is no request: HTTP/1.1, one at a time, with a head of 16 KiB at most",
+        "Not a valid HTTP/1.1 request. Send one at a time, with a head of at most 16 KiB.",
         _CLOSE,
     )
 
 
 def failed() -> Refusal:
-    """Return that the fault is ours."""
-    return Refusal(500, "Failed", "the server failed; its log says where")
+    """Return that the server failed."""
+    return Refusal(500, "Failed", "The server failed. Its log has the class of the error.")
 
 
 def no_json() -> Refusal:
-    """Return that a body does not say that it is JSON."""
-    return Refusal(415, "MediaType", "the body is JSON; send the header `Content-Type: application/json`")
+    """Return that a body is not declared as JSON."""
+    return Refusal(
+        415, "MediaType", "The body must be JSON. Send the header `Content-Type: application/json`."
+    )
 
 
 def of_status(status: int, headers: Headers | None = None) -> Refusal:
-    """Return the words for what the web framework refuses itself."""
+    """Return the error for what the web framework rejects itself."""
     known = {
-        404: ("NotFound", "there is no such page; /docs lists them"),
-        405: ("WrongMethod", "this page takes another method; /docs lists them"),
+        404: ("NotFound", "There is no such endpoint. GET /docs lists them."),
+        405: ("WrongMethod", "This endpoint needs another method. GET /docs lists them."),
     }
     if status not in known:
         return unreadable()

@@ -1,4 +1,4 @@
-"""Runs as the server knows them: a guarantee, and one released row per node."""
+"""Served runs: a guarantee, and one released row per node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServedRun:
-    """What may be asked of one run. Nothing else of its folder is kept: no noisy row, no weight.
+    """The public part of one run. No noisy aggregate and no parameter is stored.
 
     Args:
         name: of its folder.
         guarantee: its guarantee.
         class_names: by class number.
-        features: how many a record has.
+        features: number of features of a record.
         encoding: names of the feature columns, and how each becomes features; None where they have none.
         proba: released probabilities (N, C).
         places: the row of each id.
@@ -44,12 +44,12 @@ class ServedRun:
 
     @cached_property
     def by_subject(self) -> bool:
-        """Whether row v is only for somebody entitled to v's record."""
+        """Whether a row is only returned to its own subject."""
         return bool(withheld(self.guarantee.unit))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """What probabilities are called."""
+        """Names of the columns of probabilities."""
         return tuple(f"p_{name}" for name in self.class_names)
 
     @cached_property
@@ -61,7 +61,7 @@ class ServedRun:
     def spelled(self, ids: Sequence[Id]) -> list[Id]:
         """Return ids as the run has them: where all of its ids are text, 7 means "7".
 
-        JSON has numbers and text, a CSV file has only text. No other text is meant: 7 is not "007".
+        JSON has numbers and text, a CSV file has only text. 7 never means "007".
         """
         return [str(one) for one in ids] if self.id_type is str else list(ids)
 
@@ -70,7 +70,7 @@ class ServedRun:
         return [position for position, one in enumerate(ids) if one not in self.places]
 
     def rows(self, ids: Sequence[Id]) -> list[Row]:
-        """Return the rows of known ids, in the columns of ``predictions.parquet``."""
+        """Return the rows of known ids, with the columns of ``predictions.parquet``."""
         return [self.row_of(one, self.proba[self.places[one]]) for one in ids]
 
     def row_of(self, one: Id, proba: npt.NDArray[np.float32]) -> Row:
@@ -80,15 +80,15 @@ class ServedRun:
 
 
 def read_runs(folders: Sequence[str | Path]) -> tuple[ServedRun, ...]:
-    """Read what is released of some runs.
+    """Read the released predictions of some runs.
 
     Raises:
-        ArtifactError: a folder holds no run, is damaged, or its predictions are withheld and not at hand.
-        ConfigError: two folders have one name.
+        ArtifactError: a folder has no run, is damaged, or its ``per_node/`` is missing.
+        ConfigError: two folders have the same name.
     """
     runs = tuple(_read(Path(folder)) for folder in folders)
     if len({run.name for run in runs}) < len(runs):
-        raise ConfigError("two of the runs have one name, so questions could not tell them apart; rename one")
+        raise ConfigError("Two of the runs have one name, so requests cannot select one. Rename a folder.")
     return runs
 
 
@@ -108,9 +108,9 @@ def _read(folder: Path) -> ServedRun:
 
 
 def _places(snapshot: Snapshot, count: int) -> dict[Id, int]:
-    """Return the row of each id; nodes without ids of their own are called by their numbers."""
+    """Return the row of each id; without ids, nodes are numbered from 0."""
     ids: list[Id] = list(range(count)) if snapshot.ids is None else snapshot.ids.tolist()
     places = {one: place for place, one in enumerate(ids)}
     if len(places) < count:
-        raise ArtifactError("the predictions name a node twice; take the folder from the original run")
+        raise ArtifactError("The predictions name a node twice. Use the folder of the original run.")
     return places

@@ -1,4 +1,4 @@
-"""A server as plain values: what each of its workers is made of."""
+"""A server as plain values, from which each of its workers is made."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What is served, to whom, and how much of it at once.
+    """Settings of a server.
 
     Args:
         runs: folders.
-        keys: file of keys; None where everybody may ask.
+        keys: file of keys; None for a server without keys.
         limits: bounds of each worker.
         workers: how many processes answer.
-        allowance: what may be spent on fresh releases; None where none are made.
+        allowance: budget of new releases; None for a server that makes none.
     """
 
     runs: tuple[Path, ...]
@@ -38,14 +38,14 @@ class Service:
     allowance: Allowance | None = None
 
     def app(self, shared: Path | None = None, worker: int = 0) -> "FastAPI":
-        """Read everything anew, and return the application of one worker.
+        """Read the runs and keys, and return the application of one worker.
 
         Args:
             shared: the file that workers share; None for one that is alone.
             worker: which one it is.
 
         Raises:
-            ConfigError, ArtifactError: what is to be served cannot be.
+            ConfigError, ArtifactError: the runs or the keys cannot be served.
             MissingDependencyError: the extra ``serve`` is not installed.
         """
         keys = None if self.keys is None else Keys.read(self.keys)
@@ -61,11 +61,13 @@ class Service:
         if self.allowance is None:
             return None
         if len(runs) != 1:
-            raise ConfigError("--allow-releases is for one run; serve the others apart")
+            raise ConfigError(
+                "--allow-releases needs exactly one run. Serve the others with their own servers."
+            )
         if self.keys is None:
             raise ConfigError(
-                "--allow-releases needs API keys, because each caller is charged for its own requests; make "
-                "one with `graphveil keys FILE --releases` and pass --keys FILE"
+                "--allow-releases needs API keys, because each caller is charged for its own requests. Make "
+                "one with `graphveil keys FILE --releases` and pass --keys FILE."
             )
         from graphveil.serve.releases.office import Office
 
@@ -73,7 +75,7 @@ class Service:
 
 
 def door_of(keys: Keys | None, limits: Limits, numbers: Shared, worker: int = 0) -> Door:
-    """Return who is let in, and where that is counted."""
+    """Return the keys, limits and counters of a worker."""
     rates = None if limits.rate is None else Rates(limits.rate, limits.burst, numbers)
     return Door(keys=keys, limits=limits, counters=Counters(numbers.counts, worker), rates=rates)
 
@@ -92,9 +94,9 @@ def made(runs: tuple[ServedRun, ...], door: Door, office: "Office | None" = None
 
 
 def missing(error: ModuleNotFoundError) -> Exception:
-    """Return which extra is missing; a part of ours that is missing stays what it is."""
+    """Return which extra is missing; a missing module of graphveil is raised as it is."""
     if (error.name or "").startswith("graphveil"):
         return error
     return MissingDependencyError(
-        "the server needs FastAPI and uvicorn; install them with `pip install 'graphveil[serve]'`"
+        "The server needs FastAPI and uvicorn. Install them with `pip install 'graphveil[serve]'`."
     )

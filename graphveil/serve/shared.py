@@ -1,4 +1,4 @@
-"""What workers share: a table of counts, and when each key may ask again."""
+"""Shared memory of workers: counters, and when each key may send its next request."""
 
 import fcntl
 import os
@@ -17,8 +17,8 @@ Cells = npt.NDArray[np.float64]
 class Shared:
     """Numbers of all workers of a server, in the memory of one process or in a file that they all map.
 
-    A row of counts has one writer, so it needs no lock; what follows a worker that was killed goes on where
-    its row stands. Instants have many writers.
+    A row of counts has one writer, so it needs no lock; the replacement of a killed worker continues its row.
+    Instants have many writers.
 
     Args:
         counts: (workers, cells).

@@ -1,4 +1,4 @@
-"""Several processes on one socket: who ends is followed by another, and all of them stop together."""
+"""Several processes on one socket: a worker that exits is replaced, and all of them stop together."""
 
 import json
 import os
@@ -26,12 +26,12 @@ _PATIENCE = 5.0  # seconds beyond the grace, before a worker is killed
 def supervise(service: Service, line: socket.socket, on_ready: Callable[[], None]) -> None:
     """Answer on a socket with several workers until a signal.
 
-    They are spawned, not forked: a forked copy of a process that has computed may wait for its threads for
-    ever. A worker that was killed leaves its connections to their clients, who ask again, and nothing else:
-    questions that wait on the socket go to the others, and bookings are in the ledger.
+    They are spawned, not forked, because a forked copy of a process with threads may block. Clients of a
+    killed worker send their requests again: requests that wait on the socket go to other workers, and charges
+    are in the ledger.
 
     Raises:
-        GraphveilError: a worker ends as soon as it starts.
+        GraphveilError: workers exit as soon as they start.
     """
     with TemporaryDirectory(prefix="graphveil-serve-") as folder:
         crew = _Crew(service, line, Path(folder) / "shared")
@@ -46,7 +46,7 @@ def supervise(service: Service, line: socket.socket, on_ready: Callable[[], None
             finally:
                 crew.stop()
         if crew.failed:
-            raise GraphveilError("a worker ends as soon as it starts; the log has the class of its error")
+            raise GraphveilError("A worker exits as soon as it starts. The log has the class of its error.")
 
 
 class _Crew:
@@ -80,7 +80,7 @@ class _Crew:
         return self._early >= _TRIES
 
     def replace(self) -> None:
-        """Start a worker for each that ended, unless they end by themselves as soon as they start."""
+        """Replace each worker that exited, unless workers exit as soon as they start."""
         for number, (process, heard) in list(self._running.items()):
             if process.is_alive():
                 continue
@@ -92,7 +92,7 @@ class _Crew:
             self._spawn(number)
 
     def stop(self) -> None:
-        """Ask all to finish, and kill who does not."""
+        """Stop all workers, and kill those that do not exit in time."""
         until = time.monotonic() + self._service.limits.grace_seconds + _PATIENCE
         for process, _ in self._running.values():
             process.terminate()
@@ -105,7 +105,7 @@ class _Crew:
 
 
 def _answered(heard: Connection) -> bool:
-    """Whether a worker that ended had said that it answers."""
+    """Whether a worker that exited had reported that it answers."""
     with heard:
         try:
             return heard.poll() and bool(heard.recv_bytes())
@@ -116,7 +116,7 @@ def _answered(heard: Connection) -> bool:
 def _work(
     service: Service, line: socket.socket, parent: Connection, said: Connection, shared: Path, number: int
 ) -> None:
-    """Be one worker; say so once it answers."""
+    """Run one worker, and report once it answers."""
     ready = threading.Event()
     threading.Thread(target=_end_with_parent, args=(parent, ready), daemon=True).start()
     log_lines()
@@ -134,9 +134,9 @@ def _work(
 
 
 def _end_with_parent(parent: Connection, ready: threading.Event) -> None:
-    """End a worker that is still starting when its parent is killed: it would hold the port for no one.
+    """Exit if the parent is killed while this worker starts: otherwise it would keep the port.
 
-    A worker that answers watches the parent itself, and finishes what it has begun.
+    A worker that answers watches the parent itself, and finishes its requests.
     """
     wait([parent])
     if not ready.is_set():
@@ -144,7 +144,7 @@ def _end_with_parent(parent: Connection, ready: threading.Event) -> None:
 
 
 class _Told:
-    """Whether a signal asked to stop, and a file that can be read from then on."""
+    """Whether a signal has arrived, and a file that can be read from then on."""
 
     def __init__(self, fileno: int) -> None:
         self.told, self.fileno = False, fileno
@@ -152,7 +152,7 @@ class _Told:
 
 @contextmanager
 def _signals() -> Iterator[_Told]:
-    """Take note of SIGTERM and Ctrl-C."""
+    """Note SIGTERM and SIGINT."""
     reading, writing = os.pipe()
     found = _Told(reading)
 

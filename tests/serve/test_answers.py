@@ -67,7 +67,7 @@ def test_what_needs_a_fresh_release_is_refused_in_words(
     answer = client.post(page, json=question)
     assert answer.status_code == 409
     assert answer.json()["error"]["kind"] == "NeedsRelease"
-    assert "fresh release" in answer.text
+    assert "new release" in answer.text
     assert SECRET not in answer.text
 
 

@@ -62,11 +62,11 @@ def test_a_run_of_records_without_keys_is_misuse(invoke: Invoke, tmp_path: Path)
 @pytest.mark.parametrize(
     ("place", "subject", "words"),
     [
-        ("folder", "ann", "is a folder; name a file of keys"),
-        ("run.json", "ann", "the file of keys: the file: invalid json"),
-        ("run.json/keys", "ann", "cannot be made there"),
-        ("k" * 250, "ann", "cannot be made there"),
-        ("new", "x" * 1001, "longer than 1,000 letters"),
+        ("folder", "ann", "is a folder. Name a file of keys"),
+        ("run.json", "ann", "The file of keys: the file: invalid json"),
+        ("run.json/keys", "ann", "cannot be created"),
+        ("k" * 250, "ann", "cannot be created"),
+        ("new", "x" * 1001, "more than 1,000 characters"),
         ("new", "gr\udcc3\udcb6\udcc3\udc9fe", "set a locale of UTF-8"),  # größe where the locale is C
     ],
 )

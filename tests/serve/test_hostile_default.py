@@ -58,6 +58,17 @@ HOSTILE = (
     }
 )
 
+QUICK = {  # one of each kind; the others are slow
+    "both lengths",
+    "two lengths that differ",
+    "chunk of a huge size",
+    "truncated body",
+    "malformed JSON",
+    "two requests at once, MLflow",
+    "websocket",
+    "GET /v1/predict, both lengths",
+}
+
 
 @pytest.fixture(scope="module", params=[1, 2])
 def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
@@ -66,7 +77,9 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield server.port
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in HOSTILE]
+)
 def test_requests_that_fail_leave_nothing_under_way(port: int, name: str) -> None:
     for _ in range(TIMES):
         with Client(port) as client, suppress(OSError):  # the server may close the connection

@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,8 +48,17 @@ MOMENTS: dict[str, Callable[[Started], bool]] = {
 }
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("moment", MOMENTS)
+def slow_but(quick: set[Sequence[object]], *choices: Sequence[object]) -> list[Any]:
+    """Return all combinations; the slow ones run with -m slow."""
+    assert quick <= set(product(*choices))
+    return [
+        pytest.param(*case, marks=() if case in quick else pytest.mark.slow) for case in product(*choices)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workers", "moment"), slow_but({(1, "at once"), (2, "a first worker is there")}, (1, 2, 4), [*MOMENTS])
+)
 def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, workers: int, moment: str) -> None:
     """A worker that outlives its server would hold the port, and nobody would know whom to stop."""
     if workers == 1 and "worker" in moment:
@@ -61,10 +72,19 @@ def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, workers: int,
         assert can_listen(port)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", ["it listens", "it answers", "a request is under way"])
-@pytest.mark.parametrize("whole_group", [False, True], ids=["server", "group"])
+@pytest.mark.parametrize(
+    ("workers", "number", "moment", "whole_group"),
+    slow_but(
+        {
+            (1, signal.SIGTERM, "a request is under way", False),
+            (2, signal.SIGINT, "it answers", True),
+        },
+        (1, 2),
+        (signal.SIGTERM, signal.SIGINT),
+        ("it listens", "it answers", "a request is under way"),
+        (False, True),
+    ),
+)
 def test_a_server_that_is_told_to_stop_exits_with_0(
     tmp_path: Path, workers: int, number: signal.Signals, moment: str, whole_group: bool
 ) -> None:

@@ -271,7 +271,7 @@ def test_what_cannot_be_allowed_is_said_before_anything_is_served(
     refused(run, f"{served.place}#strangers", "no data set", keys=file)
     refused(run / "release", known, "run folder", keys=file)
     owner = run_of("node-owner", tmp_path / "owner")
-    refused(owner, known, "units of edges", keys=file)
+    refused(owner, known, "edge-level", keys=file)
     Ledger(served.place).init("people", "node-owner", epsilon="1", delta="1e-6")
     refused(run, f"{served.place}#people", "no budget under unit", keys=file)
     for epsilon in ("0", "nan", "-1"):

@@ -1,1 +1,1 @@
-"""Fresh releases, where an operator allowed a budget for them: booked before they are computed, and kept."""
+"""New releases, for which an operator allowed a budget: charged before they are computed, and stored."""

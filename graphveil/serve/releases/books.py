@@ -1,9 +1,8 @@
-"""What a server has spent, and the books that say so.
+"""The ledgers of a server.
 
-A release stands in the ledger that the operator names, in those of all data that may share edges with it (the
-training's, first of all), and in a book of the server's own, against what the operator allowed the server.
-All have it under a reference that follows from the question: so whoever asks again, after whatever failed,
-pays nothing again.
+A release is recorded in the ledger that the operator names, in those of all data that may share edges with it
+(first of all the training data), and in a ledger of the server, with the limit that the operator allowed. All
+of them use a reference that follows from the request, so a repeated request is charged once.
 """
 
 from collections.abc import Sequence
@@ -23,16 +22,16 @@ _OWN = "served"
 
 
 class Books:
-    """The books of a server that may make releases.
+    """The ledgers of a server that may make releases.
 
     Args:
-        allowance: what the operator allowed.
+        allowance: the budget that the operator allowed.
         guarantee: of the run, whose unit and delta its releases have.
-        folder: where the server keeps its own book.
+        folder: folder of the ledger of the server.
 
     Raises:
-        ConfigError: no such data set is registered, it has no budget under the unit, or several could be
-            meant.
+        ConfigError: the dataset is not registered, it has no budget under the unit, or its name is
+            ambiguous.
         LedgerError: a database cannot be used.
     """
 
@@ -45,7 +44,7 @@ class Books:
         self._named = self.account.ledger
         if not any(one.unit == self._unit for one in self._named.accounts):
             raise ConfigError(
-                f"data set {self._named.name!r} has no budget under unit {self._unit!r}; register one: "
+                f"Dataset {self._named.name!r} has no budget under unit {self._unit!r}. Register one: "
                 f"graphveil ledger init {quote(self._named.name)} --unit {self._unit} --epsilon E --delta D"
             )
         own = Ledger(folder / "ledger.sqlite")
@@ -54,21 +53,21 @@ class Books:
         self._own = own.data_set(_OWN)
 
     def reference(self, parts: Sequence[bytes]) -> str:
-        """Return what a question is called: a keyed digest, which tells nothing without the ledger's key."""
+        """Return the reference of a request: a digest, keyed with the key of the ledger."""
         return self._book.fingerprints({"question": parts})["question"]
 
     def of(self, reference: str, others: Sequence[DataSetLedger]) -> "QuestionLedger":
-        """Return the ledger of one question, to attach to its graph.
+        """Return the ledger of one request, to attach to its graph.
 
         Args:
-            reference: of the question.
+            reference: of the request.
             others: ledgers of data that the graph may share edges with.
         """
         shared = (self._named, *others)
         return QuestionLedger(reference, shared, self._own, self._limit, self._unit)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return what is allowed, spent and left: of the server, and of the data set."""
+        """Return the limit, the spent and the remaining epsilon of the server and of the dataset."""
         delta, own = self._limit.delta, _account(self._own, self._unit)
         named = _account(self._named, self._unit)
         limit = named.limit
@@ -84,23 +83,23 @@ class Books:
 
 
 class QuestionLedger:
-    """The ledger of one question's graph: a release of it stands in all books, under one reference.
+    """The ledger of the graph of one request: a release is recorded in all ledgers under one reference.
 
-    Nothing is given back. What was booked and not drawn is what the next one who asks this will draw.
+    Nothing is refunded. A charge without noise is used by the next request for the same graph.
     """
 
     def __init__(
         self, reference: str, shared: Sequence[DataSetLedger], own: DataSetLedger, limit: Limit, unit: str
     ) -> None:
-        """Take the books of data sets, and the server's own."""
+        """Take the ledgers of datasets, and that of the server."""
         self._reference, self._shared, self._own = reference, tuple(shared), own
         self._limit, self._unit = limit, unit
 
     def record(self, entry: Entry) -> None:
-        """Book a release in all, or raise before anything is drawn; the same question costs once.
+        """Charge a release in all ledgers, or raise before noise is drawn. Repetitions are charged once.
 
-        The server's own book comes last: a process that is killed in between leaves the data sets with less
-        to spend, and never with more.
+        The ledger of the server comes last: a process that is killed in between leaves the datasets with less
+        budget, and never with more.
         """
         entry = replace(entry, release_id=self._reference)
         self.check(entry)
@@ -109,22 +108,22 @@ class QuestionLedger:
         self._own.record(entry)
 
     def check(self, entry: Entry) -> None:
-        """Raise what booking it would raise."""
+        """Raise the error that the charge would raise."""
         entry = replace(entry, release_id=self._reference)
         if not self._own.holds(self._reference):
             after = _account(self._own, self._unit).total.plus(Total.of(entry))
             if not after.fits(self._limit):
-                raise BudgetError("what the operator allowed this server does not suffice for this release")
+                raise BudgetError("The remaining budget of --allow-releases is too small for this release.")
         for ledger in self._shared:
             ledger.check(entry)
 
     def holds(self, release_id: str) -> bool:
-        """Whether it is booked in all of them."""
+        """Whether it is recorded in all of them."""
         return self.begun and all(ledger.holds(self._reference) for ledger in (*self._shared, self._own))
 
     @property
     def begun(self) -> bool:
-        """Whether it is booked anywhere."""
+        """Whether it is recorded in any of them."""
         return self._shared[0].holds(self._reference)
 
     def commit(self, release_id: str) -> None:
@@ -133,16 +132,16 @@ class QuestionLedger:
             ledger.commit(self._reference)
 
     def withdraw(self, release_id: str) -> bool:
-        """Give nothing back."""
+        """Refund nothing."""
         return False
 
     def __len__(self) -> int:
-        """Return how many releases of this question are booked."""
+        """Return the number of recorded releases of this request."""
         return int(self.begun)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What the server has booked."""
+        """Entries in the ledger of the server."""
         return self._own.entries
 
 
@@ -152,7 +151,7 @@ def _account(ledger: DataSetLedger, unit: str) -> Account:
 
 
 def _figures(total: Total, limit: Decimal, delta: Decimal) -> dict[str, float | None]:
-    """Return limit, spent and remaining; None where what is spent has no bound."""
+    """Return limit, spent and remaining epsilon; spent is None if it is unbounded."""
     spent = total.epsilon(delta)
     if spent == float("inf"):
         return {"limit": float(limit), "spent": None, "remaining": 0.0}

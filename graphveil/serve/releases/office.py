@@ -1,4 +1,4 @@
-"""Who makes fresh releases: one at a time, each once, and kept with the run for whoever asks again."""
+"""New releases: one at a time, each once, and stored with the run for repeated requests."""
 
 import asyncio
 import fcntl
@@ -40,7 +40,7 @@ _ANSWER = "answer.safetensors"
 
 
 class Office:
-    """Makes the releases that an operator allowed, of one run under an edge unit.
+    """Makes the releases that an operator allowed, of one run under an edge-level unit.
 
     A release is charged under a reference that follows from the request and the caller's key, before anything
     is computed. Its journal lies in ``internal/served`` of the run: a process that is killed at any moment
@@ -55,23 +55,23 @@ class Office:
 
     Args:
         folder: the run folder, with its internal part.
-        run: as it is served.
-        allowance: what may be spent.
-        waiting: how many questions may wait for a release in this process.
+        run: the served run.
+        allowance: budget of all releases.
+        waiting: how many requests may wait for a release in this process.
 
     Raises:
-        ConfigError: the run is of another unit or has no guarantee, it is a release alone, or the ledger
-            knows no such budget.
+        ConfigError: the run has another unit, no guarantee or no internal part, or the ledger has no such
+            budget.
     """
 
     def __init__(self, folder: Path, run: ServedRun, allowance: Allowance, waiting: int) -> None:
-        """Open the books."""
+        """Open the ledgers."""
         _check(folder, run)
         self._folder, self._run, self._most, self._waiting = folder, run, waiting, 0
         self._place = folder / INTERNAL / "served"
         self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._books = Books(allowance, run.guarantee, self._place)
-        self._also_paying()  # refuses what a question would find out
+        self._also_paying()  # raises now what a request would raise later
         self._model_digest = _digest(find_release(folder))
 
     async def rows(self, records: object, edges: object, most: int, caller: Key) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ class Office:
             caller: the key that is charged.
 
         Raises:
-            Refusal: they are none, there is no budget for them, or others are waiting already.
+            Refusal: they are invalid, there is no budget for them, or too many requests wait.
         """
         if isinstance(records, list) and len(records) > most:
             raise refusals.too_many_ids(most)
@@ -97,7 +97,7 @@ class Office:
             self._waiting -= 1
 
     async def budget(self) -> dict[str, Any]:
-        """Return what is allowed, spent and left.
+        """Return the limit, the spent and the remaining epsilon.
 
         Raises:
             Refusal: the ledger cannot be reached.
@@ -111,12 +111,13 @@ class Office:
         directed = _UNITS[self._run.guarantee.unit]
         asked = NewRecords.read(records, edges, self._run, directed=directed)
         proba = self._answer(asked, caller, directed=directed).numpy()
-        places = {one: place for place, one in enumerate(asked.features)}
-        ids = [record["id"] for record in records] if isinstance(records, list) else []
-        return [self._run.row_of(one, proba[places[one]]) for one in ids]
+        known = list(asked.features)
+        places = {one: place for place, one in enumerate(known)}
+        sent = [places[record["id"]] for record in records] if isinstance(records, list) else []
+        return [self._run.row_of(known[place], proba[place]) for place in sent]
 
     def _answer(self, asked: NewRecords, caller: Key, *, directed: bool) -> "Tensor":
-        """Return probabilities: those that are kept, or a release that is made now."""
+        """Return probabilities: stored ones, or those of a new release."""
         try:
             reference = self._books.reference([self._model_digest, caller.sha256.encode(), asked.bytes])
             kept = self._place / reference / _ANSWER
@@ -136,7 +137,7 @@ class Office:
     def _asked(self, asked: NewRecords, reference: str, kept: Path, *, directed: bool) -> "Tensor":
         """Query the model and store what it released.
 
-        A model that reads no edges has no price: its answers follow from the released weights.
+        A model that reads no edges has no privacy cost: its answers follow from the released parameters.
         """
         from graphveil.models.saved import load_model
         from graphveil.privacy import attach_ledger
@@ -152,7 +153,7 @@ class Office:
             return model.predict_proba(graph, accept_price=True)
         ledger = self._books.of(reference, self._also_paying())
         attach_ledger(graph.edge_set, ledger)
-        # Before the booking: later predictions of this run count what this one may have asked.
+        # Before the charge: later predictions of this run count what this one may have queried.
         known = (
             None
             if ledger.begun
@@ -175,19 +176,19 @@ def _check(folder: Path, run: ServedRun) -> None:
     guarantee = run.guarantee
     if guarantee.unit not in _UNITS:
         raise ConfigError(
-            f"fresh releases are made under the units of edges alone, and the run is of {guarantee.unit!r}; "
-            "leave --allow-releases out"
+            f"New releases need an edge-level privacy unit, and the run has {guarantee.unit!r}. Remove "
+            "--allow-releases."
         )
     if not guarantee.valid:
-        raise ConfigError("the run has no guarantee, so it makes no new releases; leave --allow-releases out")
+        raise ConfigError("The run has no guarantee, so it makes no new releases. Remove --allow-releases.")
     if find_release(folder) == folder or not (folder / INTERNAL).is_dir():
         raise ConfigError(
-            "fresh releases are kept in the internal part of the run; serve the run folder, not its release"
+            "New releases are stored in the internal part of the run. Serve the run folder, not its release."
         )
 
 
 def _digest(release: Path) -> bytes:
-    """Return what tells this fit from every other."""
+    """Return a digest that identifies this fit."""
     return b"".join(
         hashlib.sha256((release / name).read_bytes()).digest() for name in (MODEL, PRIVACY, WEIGHTS)
     )
@@ -195,7 +196,7 @@ def _digest(release: Path) -> bytes:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep other workers and threads out; whoever is killed lets go."""
+    """Hold a lock against other workers and threads; a killed process releases it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

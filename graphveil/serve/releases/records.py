@@ -1,4 +1,4 @@
-"""New records, as a question has them: a graph of its own."""
+"""New records of a request, as a graph."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ class NewRecords:
         """Read both lists.
 
         Raises:
-            Refusal: they are none, the features are not those of the run, an id is there twice, or an edge
-                has another end.
+            Refusal: they are invalid, the features are not those of the run, an id is listed twice, or an
+                edge has an unknown end.
         """
         try:
             found, pairs = _RECORDS.validate_python(records), _EDGES.validate_python(edges or [])
@@ -74,7 +74,7 @@ class NewRecords:
 
     @property
     def bytes(self) -> bytes:
-        """What makes it this graph and no other."""
+        """Bytes that identify this graph."""
         return as_bytes([list(self.features.items()), list(self.edges)])
 
     def graph(self, *, classes: Sequence[str], directed: bool) -> "Graph":
@@ -99,7 +99,7 @@ def _features(found: Sequence[Record], run: "ServedRun") -> list[list[float]]:
     """Return the features of each record as the model reads them, in 32 bits, whatever way they were sent.
 
     Raises:
-        Refusal: they are not those of the run.
+        Refusal: the features are not those of the run.
     """
     rules = () if run.encoding is None else run.encoding.rules
     names = [rule.name for rule in rules]
