@@ -74,7 +74,7 @@ def test_a_file_that_is_there_is_never_written_over(name: str, invoke: Invoke, f
     out = Path(str(command[command.index("--out") + 1]))
     out.write_text("precious")
     answer = invoke(*command)
-    assert (answer.code, out.read_text()) == (2, "precious")
+    assert (answer.code, out.read_bytes()) == (2, b"precious")
 
 
 WITHOUT_VALUE = {
