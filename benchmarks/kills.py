@@ -316,7 +316,7 @@ def kinds_of(folder: Path) -> dict[str, Kind]:
         "predict": Kind(
             lambda out, number: [*predict, "--edges", fewer(folder, number), "--out", out],
             suffix=".csv",
-            charges=2,  # of the training's data, and of the other graph
+            charges=1,  # the people are those of the training, so both graphs have one account
             before=1,
             compared=False,
         ),
