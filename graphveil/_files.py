@@ -6,7 +6,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from graphveil.errors import ConfigError
@@ -35,13 +35,20 @@ def can_be_made(path: Path) -> bool:
     What may be written is for the system to say: the superuser may write anywhere, and yet not in /proc.
     """
     above = next(folder for folder in path.absolute().parents if folder.exists())
+    trial = _temporary_name(above / path.name)
     try:
-        handle, trial = tempfile.mkstemp(dir=above, prefix=f".{path.name}.")
+        os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
         return False
-    os.close(handle)
-    Path(trial).unlink()
+    finally:
+        with suppress(OSError):
+            trial.unlink()
     return True
+
+
+def _temporary_name(path: Path) -> Path:
+    """Return a new name next to a path, chosen before the file is made: a signal may come in between."""
+    return path.with_name(f".{path.name}.{secrets.token_urlsafe(6)}")
 
 
 def as_path(given: object, name: str) -> Path:
@@ -129,17 +136,18 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     Its owner alone may read it, or unless ``private`` others too, as the umask says.
     """
     make_folder(path.parent, private=private)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    work = _temporary_name(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(os.open(work, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if not private:
-            open_to_readers(Path(name))
-        Path(name).replace(path)
+            open_to_readers(work)
+        work.replace(path)
     except BaseException as error:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):
+            work.unlink()
         if isinstance(error, OSError) and error.filename is None:  # a full disk does not say where it is
             error.filename = str(path)
         raise
@@ -153,8 +161,9 @@ def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     read what is inside as the umask says, or with ``private`` its owner alone.
     """
     make_folder(path.parent)
-    work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    work = _temporary_name(path)
     try:
+        work.mkdir(mode=0o700)
         yield work
         for file in work.iterdir():
             _sync(file)
