@@ -35,7 +35,7 @@ def can_be_made(path: Path) -> bool:
     What may be written is for the system to say: the superuser may write anywhere, and yet not in /proc.
     """
     above = next(folder for folder in path.absolute().parents if folder.exists())
-    trial = _temporary_name(above / path.name)
+    trial = _temporary_name(above, path)
     try:
         os.close(os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
@@ -46,9 +46,9 @@ def can_be_made(path: Path) -> bool:
     return True
 
 
-def _temporary_name(path: Path) -> Path:
-    """Return a new name next to a path, chosen before the file is made: a signal may come in between."""
-    return path.with_name(f".{path.name}.{secrets.token_urlsafe(6)}")
+def _temporary_name(folder: Path, path: Path) -> Path:
+    """Return a new name in a folder, chosen before the file is made: a signal may come in between."""
+    return folder / f".{path.name}.{secrets.token_urlsafe(6)}"
 
 
 def as_path(given: object, name: str) -> Path:
@@ -136,7 +136,7 @@ def write_atomic(path: Path, content: bytes, *, private: bool = True) -> None:
     Its owner alone may read it, or unless ``private`` others too, as the umask says.
     """
     make_folder(path.parent, private=private)
-    work = _temporary_name(path)
+    work = _temporary_name(path.parent, path)
     try:
         with os.fdopen(os.open(work, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(content)
@@ -161,7 +161,7 @@ def whole_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     read what is inside as the umask says, or with ``private`` its owner alone.
     """
     make_folder(path.parent)
-    work = _temporary_name(path)
+    work = _temporary_name(path.parent, path)
     try:
         work.mkdir(mode=0o700)
         yield work

@@ -43,9 +43,8 @@ CERTIFY_INTERVAL = 1e-4  # the coarsest discretization of any printed number, bu
 _SEARCH_SHARE, _CERTIFY_SHARE = 0.25, 0.05  # discretisation over the standard deviation of one step's loss
 _LEAST_INTERVAL = 1e-12
 _MOST_POINTS = 1 << 20  # of one step's distribution
-_MOST_WIDE_POINTS = (
-    1 << 18
-)  # the same at CERTIFY_INTERVAL and above: a loss 26 wide, as of epsilon 20 and more
+# Of one step at CERTIFY_INTERVAL and above: a wider loss (26, as of epsilon 20 and more) has a coarser grid.
+_MOST_WIDE_POINTS = 1 << 18
 MOST_LOSS = 500.0  # training that loses more than this is taken to have no privacy, and not accounted for
 MOST_LOSSES = 1 << 12  # of pure releases that are told apart; more are put on a grid
 MOST_KINDS = 8  # of training or pure releases that are composed one after the other
