@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -111,3 +113,24 @@ def test_a_server_that_is_told_to_stop_exits_with_0(
             assert server.process.wait(60) == 0
         until(lambda: not server.members(), 60)
     assert not any("Traceback" in line for line in server.lines), server.lines
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_signals_are_handled_once_the_address_is_announced(tmp_path: Path, workers: int) -> None:
+    """The server signals itself with the line, so that no moment depends on the machine."""
+    script = (
+        "import os, signal\n"
+        "from graphveil import __main__\n"
+        "from graphveil.serve import listen\n"
+        "announce = listen.announce\n"
+        "def announced(*given):\n"
+        "    announce(*given)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "listen.announce = announced\n"
+        "if __name__ == '__main__':\n"
+        "    __main__.main()\n"
+    )
+    (tmp_path / "server.py").write_text(script)  # a file, which workers that are spawned can import
+    run = run_of("undirected-edge", tmp_path / "run")
+    command = [sys.executable, tmp_path / "server.py", "serve", run, "--port", "0", "--workers", str(workers)]
+    assert subprocess.run(command, capture_output=True, timeout=300).returncode == 0
