@@ -6,6 +6,7 @@ Properties are tried on the same cases each time, so that a failure is one that 
 for new ones: ``pytest --hypothesis-profile=search``.
 """
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -32,6 +33,22 @@ MOST_WORKERS = 4  # each imports all of torch
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers ``-n auto`` starts."""
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names of folders that do not exist yet, one per test."""
+    base = tmp_path_factory.mktemp("homes")
+    return (base / str(number) for number in itertools.count())
+
+
+@pytest.fixture(autouse=True)
+def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep ledgers and keys of unfinished releases out of the user's folders and of other tests."""
+    home = next(homes)
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.delenv("GRAPHVEIL_LEDGER", raising=False)
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +111,6 @@ def invoke(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GRAPHVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     return calling(capsys)
 

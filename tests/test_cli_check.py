@@ -33,7 +33,6 @@ def company() -> ModuleType:
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return calling(capsys)
 
 

@@ -18,7 +18,6 @@ QUICK = ["--set", "epochs=2", "--set", "encoder_epochs=2"]
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     rng = np.random.default_rng(0)
     team = rng.integers(0, 3, NODES)
     ids = [f"{number:04d}" for number in range(NODES)]

@@ -18,7 +18,6 @@ RUN_HERE = [page for page in PAGES if page.name not in ELSEWHERE]
 @pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # pages keep secrets, and not in this home
     run_blocks(page)
 
 

@@ -22,7 +22,6 @@ def loaded(path: Path) -> ModuleType:
 @pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     notebooks, notebook = loaded(DOCS / "site" / "notebooks.py"), json.loads(path.read_text("utf-8"))
     printed = notebooks.run(notebook)
     assert printed == notebooks.stored(notebook)

@@ -84,9 +84,3 @@ def with_little_training(patch: pytest.MonkeyPatch) -> None:
 def quick_classcode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little training in ClassCode."""
     with_little_training(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def keys_at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the keys of unfinished releases out of the user's own state folder."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

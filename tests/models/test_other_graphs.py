@@ -201,9 +201,10 @@ class TestGrownGraph:
         read = list[set[tuple[int, ...]]]()
 
         class Noted(session.Release):
-            def __init__(self, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> None:
+            @classmethod
+            def open(cls, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> Any:
                 read.append(set(map(tuple, adjacency.edge_index().T.tolist())))
-                super().__init__(plan, adjacency, *args, **kwargs)
+                return super().open(plan, adjacency, *args, **kwargs)
 
         monkeypatch.setattr(session, "Release", Noted)
         model.predict(grown)
@@ -349,9 +350,11 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     found = Log()
 
     class Logged(session.Release):
-        def __init__(self, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> None:
-            super().__init__(plan, adjacency, *args, **kwargs)
+        @classmethod
+        def open(cls, plan: Any, adjacency: Any, *args: Any, **kwargs: Any) -> Any:
+            opened = super().open(plan, adjacency, *args, **kwargs)
             found.asked.append((frozenset(adjacency.edge_set.parts), plan.mu**2))
+            return opened
 
     monkeypatch.setattr(session, "Release", Logged)
     return found

@@ -161,7 +161,6 @@ def test_prepare_reads_the_same_edges(tmp_path: Path, delimiter: str) -> None:
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return calling(capsys)
 
 
